@@ -1,0 +1,119 @@
+package shoal
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A delayed is a task of SubmitAfter that is not yet due. Guarded by mu.
+type delayed struct {
+	task    func()
+	timer   *sy.Timer
+	stopped bool // its function runs but has nothing to do
+	joined  bool // counted in helpers
+}
+
+// SubmitAfter submits task when d has passed; with d ≤ 0 at once. It does not
+// block. The error is [ErrNilTask] or [ErrClosed]. stop keeps the task from
+// being submitted and reports whether it did: false means that it was
+// submitted, or dropped, or stopped before.
+//
+// A task that is not yet due counts nowhere, and [Pool.Wait] does not wait for
+// it. When it is due it is accepted, and then waits for room if there is none,
+// but under [Spawn] and [DropOldest] follows the policy. If the pool is shut
+// down before, it is dropped, and counted in [Stats].Dropped.
+func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
+	if task == nil {
+		return nil, ErrNilTask
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != phaseOpen {
+		return nil, ErrClosed
+	}
+	if p.delayed == nil {
+		p.delayed = make(map[*delayed]struct{})
+	}
+	t := &delayed{task: task}
+	p.delayed[t] = struct{}{}
+	t.timer = sy.AfterFunc(d, func() { p.due(t) })
+	return func() bool { return p.stopDelayed(t) }, nil
+}
+
+func (p *Pool) stopDelayed(t *delayed) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.delayed[t]; !ok || t.stopped {
+		return false
+	}
+	if t.timer.Stop() {
+		delete(p.delayed, t)
+	}
+	t.stopped, t.task = true, nil
+	return true
+}
+
+// due submits t. It runs on the timer's goroutine.
+func (p *Pool) due(t *delayed) {
+	p.mu.Lock()
+	if !t.joined {
+		p.helpers++
+	}
+	delete(p.delayed, t)
+	switch {
+	case t.stopped:
+	case p.phase != phaseOpen:
+		p.dropOutsideLocked(1)
+	default:
+		p.dueLocked(queue.Func(t.task))
+	}
+	p.mu.Unlock()
+	p.published()
+	p.helperDone()
+}
+
+// dueLocked accepts it, now or when there is room.
+func (p *Pool) dueLocked(it queue.Item) {
+	if p.room.empty() && p.admitLocked(it) {
+		return
+	}
+	switch p.policy {
+	case Spawn:
+		p.spawned++
+		p.outsideLocked(it)
+		p.helpers++
+		p.runSpawned(it)
+		return
+	case DropOldest:
+		if seg, ticket, ok := p.takeOldestLocked(); ok {
+			sy.Go(func() { discard(p.takeCell(seg, ticket), ErrDropped) })
+			if p.admitLocked(it) {
+				return
+			}
+		}
+	}
+	p.enlistLocked(&waiter{it: it})
+}
+
+// dropDelayedLocked drops all tasks that are not yet due.
+func (p *Pool) dropDelayedLocked() {
+	for t := range p.delayed {
+		if t.timer.Stop() {
+			delete(p.delayed, t)
+			p.dropOutsideLocked(1)
+		} else if !t.joined {
+			t.joined = true // its function runs, or is about to: see due
+			p.helpers++
+		}
+	}
+}
+
+// dropOutsideLocked counts n tasks that were accepted and discarded without
+// ever having been in the queue.
+func (p *Pool) dropOutsideLocked(n int) {
+	p.outTotal += uint64(n)
+	p.outDropped += uint64(n)
+	p.dropped += uint64(n)
+}

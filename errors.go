@@ -1,0 +1,72 @@
+package shoal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that the methods of a [Pool] return. A context's own error is
+// returned as it is.
+var (
+	// ErrConfig is what every error of [New] and [Pool.Resize] about an
+	// invalid value matches.
+	ErrConfig = errors.New("shoal: invalid configuration")
+	// ErrNilTask means that the task was nil.
+	ErrNilTask = errors.New("shoal: nil task")
+	// ErrQueueFull means that there was no room and the call does not wait.
+	ErrQueueFull = errors.New("shoal: queue full")
+	// ErrClosed means that the pool takes no more tasks.
+	ErrClosed = errors.New("shoal: pool closed")
+	// ErrDropped is the result of an accepted task that was discarded before
+	// it started: by [Pool.Close], by a [Pool.Shutdown] whose context ended,
+	// or by the policy [DropOldest].
+	ErrDropped = errors.New("shoal: task dropped")
+	// ErrGoexit is the result of a task that ended its goroutine with
+	// [runtime.Goexit], as t.FailNow does.
+	ErrGoexit = errors.New("shoal: task called runtime.Goexit")
+	// ErrWouldDeadlock means that a task asked its own pool for something that
+	// cannot happen before the task ends.
+	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, would wait for itself")
+)
+
+// A PanicError is a panic that was recovered from a task, or from a function
+// that the pool was given.
+type PanicError struct {
+	Value any    // what was passed to panic
+	Stack []byte // the stack of the goroutine when it panicked
+	Pool  string // the pool's name
+}
+
+// Error describes the panic, without the stack.
+func (e *PanicError) Error() string {
+	if e.Pool == "" {
+		return "shoal: task panicked: " + e.text()
+	}
+	return fmt.Sprintf("shoal: task of pool %q panicked: %s", e.Pool, e.text())
+}
+
+// text formats Value. A Value whose own Error or String method panics is
+// printed by its type: package fmt sees to that for %v.
+func (e *PanicError) text() string { return fmt.Sprintf("%v", e.Value) }
+
+// Unwrap returns Value if that is an error, else nil.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Incomplete is what [Pool.Shutdown] returns where not every accepted task
+// ran to its end.
+type Incomplete struct {
+	Dropped int   // accepted tasks that were discarded before they started
+	Running int   // tasks that were still running when the pool stopped waiting
+	Cause   error // why the pool stopped waiting: the context's error, or ErrClosed after Close
+}
+
+// Error says what was left.
+func (e *Incomplete) Error() string {
+	return fmt.Sprintf("shoal: shutdown incomplete: %d dropped, %d running: %v", e.Dropped, e.Running, e.Cause)
+}
+
+// Unwrap returns Cause.
+func (e *Incomplete) Unwrap() error { return e.Cause }

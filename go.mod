@@ -1,0 +1,3 @@
+module github.com/shoal-go/shoal
+
+go 1.26

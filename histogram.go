@@ -1,0 +1,168 @@
+package shoal
+
+import (
+	"iter"
+	"math/bits"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// Histograms are log-linear, as HdrHistogram's: every power of two is cut into
+// subBuckets equal parts, so a bucket is at most 1/subBuckets of its value
+// wide. Values below subBuckets nanoseconds have a bucket each.
+const (
+	subBits    = 4
+	subBuckets = 1 << subBits
+	topBit     = 42 // values from 2^42 ns, 73 minutes, on share the last bucket
+	numBuckets = (topBit-subBits+1)*subBuckets + 1
+)
+
+// bucketOf is the index of the bucket that ns belongs to.
+func bucketOf(ns int64) int {
+	if ns < subBuckets {
+		return int(max(ns, 0))
+	}
+	if ns >= 1<<topBit {
+		return numBuckets - 1
+	}
+	e := bits.Len64(uint64(ns)) - 1 - subBits // how far beyond the linear part
+	return e*subBuckets + int(ns>>e)
+}
+
+// bucketEnd is the first value beyond bucket i.
+func bucketEnd(i int) int64 {
+	if i < subBuckets {
+		return int64(i) + 1
+	}
+	e := i/subBuckets - 1
+	return int64(i%subBuckets+subBuckets+1) << e
+}
+
+// A recorder is a histogram that is being written to by many goroutines.
+type recorder struct {
+	buckets [numBuckets]sy.Uint64
+	sum     sy.Int64
+	max     sy.Int64
+}
+
+// record adds ns to the recorder at r, making it at first use.
+func record(r *sy.Pointer[recorder], ns int64) {
+	h := r.Load()
+	if h == nil {
+		r.CompareAndSwap(nil, new(recorder))
+		h = r.Load()
+	}
+	ns = max(ns, 0)
+	h.sum.Add(ns)
+	for m := h.max.Load(); ns > m && !h.max.CompareAndSwap(m, ns); m = h.max.Load() {
+	}
+	h.buckets[bucketOf(ns)].Add(1)
+}
+
+func (r *recorder) snapshot() (h Histogram) {
+	if r == nil {
+		return h
+	}
+	for i := range r.buckets {
+		n := r.buckets[i].Load()
+		if n == 0 {
+			continue
+		}
+		if h.buckets == nil {
+			h.buckets = make([]uint64, numBuckets)
+		}
+		h.buckets[i] = n
+		h.Count += n
+	}
+	h.sum = r.sum.Load()
+	h.max = r.max.Load()
+	return h
+}
+
+// A Histogram is a distribution of durations, with a relative error of at most
+// 1/16. The zero Histogram is empty. It is a value and does not change.
+type Histogram struct {
+	// Count is how many durations were recorded. With [TimingSampled] that is
+	// about one in 64 of those that occurred.
+	Count   uint64
+	sum     int64
+	max     int64
+	buckets []uint64
+}
+
+// Mean is the average, 0 if there is none.
+func (h Histogram) Mean() time.Duration {
+	if h.Count == 0 {
+		return 0
+	}
+	return time.Duration(h.sum / int64(h.Count))
+}
+
+// Sum is the total of what was recorded.
+func (h Histogram) Sum() time.Duration { return time.Duration(h.sum) }
+
+// Max is the largest one, exactly.
+func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
+
+// Quantile is an upper bound, at most 1/16 too large, of the smallest duration
+// that a share of q of all durations does not exceed: Quantile(0.99) is the
+// 99th percentile. q is taken as 0 below 0 and as 1 above 1. An empty
+// histogram's quantiles are 0.
+func (h Histogram) Quantile(q float64) time.Duration {
+	if h.Count == 0 {
+		return 0
+	}
+	rank := uint64(1)
+	if r := q * float64(h.Count); r > 1 {
+		rank = min(uint64(r), h.Count)
+		if float64(rank) < r && rank < h.Count {
+			rank++
+		}
+	}
+	var seen uint64
+	for i, n := range h.buckets {
+		if seen += n; seen >= rank {
+			if i == numBuckets-1 {
+				break
+			}
+			return time.Duration(min(bucketEnd(i)-1, h.max))
+		}
+	}
+	return h.Max()
+}
+
+// Merge is the histogram of what both recorded.
+func (h Histogram) Merge(o Histogram) Histogram {
+	if o.Count == 0 {
+		return h
+	}
+	if h.Count == 0 {
+		return o
+	}
+	m := Histogram{Count: h.Count + o.Count, sum: h.sum + o.sum, max: max(h.max, o.max)}
+	m.buckets = make([]uint64, numBuckets)
+	for i := range m.buckets {
+		m.buckets[i] = h.buckets[i] + o.buckets[i]
+	}
+	return m
+}
+
+// Buckets iterates over the buckets that are not empty, in ascending order:
+// the first duration beyond the bucket, and the number of durations in it.
+func (h Histogram) Buckets() iter.Seq2[time.Duration, uint64] {
+	return func(yield func(time.Duration, uint64) bool) {
+		for i, n := range h.buckets {
+			if n == 0 {
+				continue
+			}
+			end := time.Duration(bucketEnd(i))
+			if i == numBuckets-1 {
+				end = Forever
+			}
+			if !yield(end, n) {
+				return
+			}
+		}
+	}
+}

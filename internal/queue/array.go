@@ -1,0 +1,127 @@
+// Package queue is the store under a pool's line of tasks: an array without an
+// end, addressed by tickets, in which every cell is used once.
+//
+// It is half of a queue. The other half, two counters that hand out tickets on
+// either side, belongs to the caller, because there the tickets mean more:
+// taking one is being admitted, and is counting. The idea of turning a queue
+// into fetch-and-add over an infinite array is from Morrison and Afek (LCRQ,
+// PPoPP 2013) and Yang and Mellor-Crummey (PPoPP 2016); the linked segments
+// are those of Ramalhete's FAA array queue and crossbeam's SegQueue.
+//
+// Invariants:
+//
+//	Q1  A ticket is given to one putter and one taker. So a cell is written
+//	    by one goroutine, once, and emptied by one goroutine, once.
+//	Q2  Segments are linked in the order of their tickets, without gaps. A
+//	    link goes from nil to a segment and does not change again.
+//	Q3  An [End] only moves forward. Loaded before its side's ticket is taken,
+//	    it is never beyond that ticket: it moved to a segment only because an
+//	    earlier ticket of the same side lay there.
+//	Q4  A segment that both ends have left is garbage once the last slow
+//	    putter or taker is done with it. Nothing is reused, so there is no ABA.
+//
+// Tried and dropped: poisoning a cell whose putter is slow, so that the putter
+// takes another ticket (LCRQ). It makes the taker wait-free, but needs a
+// compare-and-swap and a swap per task where a store and a load do, and it
+// makes tickets lie as counters. Here the taker waits for its own cell, and
+// only for that; others go on with the cells behind it.
+package queue
+
+import "github.com/shoal-go/shoal/internal/sy"
+
+const (
+	// TicketBits is the width of a ticket. Tickets are compared modulo
+	// 1<<TicketBits, so no more than half of that may be in the array.
+	TicketBits = 38
+	// TicketMask cuts a number down to a ticket.
+	TicketMask = 1<<TicketBits - 1
+
+	segSize  = 512
+	cellMask = segSize - 1
+
+	// StampEvery is how many tickets share one place for a time stamp, unless
+	// the array stamps every ticket.
+	StampEvery = 64
+)
+
+// A Segment is a run of cells.
+type Segment struct {
+	base  uint64 // ticket of the first cell; constant
+	full  []int64
+	next  sy.Pointer[Segment]
+	cells [segSize]Cell
+	some  [segSize / StampEvery]int64
+}
+
+func newSegment(base uint64, stampAll bool) *Segment {
+	s := &Segment{base: base & TicketMask}
+	if stampAll {
+		s.full = make([]int64, segSize)
+	}
+	return s
+}
+
+// Holds reports whether the cell of ticket t is in s.
+func (s *Segment) Holds(t uint64) bool { return (t-s.base)&TicketMask < segSize }
+
+// Cell is the cell of ticket t, which s must hold.
+func (s *Segment) Cell(t uint64) *Cell { return &s.cells[t&cellMask] }
+
+// Stamp is a place for a number that goes with the cell of ticket t: written
+// before Put, read after Take. t must be a multiple of [StampEvery], unless
+// the array stamps all.
+func (s *Segment) Stamp(t uint64) *int64 {
+	if s.full != nil {
+		return &s.full[t&cellMask]
+	}
+	return &s.some[t&cellMask/StampEvery]
+}
+
+// An End is one side's place in the array.
+type End struct{ seg sy.Pointer[Segment] }
+
+// Init makes a, b the two ends of a new array whose first ticket is first.
+func Init(a, b *End, first uint64, stampAll bool) {
+	s := newSegment(first&^cellMask, stampAll)
+	a.seg.Store(s)
+	b.seg.Store(s)
+}
+
+// Load is the segment the end is at. To find the cell of a ticket, it must be
+// loaded before the ticket is taken (Q3).
+func (e *End) Load() *Segment { return e.seg.Load() }
+
+// Seek walks from s, which was loaded before ticket t was taken, to the
+// segment that holds t, and takes the end along. It adds the segments that are
+// missing, so either side may come first.
+func (e *End) Seek(s *Segment, t uint64) *Segment {
+	for !s.Holds(t) {
+		next := s.next.Load()
+		if next == nil {
+			fresh := newSegment(s.base+segSize, s.full != nil)
+			if s.next.CompareAndSwap(nil, fresh) {
+				next = fresh
+			} else {
+				next = s.next.Load()
+			}
+		}
+		// Only from s to its successor: the end never moves back (Q3).
+		e.seg.CompareAndSwap(s, next)
+		s = next
+	}
+	return s
+}
+
+// Take empties the cell of ticket t, waiting for its putter if that one has
+// its ticket but was interrupted before it could put.
+func (s *Segment) Take(t uint64) Item {
+	c := s.Cell(t)
+	for i := 0; ; i++ {
+		if it := c.TryTake(); !it.IsZero() {
+			return it
+		}
+		if i >= 32 {
+			sy.Yield()
+		}
+	}
+}

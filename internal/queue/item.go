@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is the only one that uses package unsafe. Reason: a queue cell
+// must be one word, so that a task costs one atomic store to publish and eight
+// bytes to keep, with no allocation. A func value is one pointer, but Go has
+// no atomic func; and a cell must also be able to hold a pointer to a record
+// (a task with a context, a waiter, …). So a cell is an unsafe.Pointer that
+// either is the func value's own pointer or points one byte into a record.
+// Both keep what they point to alive: a pointer into an object counts as a
+// pointer to it. Func values are pointer-aligned, so the low bit tells.
+
+// An Item is a task as it lies in a cell: a func(), or a pointer to a record.
+// The zero Item is no task.
+type Item struct{ p unsafe.Pointer }
+
+// Func makes an Item of f, which must not be nil.
+func Func(f func()) Item { return Item{*(*unsafe.Pointer)(unsafe.Pointer(&f))} }
+
+// Record makes an Item of r, which must not be nil, and whose type must be
+// larger than one byte.
+func Record[T any](r *T) Item { return Item{unsafe.Add(unsafe.Pointer(r), 1)} }
+
+// IsZero reports whether it is no task.
+func (it Item) IsZero() bool { return it.p == nil }
+
+// IsRecord reports whether it was made by [Record].
+func (it Item) IsRecord() bool { return uintptr(it.p)&1 != 0 }
+
+// Func is the func() that it was made of by [Func].
+func (it Item) Func() func() { return *(*func())(unsafe.Pointer(&it.p)) }
+
+// As is the pointer that it was made of by [Record]; T must be the same type.
+func As[T any](it Item) *T { return (*T)(unsafe.Add(it.p, -1)) }
+
+// A Cell is a place for one Item. It goes from empty to full once, by Put, and
+// is emptied once, by Take.
+type Cell struct{ p unsafe.Pointer }
+
+// Put publishes it. It pairs with the load in Take; being a read-modify-write
+// on the machines where that matters, it also orders the publication before
+// whatever the caller reads next, which the wake-up protocol relies on.
+func (c *Cell) Put(it Item) {
+	sy.Access(sy.Write)
+	atomic.StorePointer(&c.p, it.p)
+}
+
+// TryTake empties the cell, or returns the zero Item where Put has not come
+// yet. One goroutine owns the taking side of a cell, so clearing it needs no
+// atomic: nobody looks at the cell any more.
+func (c *Cell) TryTake() Item {
+	sy.Access(sy.Read)
+	p := atomic.LoadPointer(&c.p)
+	if p != nil {
+		c.p = nil
+	}
+	return Item{p}
+}

@@ -1,0 +1,136 @@
+//go:build !poolsim
+
+package sy
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Atomics and the mutex. All of Go's atomics are sequentially consistent; the
+// proofs in docs/engine.md rely on that.
+type (
+	Bool           = atomic.Bool
+	Int64          = atomic.Int64
+	Uint64         = atomic.Uint64
+	Pointer[T any] = atomic.Pointer[T]
+	Mutex          = sync.Mutex
+	Timer          = time.Timer
+	RunnableGauge  struct{ s [1]metrics.Sample }
+	AccessKind     bool
+)
+
+// Read and Write tell [Access] what an access by other means does.
+const (
+	Read  AccessKind = false
+	Write AccessKind = true
+)
+
+// Access announces an access to shared memory that does not go through a type
+// of this package. In a normal build it is nothing.
+func Access(AccessKind) {}
+
+// Go starts f on a goroutine of its own.
+func Go(f func()) { go f() }
+
+// Yield lets other goroutines run.
+func Yield() { runtime.Gosched() }
+
+// Since is the time since start, in nanoseconds, by the monotonic clock.
+func Since(start time.Time) int64 { return int64(time.Since(start)) }
+
+// AfterFunc calls f on a goroutine of its own after d.
+func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
+
+// Procs is the number of CPUs that Go code may use at once.
+func Procs() int { return runtime.GOMAXPROCS(0) }
+
+// Read reports how many goroutines of the process could run but wait for a
+// CPU. It allocates nothing and costs about as much as reading the clock. A
+// gauge is for one goroutine at a time.
+func (g *RunnableGauge) Read() uint64 {
+	if g.s[0].Name == "" {
+		g.s[0].Name = "/sched/goroutines/runnable:goroutines"
+	}
+	metrics.Read(g.s[:])
+	if g.s[0].Value.Kind() != metrics.KindUint64 {
+		return 0 // a runtime without the metric: growth is then not held back
+	}
+	return g.s[0].Value.Uint64()
+}
+
+// An Event parks one goroutine until another one wakes it. It holds at most
+// one signal. It must be made by [MakeEvent], in the goroutine's own
+// testing/synctest bubble if there is one.
+type Event struct{ c chan struct{} }
+
+// MakeEvent makes an Event.
+func MakeEvent() Event { return Event{make(chan struct{}, 1)} }
+
+// IsZero reports whether e was not made yet.
+func (e Event) IsZero() bool { return e.c == nil }
+
+// Set wakes the waiter, now or when it comes. There must be no second Set
+// before the signal was consumed.
+func (e Event) Set() { e.c <- struct{}{} }
+
+// Wait parks until Set.
+func (e Event) Wait() { <-e.c }
+
+// WaitOr parks until Set or until cancel is closed, and reports whether it
+// was Set.
+func (e Event) WaitOr(cancel <-chan struct{}) bool {
+	if cancel == nil {
+		<-e.c
+		return true
+	}
+	select {
+	case <-e.c:
+		return true
+	case <-cancel:
+		return false
+	}
+}
+
+// A Latch is closed once and lets every waiter through from then on.
+type Latch struct{ c chan struct{} }
+
+// MakeLatch makes a Latch.
+func MakeLatch() Latch { return Latch{make(chan struct{})} }
+
+// Open lets all waiters through, those that come later too. Once only.
+func (l Latch) Open() { close(l.c) }
+
+// IsOpen reports whether Open was called.
+func (l Latch) IsOpen() bool {
+	select {
+	case <-l.c:
+		return true
+	default:
+		return false
+	}
+}
+
+// C is closed by Open.
+func (l Latch) C() <-chan struct{} { return l.c }
+
+// Wait parks until Open.
+func (l Latch) Wait() { <-l.c }
+
+// WaitOr parks until Open or until cancel is closed, and reports whether the
+// latch is open.
+func (l Latch) WaitOr(cancel <-chan struct{}) bool {
+	if cancel == nil {
+		<-l.c
+		return true
+	}
+	select {
+	case <-l.c:
+		return true
+	case <-cancel:
+		return l.IsOpen()
+	}
+}

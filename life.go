@@ -1,0 +1,474 @@
+package shoal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A State says where a pool stands in its life.
+type State uint8
+
+// The four states.
+const (
+	Open     State = iota // accepts and runs tasks
+	Paused                // accepts tasks, starts none
+	Draining              // refuses tasks; its goroutines are on their way out
+	Closed                // no goroutine of the pool exists
+)
+
+var stateNames = [...]string{"Open", "Paused", "Draining", "Closed"}
+
+// String is the state's name.
+func (s State) String() string {
+	if int(s) >= len(stateNames) {
+		return fmt.Sprintf("State(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// made reports whether p was made by New. The zero Pool has no clock.
+func (p *Pool) made() bool { return !p.epoch.IsZero() }
+
+// State returns the pool's state.
+func (p *Pool) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stateLocked()
+}
+
+func (p *Pool) stateLocked() State {
+	switch {
+	case !p.made() || p.done.IsOpen():
+		return Closed
+	case p.phase != phaseOpen:
+		return Draining
+	case p.paused:
+		return Paused
+	}
+	return Open
+}
+
+// Pause has the workers start no more tasks: none starts after Pause has
+// returned, until [Pool.Resume]. Tasks that run go on. The queue goes on
+// accepting, up to its capacity. Pause does not block; on a paused or closed
+// pool it does nothing. Shutdown and Close end a pause.
+func (p *Pool) Pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != phaseOpen || p.paused {
+		return
+	}
+	p.paused = true
+	p.setAttentionLocked() // from here on no worker takes a ticket
+	p.setAvailLocked(0)
+	p.limit.Store(0) // there is less room now: have submitters look
+}
+
+// Resume ends a pause. On a pool that is not paused it does nothing.
+func (p *Pool) Resume() {
+	p.mu.Lock()
+	p.paused = false
+	p.setAttentionLocked()
+	p.setAvailLocked(0)
+	p.promoteLocked()
+	p.mu.Unlock()
+	p.rearm()
+}
+
+// Resize sets the minimum and the maximum of workers. More are started as
+// they are needed, and a submitter that waits for room gets it at once; fewer
+// are reached by sending parked workers away now and others as their tasks
+// end. Resize does not wait for that. Values outside of 0 ≤ min ≤ max,
+// 1 ≤ max ≤ 1<<24 change nothing and return an error that matches
+// [ErrConfig]; on a pool that is shut down Resize returns [ErrClosed].
+func (p *Pool) Resize(min, max int) error {
+	if min < 0 || max < 1 || max > MaxWorkers || min > max {
+		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max and 1 ≤ max ≤ %d", ErrConfig, min, max, MaxWorkers)
+	}
+	var off []*worker
+	p.mu.Lock()
+	if p.phase != phaseOpen {
+		p.mu.Unlock()
+		return ErrClosed
+	}
+	p.min, p.max = min, max
+	for p.live-p.departing > max && p.idle.n > 0 {
+		w := p.idle.bottom
+		p.idle.remove(w)
+		w.parked = false
+		p.departLocked(w)
+		off = append(off, w)
+	}
+	fresh := p.fillLocked()
+	p.setAttentionLocked()
+	p.limit.Store(0)
+	p.promoteLocked()
+	p.armReclaimLocked(p.now())
+	p.mu.Unlock()
+	startAll(fresh)
+	for _, w := range off {
+		w.wakeup.Set()
+	}
+	p.rearm()
+	return nil
+}
+
+// A quieter is a goroutine that waits for the pool to be quiet.
+type quieter struct {
+	woken sy.Event
+	tail  uint64 // when it began to wait; a moment before does not count
+}
+
+// Wait parks until no task is queued or running. The pool stays open; there
+// may be any number of waiters, and of submitters meanwhile. When Wait
+// returns, all tasks that were accepted before it was called have ended, their
+// deferred functions, panic handlers and counts included. Tasks of
+// [Pool.SubmitAfter] that are not yet due are not waited for. While the pool
+// is paused with tasks in the queue, Wait waits for that to end too.
+//
+// Called from one of the pool's own tasks, Wait would wait for itself: it
+// panics. ([Pool.WaitContext] can return an error instead.)
+func (p *Pool) Wait() {
+	if err := p.wait(nil); err != nil {
+		panic("shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):])
+	}
+}
+
+// WaitContext is [Pool.Wait], but returns ctx's error when ctx ends first.
+// Called with the context of one of the pool's own tasks it returns
+// [ErrWouldDeadlock] at once.
+func (p *Pool) WaitContext(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return p.wait(ctx)
+}
+
+func (p *Pool) wait(ctx context.Context) error {
+	if p.inTask(ctx) {
+		return ErrWouldDeadlock
+	}
+	q := &quieter{woken: sy.MakeEvent()}
+	p.waiting.Add(1) // before the look; pairs with quiet
+	defer p.waiting.Add(-1)
+	p.mu.Lock()
+	if _, ok := p.quietLocked(); ok {
+		p.mu.Unlock()
+		return nil
+	}
+	q.tail = p.tail.Load() &^ sealedBit
+	p.quieters = append(p.quieters, q)
+	p.mu.Unlock()
+	var cancel <-chan struct{}
+	if ctx != nil {
+		cancel = ctx.Done()
+	}
+	if p.onOwnWorker() {
+		p.forget(q)
+		return ErrWouldDeadlock
+	}
+	if q.woken.WaitOr(cancel) || !p.forget(q) {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// forget takes q off the list, unless it was woken.
+func (p *Pool) forget(q *quieter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.quieters {
+		if o == q {
+			p.quieters = append(p.quieters[:i], p.quieters[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// quietLocked reports whether nothing is queued or running, and tail.
+func (p *Pool) quietLocked() (tail uint64, ok bool) {
+	h := p.head.Load() // first: tail is never behind it
+	tail = p.tail.Load() &^ sealedBit
+	return tail, headBusy(h) == 0 && p.outside == 0 && tail&ticketMask == headTicket(h)
+}
+
+// quiet is called by a worker that made the head word h by finishing a task.
+// If that was a quiet moment, it wakes those who wait for one. A goroutine
+// that begins to wait counts itself in waiting, then looks at head; here head
+// was changed before the look at waiting.
+func (p *Pool) quiet(h uint64) {
+	if headBusy(h) != 0 || p.waiting.Load() == 0 {
+		return
+	}
+	tail := p.tail.Load() &^ sealedBit
+	if tail&ticketMask != headTicket(h) {
+		return
+	}
+	p.mu.Lock()
+	p.wakeQuietersLocked(tail)
+	p.mu.Unlock()
+}
+
+// notifyLocked wakes those who wait for a quiet moment, if this is one.
+func (p *Pool) notifyLocked() {
+	if len(p.quieters) == 0 {
+		return
+	}
+	if tail, ok := p.quietLocked(); ok {
+		p.wakeQuietersLocked(tail)
+	}
+}
+
+// wakeQuietersLocked wakes those who wait, after a moment when all tickets up
+// to tail were finished and no more were given out. It may have passed: who
+// began to wait after it, and perhaps submitted before, must not be woken.
+func (p *Pool) wakeQuietersLocked(tail uint64) {
+	if p.outside != 0 {
+		return
+	}
+	keep := p.quieters[:0]
+	for _, q := range p.quieters {
+		if q.tail <= tail {
+			q.woken.Set()
+		} else {
+			keep = append(keep, q)
+		}
+	}
+	clear(p.quieters[len(keep):])
+	p.quieters = keep
+}
+
+// Shutdown ends the pool gracefully: it refuses new tasks, runs those it has
+// accepted, and returns when no goroutine of the pool exists any more. If ctx
+// ends first, what is queued is dropped, the contexts of running tasks are
+// cancelled, and Shutdown returns an [*Incomplete] that says how many and
+// unwraps to ctx's error, without waiting for the tasks that run;
+// [Pool.Done] tells when they are over. If nothing was dropped or running at
+// that moment, the end was clean, and the result is nil.
+//
+// Shutdown and [Pool.Close] may be called any number of times, in any order,
+// from any goroutine; all calls of Shutdown report the one outcome. A paused
+// pool is resumed. Submitters that wait for room are refused with
+// [ErrClosed]. Tasks of [Pool.SubmitAfter] that are not yet due are dropped.
+//
+// Called with the context of one of the pool's own tasks, Shutdown returns
+// [ErrWouldDeadlock] and does nothing else.
+func (p *Pool) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if p.inTask(ctx) {
+		return ErrWouldDeadlock
+	}
+	if !p.made() {
+		return nil
+	}
+	p.end(phaseDraining, nil)
+	if !p.done.IsOpen() && p.onOwnWorker() {
+		return ErrWouldDeadlock
+	}
+	if !p.done.WaitOr(ctx.Done()) {
+		p.end(phaseStopping, ctx.Err())
+		p.mu.Lock()
+		clean := p.outcome == nil && !p.hooked
+		p.mu.Unlock()
+		if clean {
+			p.join() // nothing ran: only the pool's own goroutines are left
+		}
+	} else {
+		p.join()
+	}
+	return p.result()
+}
+
+// Close ends the pool at once: it refuses new tasks, drops what is queued
+// (counted in [Stats].Dropped; who waits gets [ErrDropped]), cancels the
+// contexts of running tasks, waits for these to end, and returns nil when no
+// goroutine of the pool exists any more. Tasks without a context cannot be
+// interrupted; Close waits for them.
+//
+// Called from one of the pool's own tasks, Close begins all that, but cannot
+// wait for itself and returns [ErrWouldDeadlock].
+func (p *Pool) Close() error {
+	if !p.made() {
+		return nil
+	}
+	p.end(phaseStopping, ErrClosed)
+	if !p.done.IsOpen() && p.onOwnWorker() {
+		return ErrWouldDeadlock
+	}
+	p.join()
+	return nil
+}
+
+// Done is closed when the last goroutine of the pool has left.
+func (p *Pool) Done() <-chan struct{} {
+	if !p.made() {
+		c := make(chan struct{})
+		close(c)
+		return c
+	}
+	return p.done.C()
+}
+
+// join waits for the last goroutine of the pool. That goroutine opens done as
+// its last act, but takes a moment to be gone. Where done was open already it
+// may be in that moment now, on another CPU; letting the scheduler have a look
+// takes longer than that.
+func (p *Pool) join() {
+	p.done.Wait()
+	for range 3 {
+		sy.Yield()
+	}
+}
+
+// result is what all calls of Shutdown report.
+func (p *Pool) result() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.outcome != nil {
+		return p.outcome
+	}
+	return nil
+}
+
+// end moves the pool to phase to, if it has not been there, because of cause.
+func (p *Pool) end(to phase, cause error) {
+	var (
+		roused  []*worker
+		orphans []queue.Item
+		calls   []*call
+		seg     *queue.Segment
+		ticket  uint64
+		queued  uint64
+	)
+	p.mu.Lock()
+	if p.phase == phaseOpen {
+		p.phase = phaseDraining
+		p.sealLocked()
+		p.paused = false
+		orphans = p.refuseLocked()
+		p.dropOutsideLocked(len(orphans))
+		p.dropDelayedLocked()
+		if p.reclaimAt != 0 && p.reclaim.Stop() {
+			p.reclaimAt = 0
+			p.helpers--
+		}
+	}
+	if to == phaseStopping && p.phase != phaseStopping {
+		p.phase = phaseStopping
+		seg = p.front.Load()
+		ticket, queued = p.dropAllLocked()
+		p.canceling.Store(true) // before the look at the workers' calls
+		calls = p.runningCallsLocked()
+		running := headBusy(p.head.Load()) + p.outside
+		if left := int(queued); left > 0 || running > 0 && cause != ErrClosed {
+			p.outcome = &Incomplete{Dropped: left, Running: running, Cause: cause}
+		}
+	}
+	p.setAttentionLocked()
+	p.setAvailLocked(0)
+	for w := p.idle.top; w != nil; w = p.idle.top {
+		p.rouseLocked(w, 1)
+		roused = append(roused, w)
+	}
+	p.notifyLocked()
+	last := p.endLocked()
+	p.mu.Unlock()
+
+	for _, w := range roused {
+		w.wakeup.Set()
+	}
+	p.rearm()
+	for _, it := range orphans {
+		discard(it, ErrDropped)
+	}
+	for i := range queued {
+		t := (ticket + i) & ticketMask
+		if !seg.Holds(t) {
+			seg = p.front.Seek(seg, t)
+		}
+		discard(seg.Take(t), ErrDropped)
+	}
+	for _, c := range calls {
+		c.end(ErrClosed)
+	}
+	if last {
+		p.done.Open()
+	}
+}
+
+// sealLocked seals tail: from here on nobody is admitted.
+func (p *Pool) sealLocked() {
+	for {
+		t := p.tail.Load()
+		if t&sealedBit != 0 || p.tail.CompareAndSwap(t, t|sealedBit) {
+			return
+		}
+	}
+}
+
+// dropAllLocked takes all n tickets that wait, from first on. tail is sealed.
+// The caller empties the cells.
+func (p *Pool) dropAllLocked() (first, n uint64) {
+	for {
+		h := p.head.Load()
+		first = headTicket(h)
+		n = ahead(p.tail.Load(), first)
+		if p.head.CompareAndSwap(h, h+n<<ticketBit) {
+			p.dropped += n
+			return first, n
+		}
+	}
+}
+
+// runningCallsLocked returns the tasks that run and have a context. One that
+// starts now is not among them, and sees canceling.
+func (p *Pool) runningCallsLocked() (calls []*call) {
+	for _, w := range p.workers {
+		if w != nil {
+			if c := w.call.Load(); c != nil {
+				calls = append(calls, c)
+			}
+		}
+	}
+	for c := range p.outCalls {
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// endLocked reports whether the calling goroutine is the pool's last: then it
+// must open done, as its last act.
+func (p *Pool) endLocked() bool {
+	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() {
+		return false
+	}
+	if p.stopParent != nil {
+		if !p.stopParent() {
+			return false // its function runs, and will come here
+		}
+		p.stopParent = nil
+	}
+	p.ending = true
+	freeSite(p.site)
+	return true
+}
+
+// follow closes the pool when parent is done.
+func (p *Pool) follow(parent context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopParent = context.AfterFunc(parent, func() {
+		p.mu.Lock()
+		p.helpers++
+		p.stopParent = nil
+		p.mu.Unlock()
+		p.end(phaseStopping, ErrClosed)
+		p.helperDone()
+	})
+}

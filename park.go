@@ -1,0 +1,329 @@
+package shoal
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is how workers sleep and are woken. docs/engine.md has the two
+// protocols and the proof that no wake-up is lost; the numbers W1 … W5 in
+// comments refer to it. In one sentence: whoever adds a task looks for a
+// worker afterwards, and whoever stops being available, or stops being on
+// standby, looks for tasks afterwards.
+
+// rest is called by a worker that found no task. It returns true when there
+// may be one, and false when the worker is to leave.
+func (w *worker) rest() bool {
+	p := w.p
+	if p.spin > 0 {
+		if !w.standby {
+			w.standby = true
+			p.wake.Add(standbyOne) // submitters need wake nobody meanwhile
+		}
+		for range p.spin {
+			h := p.head.Load()
+			if h&attention != 0 {
+				break
+			}
+			if p.tail.Load()&ticketMask != headTicket(h) {
+				return true
+			}
+		}
+	}
+	return w.park()
+}
+
+// park parks the worker until it is woken, unless there is a task or a reason
+// to leave. It returns as rest does.
+func (w *worker) park() bool {
+	p := w.p
+	var now int64
+	if p.config.idle > 0 && p.config.idle != Forever {
+		now = p.now()
+	}
+	p.mu.Lock()
+	// First announce, then look (W3).
+	p.idle.push(w)
+	p.setAvailLocked(-w.dropStandby())
+	switch {
+	case p.phase == phaseStopping, p.live-p.departing > p.max:
+		p.idle.remove(w)
+		p.departLocked(w)
+		p.mu.Unlock()
+		return false
+	case !p.paused && p.backlog():
+		p.idle.remove(w)
+		w.standby = true
+		p.setAvailLocked(+1)
+		p.mu.Unlock()
+		return true
+	case p.phase == phaseDraining,
+		p.config.idle == 0 && p.live-p.departing > p.min:
+		p.idle.remove(w)
+		p.departLocked(w)
+		p.mu.Unlock()
+		return false
+	}
+	w.parked = true
+	w.parkedAt = now
+	p.armReclaimLocked(now)
+	if w.wakeup.IsZero() {
+		w.wakeup = sy.MakeEvent()
+	}
+	p.mu.Unlock()
+
+	w.wakeup.Wait()
+	if w.leaving {
+		return false
+	}
+	if w.gentle {
+		w.giveWay()
+	}
+	return true
+}
+
+// dropStandby makes w not be on standby and returns by how much that lowers
+// the count, which is for the caller to do.
+func (w *worker) dropStandby() int {
+	if !w.standby {
+		return 0
+	}
+	w.standby = false
+	return 1
+}
+
+// departLocked tells w to leave.
+func (p *Pool) departLocked(w *worker) {
+	if !w.leaving {
+		w.leaving = true
+		p.departing++
+	}
+	p.setAvailLocked(0)
+	p.setAttentionLocked()
+}
+
+// setAvailLocked makes wake tell the truth about available workers, and adds
+// to the number on standby, in one step.
+func (p *Pool) setAvailLocked(standby int) {
+	avail := 0
+	if !p.paused && (p.phase == phaseOpen || p.phase == phaseDraining) {
+		avail = p.idle.n + max(0, p.max-p.live)
+	}
+	if d := int64(avail-p.avail)<<availBit + int64(standby); d != 0 {
+		p.wake.Add(uint64(d))
+		p.avail = avail
+	}
+}
+
+// arm puts one more worker on standby, parked or new. With units = 1 the
+// caller passes on its own standby: if nobody is available it is given up,
+// under the lock, so that a worker that parks later sees it given up and looks
+// (W4). With units = 0 it does nothing if a worker is on standby already.
+func (p *Pool) arm(units int) {
+	p.mu.Lock()
+	if units == 0 && p.wake.Load()&standbyMask != 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.avail == 0 {
+		p.setAvailLocked(-units)
+		p.mu.Unlock()
+		return
+	}
+	if w := p.idle.top; w != nil {
+		p.rouseLocked(w, 1-units)
+		w.gentle = p.auto
+		p.mu.Unlock()
+		w.wakeup.Set()
+		return
+	}
+	s := p.sizingLocked()
+	w := p.newWorkerLocked()
+	p.setAvailLocked(1 - units)
+	p.mu.Unlock()
+	w.gentle = p.auto || !p.askSizer(s)
+	sy.Go(w.entry)
+}
+
+// rearm arms a worker if tasks wait and nobody is on standby. It is the look
+// at the queue that whoever became available, or ceased to be on standby,
+// owes.
+func (p *Pool) rearm() {
+	if w := p.wake.Load(); w&standbyMask == 0 && w >= availOne && p.backlog() {
+		p.arm(0)
+	}
+}
+
+// rouseLocked takes w off the idle list and puts it on standby. The caller
+// must set w.wakeup after unlocking.
+func (p *Pool) rouseLocked(w *worker, standby int) {
+	p.idle.remove(w)
+	w.parked = false
+	w.standby = true
+	w.gentle = false
+	p.setAvailLocked(standby)
+}
+
+// newWorkerLocked makes a worker on standby. The caller adjusts wake and
+// starts it, after unlocking.
+func (p *Pool) newWorkerLocked() *worker {
+	w := &worker{p: p, standby: true, step: 1, left: 1, timed: -1}
+	w.entry = w.main
+	w.since.Store(notRunning)
+	if n := len(p.freeIDs); n > 0 {
+		w.id = p.freeIDs[n-1]
+		p.freeIDs = p.freeIDs[:n-1]
+		p.workers[w.id] = w
+	} else {
+		w.id = len(p.workers)
+		p.workers = append(p.workers, w)
+	}
+	p.live++
+	p.peak = max(p.peak, p.live)
+	return w
+}
+
+// fillLocked makes the workers that are missing to the minimum. The caller
+// starts them, after unlocking.
+func (p *Pool) fillLocked() (fresh []*worker) {
+	for p.phase == phaseOpen && p.live-p.departing < p.min && p.live < p.max {
+		fresh = append(fresh, p.newWorkerLocked())
+	}
+	p.setAvailLocked(len(fresh))
+	return fresh
+}
+
+func startAll(fresh []*worker) {
+	for _, w := range fresh {
+		sy.Go(w.entry)
+	}
+}
+
+// leave ends the worker's life, also after runtime.Goexit.
+func (w *worker) leave() {
+	defer w.gone() // whatever the hook does
+	p := w.p
+	if !w.clean && !w.hooked && p.onStart != nil {
+		p.logHookGoexit("start")
+		p.mu.Lock()
+		p.hookBroken = true // the next one would end the same way, without end
+		p.mu.Unlock()
+	}
+	if w.hooked && p.onStop != nil {
+		p.guard(func() { p.onStop(w.id) })
+	}
+}
+
+// gone is the last thing a worker does.
+func (w *worker) gone() {
+	p := w.p
+	p.mu.Lock()
+	p.live--
+	if w.leaving {
+		p.departing--
+	}
+	p.workers[w.id] = nil
+	p.freeIDs = append(p.freeIDs, w.id)
+	if p.live == 0 {
+		p.workers, p.freeIDs = nil, nil // memory returns after a burst
+	}
+	fresh := p.fillLocked()
+	p.setAvailLocked(-w.dropStandby())
+	p.setAttentionLocked()
+	last := p.endLocked()
+	p.mu.Unlock()
+	startAll(fresh)
+	p.rearm()
+	if last {
+		p.done.Open()
+	}
+}
+
+// An idleList is a list of parked workers, the latest on top, so that the
+// hottest stack is used first and the bottom has been idle for longest.
+type idleList struct {
+	top, bottom *worker
+	n           int
+}
+
+func (l *idleList) push(w *worker) {
+	w.next = l.top
+	if l.top == nil {
+		l.bottom = w
+	} else {
+		l.top.prev = w
+	}
+	l.top = w
+	l.n++
+}
+
+func (l *idleList) remove(w *worker) {
+	if w.prev == nil {
+		l.top = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		l.bottom = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	l.n--
+}
+
+// armReclaimLocked sets the timer of the reclaimer, if it is needed and not
+// set. One timer serves the pool: it is due when the bottom of the idle list
+// is.
+func (p *Pool) armReclaimLocked(now int64) {
+	d := p.config.idle
+	if d == 0 || d == Forever || p.reclaimAt != 0 || p.phase != phaseOpen ||
+		p.idle.n == 0 || p.live-p.departing <= p.min {
+		return
+	}
+	p.reclaimAt = p.idle.bottom.parkedAt + int64(d)
+	wait := time.Duration(p.reclaimAt - now)
+	p.helpers++
+	if p.reclaim == nil {
+		p.reclaim = sy.AfterFunc(wait, p.reclaimIdle)
+	} else {
+		p.reclaim.Reset(wait)
+	}
+}
+
+// reclaimIdle sends all workers away that have been idle for long enough, and
+// sets the timer for the next one.
+func (p *Pool) reclaimIdle() {
+	now := p.now()
+	var due []*worker
+	p.mu.Lock()
+	p.reclaimAt = 0
+	for p.phase == phaseOpen && p.live-p.departing > p.min {
+		w := p.idle.bottom
+		if w == nil || w.parkedAt+int64(p.config.idle) > now {
+			break
+		}
+		p.idle.remove(w)
+		w.parked = false
+		p.departLocked(w)
+		due = append(due, w)
+	}
+	p.armReclaimLocked(now)
+	p.mu.Unlock()
+	for _, w := range due {
+		w.wakeup.Set()
+	}
+	p.helperDone()
+}
+
+// helperDone is the last thing a goroutine of the pool does that is no worker.
+func (p *Pool) helperDone() {
+	p.mu.Lock()
+	p.helpers--
+	last := p.endLocked()
+	p.mu.Unlock()
+	if last {
+		p.done.Open()
+	}
+}

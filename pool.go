@@ -1,0 +1,166 @@
+package shoal
+
+import (
+	"context"
+	"runtime/pprof"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Pool runs tasks on a bounded number of goroutines, its workers. It is made
+// by [New] and safe for use by any number of goroutines. The zero Pool is a
+// closed one.
+//
+// In the terminology of the Go memory model, a call of Submit synchronizes
+// before the start of its task, and the end of a task synchronizes before the
+// return of a Wait, SubmitWait, Shutdown or Close that waited for it.
+type Pool struct {
+	// Constant after New.
+	config
+	epoch     time.Time       // zero of the pool's clock
+	labels    context.Context // pprof labels of every worker
+	stampMask uint64          // a ticket with none of these bits is timed
+	auto      bool            // the sizer is Auto
+	hooked    bool            // there are worker hooks
+	site      uint8           // where its tasks are called from; see whose.go
+
+	_    cacheLine
+	tail sy.Uint64 // tickets given out, and sealedBit; see word.go
+	// limit is a lower bound of the tickets that may be given out, as of the
+	// last look at head. Written under mu. It keeps submitters away from the
+	// cache line of head: they look there only when the limit is reached.
+	limit sy.Uint64
+	back  queue.End // submitters' place in the queue
+
+	_     cacheLine
+	head  sy.Uint64 // tickets taken, attention, busy workers; see word.go
+	front queue.End // workers' place in the queue
+
+	_       cacheLine
+	wake    sy.Uint64 // available and standby workers; see word.go
+	waiting sy.Int64  // goroutines in Wait; pairs with head: see quiet
+
+	_     cacheLine
+	quota sy.Uint64 // the yields spent in this window; see worker.yieldDue
+	procs sy.Int64  // GOMAXPROCS as last seen
+	wtime sy.Pointer[recorder]
+	rtime sy.Pointer[recorder]
+
+	_  cacheLine
+	mu sy.Mutex // guards what follows. Never held while anything blocks or a function of the user runs.
+
+	phase      phase
+	paused     bool
+	min, max   int
+	live       int       // workers that exist, from before their start to after their stop hook
+	departing  int       // of these, the ones told to leave
+	peak       int       // the most there ever were
+	avail      int       // as published in wake
+	idle       idleList  // parked workers, the latest on top
+	workers    []*worker // by id; nil where the id is free
+	freeIDs    []int     // ids to use again, the latest last
+	room       waitList  // submitters that wait for room, first come first served
+	quieters   []*quieter
+	hookBroken bool // a start hook ended its goroutine: later workers go without
+
+	canceling  sy.Bool            // task contexts are being cancelled: only false to true
+	outside    int                // accepted tasks that run on goroutines that are no workers
+	outCalls   map[*call]struct{} // of these, the ones with a context
+	outTotal   uint64             // tasks ever accepted to run outside
+	outDone    uint64             // of these, finished
+	outDropped uint64             // of these, discarded without having been run
+	delayed    map[*delayed]struct{}
+
+	dropped, canceled, failed, spawned uint64
+	rejected                           sy.Uint64
+
+	reclaim    *sy.Timer   // wakes the reclaimer; nil until first needed
+	reclaimAt  int64       // when it is due, by the pool's clock; 0: not armed
+	helpers    int         // goroutines of the pool that are no workers, and the armed reclaimer
+	stopParent func() bool // lets go of the parent context; nil where there is nothing to let go of
+	outcome    *Incomplete // what a Shutdown has to report; set once
+	done       sy.Latch    // opened by the last goroutine to leave, as its last act
+	ending     bool        // decided: somebody is about to open done
+}
+
+// A phase is where a pool stands in its life. It only moves forward.
+type phase uint8
+
+const (
+	phaseZero     phase = iota // not made by New
+	phaseOpen                  // accepts tasks
+	phaseDraining              // refuses; runs what it accepted
+	phaseStopping              // refuses; dropped what had not started
+)
+
+// New makes a pool. It returns an error that matches [ErrConfig] and names
+// every invalid option. A pool should be ended with [Pool.Shutdown] or
+// [Pool.Close]; one that is dropped without lives on with its minimum of
+// workers.
+func New(opts ...Option) (*Pool, error) {
+	c := defaults()
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	p := newPool(c, 0)
+	if c.parent != nil {
+		p.follow(c.parent)
+	}
+	return p, nil
+}
+
+// newPool makes a pool of a valid config whose first ticket is first.
+func newPool(c config, first uint64) *Pool {
+	p := &Pool{
+		config: c,
+		epoch:  time.Now(),
+		labels: context.Background(),
+		hooked: c.onStart != nil || c.onStop != nil,
+		phase:  phaseOpen,
+		min:    c.minWorkers,
+		max:    c.maxWorkers,
+		done:   sy.MakeLatch(),
+		site:   takeSite(),
+	}
+	if c.name != "" {
+		p.labels = pprof.WithLabels(p.labels, pprof.Labels("pool", c.name))
+	}
+	switch c.timing {
+	case TimingSampled:
+		p.stampMask = queue.StampEvery - 1
+	case TimingOff:
+		p.stampMask = ticketMask
+	}
+	_, p.auto = c.sizer.(auto)
+	p.procs.Store(int64(sy.Procs()))
+	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)
+	p.tail.Store(first)
+	p.head.Store(first << ticketBit)
+	p.limit.Store(first)
+
+	p.mu.Lock()
+	p.setAvailLocked(0)
+	fresh := p.fillLocked()
+	p.mu.Unlock()
+	startAll(fresh)
+	return p
+}
+
+// Must returns p, or panics with err if that is not nil. It is for package
+// variables and examples: shoal.Must(shoal.New(…)).
+func Must(p *Pool, err error) *Pool {
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// now is the pool's clock: nanoseconds since it was made.
+func (p *Pool) now() int64 { return sy.Since(p.epoch) }

@@ -1,0 +1,198 @@
+package shoal
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is what happens around a task: panics, runtime.Goexit, and tasks
+// that run on goroutines that are no workers.
+
+// fault is called, deferred, when a task did not return: because of a panic of
+// value r, or of runtime.Goexit, where r is nil. It counts the task and, for a
+// panic, reports whether the worker goes on. After Goexit the goroutine ends
+// whatever is returned; leave sees to the rest.
+func (w *worker) fault(r any) (again bool) {
+	p := w.p
+	w.inTask = false
+	c := w.cur
+	var err error = ErrGoexit
+	defer func() { // also if the panic handler ends the goroutine
+		w.cur = nil
+		w.call.Store(nil)
+		if c != nil {
+			c.end(context.Canceled)
+		}
+		w.endTiming()
+		w.finish(func() { p.failed++; w.faults++ })
+		w.left--
+		if c != nil {
+			c.resolve(err)
+		}
+		pprof.SetGoroutineLabels(p.labels)
+	}()
+	if r == nil {
+		return false
+	}
+	err = p.report(r)
+	return true
+}
+
+// report tells the panic handler, or the log, about the panic of value r.
+func (p *Pool) report(r any) *PanicError {
+	e := &PanicError{Value: r, Stack: debug.Stack(), Pool: p.name}
+	if p.onPanic == nil {
+		p.logPanic(e)
+		return e
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			p.logPanic(&PanicError{Value: r, Stack: debug.Stack(), Pool: p.name})
+		}
+	}()
+	p.onPanic(e)
+	return e
+}
+
+func (p *Pool) logPanic(e *PanicError) {
+	slog.Error(e.Error(), "stack", string(e.Stack))
+}
+
+func (p *Pool) logHookGoexit(hook string) {
+	slog.Error("shoal: worker hook called runtime.Goexit; later workers run without it",
+		"pool", p.name, "hook", hook)
+}
+
+// guard runs f, a function of the user that is no task, and reports a panic.
+func (p *Pool) guard(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.report(r)
+		}
+	}()
+	f()
+}
+
+func (w *worker) startHook() {
+	p := w.p
+	p.mu.Lock()
+	broken := p.hookBroken
+	p.mu.Unlock()
+	if broken {
+		w.hooked = true
+		return
+	}
+	p.guard(func() { p.onStart(w.id) })
+	w.hooked = true
+}
+
+// inGoexit tells, in a deferred function, runtime.Goexit from a panic without
+// recovering it.
+func inGoexit() bool {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.Goexit":
+			return true
+		case strings.HasPrefix(f.Function, "runtime.gopanic"):
+			return false
+		case !more:
+			return false
+		}
+	}
+}
+
+// runHere runs it on the calling goroutine, as an accepted task of the pool,
+// unless the pool takes no more.
+func (p *Pool) runHere(it queue.Item) error {
+	p.mu.Lock()
+	if p.phase != phaseOpen {
+		p.mu.Unlock()
+		return ErrClosed
+	}
+	p.outsideLocked(it)
+	p.mu.Unlock()
+	p.runOutside(it)
+	return nil
+}
+
+// runSpawned runs it on a goroutine of its own. outsideLocked was called, and
+// helpers counts the goroutine.
+func (p *Pool) runSpawned(it queue.Item) {
+	sy.Go(func() {
+		defer p.helperDone()
+		pprof.SetGoroutineLabels(p.labels)
+		p.runOutside(it)
+	})
+}
+
+// outsideLocked accepts it as a task that runs on a goroutine that is no
+// worker.
+func (p *Pool) outsideLocked(it queue.Item) {
+	p.outside++
+	p.outTotal++
+	if it.IsRecord() {
+		if p.outCalls == nil {
+			p.outCalls = make(map[*call]struct{})
+		}
+		p.outCalls[queue.As[call](it)] = struct{}{}
+	}
+}
+
+// runOutside runs it, as a worker would.
+func (p *Pool) runOutside(it queue.Item) {
+	var c *call
+	var err error
+	returned := false
+	defer func() {
+		defer func() { p.outsideDone(c, err) }() // also if the handler ends the goroutine
+		if returned {
+			return
+		}
+		err = ErrGoexit
+		if p.crash {
+			return
+		}
+		if r := recover(); r != nil {
+			err = p.report(r)
+		}
+	}()
+	if it.IsRecord() {
+		c = queue.As[call](it)
+		err = c.invoke(p.site)
+	} else {
+		callAs(p.site, it.Func())
+	}
+	returned = true
+}
+
+func (p *Pool) outsideDone(c *call, err error) {
+	if c != nil {
+		c.end(context.Canceled)
+	}
+	p.mu.Lock()
+	p.outside--
+	p.outDone++
+	if err != nil {
+		p.failed++
+	}
+	delete(p.outCalls, c)
+	p.notifyLocked()
+	last := p.endLocked()
+	p.mu.Unlock()
+	if c != nil {
+		c.resolve(err)
+	}
+	if last {
+		p.done.Open()
+	}
+}

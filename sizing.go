@@ -1,0 +1,152 @@
+package shoal
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Sizer decides when to add a worker. The pool asks it when a task waits, no
+// worker is idle and the maximum is not reached. Its answer chooses when the
+// new worker begins, not whether: after true it takes a task as soon as it
+// gets a CPU; after false it first gives way to the workers there are, asks
+// again round by round, and takes a task when the answer has become true or
+// when for some rounds of the scheduler no worker has started one. So a Sizer
+// can hold growth back while the workers keep up, but it cannot strand a task
+// behind workers that block.
+//
+// Grow is called from many goroutines, without a lock of the pool held; it may
+// call methods of the pool that do not wait.
+type Sizer interface {
+	Grow(s Sizing) bool
+}
+
+// Sizing is what a [Sizer] may look at.
+type Sizing struct {
+	Workers  int // live, the one in question not counted
+	Idle     int // of these, not inside a task
+	Min, Max int
+	Queued   int // accepted, not started
+}
+
+// auto is recognized by the pool, which knows more than a Sizing can tell: see
+// worker.giveWay.
+type auto struct{}
+
+// Auto keeps as many runnable workers as there are CPUs, and adds more only
+// while workers block. It is the default. The pool asks it for parked workers
+// too, so a pool that once needed many for blocking tasks does not let all of
+// them loose on tasks that compute.
+func Auto() Sizer { return auto{} }
+
+func (auto) Grow(s Sizing) bool { return s.Workers-s.Idle < sy.Procs() }
+
+// rated says yes to the first of every n questions.
+type rated struct {
+	n     int
+	asked sy.Uint64
+}
+
+// Rated adds a worker for one of every n tasks that find no idle worker, the
+// first of them included. n must be at least 1. The idea and the rates of
+// [Eager], [Balanced] and [Lazy] are those of pond's resizing strategies. A
+// Rated counts; give each pool its own.
+func Rated(n int) Sizer { return &rated{n: n} }
+
+func (r *rated) Grow(s Sizing) bool {
+	if s.Workers == 0 || r.n <= 1 {
+		return true
+	}
+	return (r.asked.Add(1)-1)%uint64(r.n) == 0
+}
+
+// Eager adds a worker for every task that finds no idle one.
+func Eager() Sizer { return Rated(1) }
+
+// Balanced is Rated(GOMAXPROCS/2), at least 1.
+func Balanced() Sizer { return Rated(max(1, sy.Procs()/2)) }
+
+// Lazy is Rated(GOMAXPROCS).
+func Lazy() Sizer { return Rated(sy.Procs()) }
+
+const (
+	// giveWayFor bounds how long a worker that may not grow the pool yet holds
+	// back while no worker starts a task.
+	giveWayFor = 10 * time.Millisecond
+	// giveWayRounds does the same for a Sizer's no, in rounds of the scheduler.
+	giveWayRounds = 8
+)
+
+// givingWay counts the workers of all pools that are in giveWay: to each
+// other they look like goroutines that need a CPU.
+var givingWay sy.Int64
+
+// giveWay holds a worker on standby back while the CPUs have enough to do
+// (Auto), or while the Sizer says no. It is what keeps a backlog of tasks that
+// compute from turning every preemption into one more worker.
+//
+// For Auto the question is whether the busy workers are all running or
+// runnable, so that one more would only add to the crowd. The runtime tells
+// how many goroutines are runnable, but not whose they are. This worker holds
+// one CPU, so if more workers are busy than there are runnable goroutines and
+// other CPUs, then some of them are blocked, and a task can start.
+//
+// Foreign goroutines can hide blocked workers that way. So there is a bound:
+// after giveWayFor in which no worker took a task, this one does. Growth may
+// be delayed, never denied.
+func (w *worker) giveWay() {
+	p := w.p
+	h := p.head.Load()
+	procs := int(p.procs.Load())
+	if p.auto && headBusy(h) < procs {
+		return
+	}
+	givingWay.Add(1)
+	defer givingWay.Add(-1)
+	last, since := headTicket(h), p.now()
+	for rounds := 0; ; rounds++ {
+		h := p.head.Load()
+		if h&attention != 0 || p.tail.Load()&ticketMask == headTicket(h) {
+			return // nothing to take, or not so simple
+		}
+		if p.auto {
+			others := int64(w.gauge.Read()) - (givingWay.Load() - 1)
+			if busy := headBusy(h); busy < procs || others < int64(busy-procs+1) {
+				return
+			}
+		} else if rounds > 0 && p.askSizer(p.sizing()) {
+			return
+		}
+		now := p.now()
+		if t := headTicket(h); t != last {
+			last, since, rounds = t, now, 0
+		} else if now-since >= int64(giveWayFor) || !p.auto && rounds >= giveWayRounds {
+			return
+		}
+		sy.Yield()
+	}
+}
+
+// askSizer asks the Sizer. A Sizer that panics has said yes.
+func (p *Pool) askSizer(s Sizing) (grow bool) {
+	grow = true
+	p.guard(func() { grow = p.sizer.Grow(s) })
+	return grow
+}
+
+func (p *Pool) sizing() Sizing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sizingLocked()
+}
+
+func (p *Pool) sizingLocked() Sizing {
+	h := p.head.Load()
+	return Sizing{
+		Workers: p.live,
+		Idle:    max(0, p.live-headBusy(h)),
+		Min:     p.min,
+		Max:     p.max,
+		Queued:  p.queued(p.tail.Load(), h),
+	}
+}

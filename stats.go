@@ -1,0 +1,169 @@
+package shoal
+
+import (
+	"iter"
+	"time"
+)
+
+// Stats is a snapshot of a pool. At every moment
+//
+//	Submitted = Completed + Dropped + Canceled + InFlight
+//
+// holds exactly, the counters never go back, Failed ≤ Completed, and
+// Workers ≤ MaxWorkers unless [Pool.Resize] has lowered that and tasks still
+// run.
+type Stats struct {
+	Name  string
+	State State
+
+	Submitted uint64 // accepted
+	Completed uint64 // ended, in whatever way
+	Failed    uint64 // of the completed: panicked, called runtime.Goexit, or returned an error
+	Rejected  uint64 // refused with ErrQueueFull
+	Dropped   uint64 // accepted, discarded before they started
+	Canceled  uint64 // accepted, not started because their context had ended
+	Spawned   uint64 // of the submitted: run on a goroutine of their own, by the policy Spawn
+
+	InFlight      int // accepted, not yet ended or discarded
+	Queued        int // of these, waiting; a task that a free worker is about to take counts up to the capacity
+	QueueCapacity int
+
+	Workers     int // live
+	Running     int // of these, inside a task
+	Idle        int // the others
+	PeakWorkers int // the most there were
+	MinWorkers  int
+	MaxWorkers  int
+
+	// WaitTime is how long tasks waited from being accepted to their start,
+	// RunTime how long they ran. One task in 64 is measured unless
+	// [WithTiming] says otherwise. Tasks that did not run on a worker are not
+	// measured.
+	WaitTime, RunTime Histogram
+}
+
+// Utilization is the queue's depth in percent of its capacity: 0 … 100. It is
+// 0 for an unbounded queue.
+func (s Stats) Utilization() float64 {
+	if s.QueueCapacity <= 0 || s.QueueCapacity == Unbounded {
+		return 0
+	}
+	return min(100, 100*float64(s.Queued)/float64(s.QueueCapacity))
+}
+
+// Stats takes a snapshot. It holds the pool's lock for a moment, so it is for
+// monitoring, not for decisions per task.
+func (p *Pool) Stats() Stats {
+	s := Stats{
+		Name:          p.name,
+		QueueCapacity: p.capacity,
+		WaitTime:      p.wtime.Load().snapshot(),
+		RunTime:       p.rtime.Load().snapshot(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.head.Load() // first: tail is never behind it
+	tail := p.tail.Load() &^ sealedBit
+	waiting := ahead(tail, headTicket(h))
+	busy := headBusy(h)
+	s.State = p.stateLocked()
+	s.Submitted = tail + p.outTotal
+	// Finished tickets, less those that were finished without a task having
+	// run; and the tasks that ran outside.
+	s.Completed = tail - waiting - uint64(busy) - (p.dropped - p.outDropped) - p.canceled + p.outDone
+	s.Failed = p.failed
+	s.Rejected = p.rejected.Load()
+	s.Dropped = p.dropped
+	s.Canceled = p.canceled
+	s.Spawned = p.spawned
+	s.InFlight = int(waiting) + busy + p.outside
+	s.Queued = p.queued(tail, h)
+	s.Workers = p.live
+	s.Running = busy
+	s.Idle = max(0, p.live-busy)
+	s.PeakWorkers = p.peak
+	s.MinWorkers, s.MaxWorkers = p.min, p.max
+	return s
+}
+
+// queued is the number of tasks that wait. With a free worker for it a task is
+// accepted beyond the capacity; it counts as being handed over then.
+func (p *Pool) queued(tail, h uint64) int {
+	return min(int(ahead(tail, headTicket(h))), p.capacity)
+}
+
+// Len is the number of accepted tasks that wait to be started. It takes no
+// lock.
+func (p *Pool) Len() int {
+	h := p.head.Load() // first: tail is never behind it
+	return p.queued(p.tail.Load(), h)
+}
+
+// A WorkerState says what a worker does.
+type WorkerState uint8
+
+// The three states of a worker.
+const (
+	WorkerRunning  WorkerState = iota // inside a task
+	WorkerSpinning                    // awake, without a task
+	WorkerParked                      // asleep until there is a task
+)
+
+// String is the state's name, in lower case.
+func (s WorkerState) String() string {
+	return [...]string{"running", "spinning", "parked"}[min(s, WorkerParked)]
+}
+
+// WorkerStats describes one worker. Executed and Failed are exact when the
+// worker is idle; while it runs, Executed may lag by up to 64 tasks.
+type WorkerStats struct {
+	ID       int
+	State    WorkerState
+	Executed uint64
+	Failed   uint64 // of the executed
+	// TaskAge is for how long the current task has been running, 0 if there is
+	// none. The pool reads the clock rarely: for a worker that was woken for
+	// its task, the age counts from the first time that Workers looked at it.
+	TaskAge time.Duration
+}
+
+// Workers iterates over the live workers, in the order of their ids, as of
+// the moment the iteration begins.
+func (p *Pool) Workers() iter.Seq[WorkerStats] {
+	return func(yield func(WorkerStats) bool) {
+		for _, ws := range p.workerStats() {
+			if !yield(ws) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Pool) workerStats() []WorkerStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rows := make([]WorkerStats, 0, p.live)
+	var now int64
+	if p.live > 0 {
+		now = p.now()
+	}
+	for _, w := range p.workers {
+		if w == nil {
+			continue
+		}
+		r := WorkerStats{ID: w.id, Executed: w.executed.Load(), Failed: w.faults}
+		switch {
+		case w.parked:
+			r.State = WorkerParked
+		default:
+			w.since.CompareAndSwap(startUnknown, now)
+			if since := w.since.Load(); since == notRunning {
+				r.State = WorkerSpinning
+			} else {
+				r.TaskAge = time.Duration(max(0, now-since))
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}

@@ -1,0 +1,306 @@
+package shoal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shoal-go/shoal/internal/queue"
+)
+
+// Submit has the pool run task once, on one of its workers. It returns nil
+// when the task was accepted; an accepted task runs unless the pool is closed
+// or, under [DropOldest], displaced. Tasks that one goroutine submits are
+// started in the order of their submission.
+//
+// While there is no room (see [WithQueueCapacity]) Submit follows the pool's
+// [FullPolicy]; under [Block], the default, it parks until there is room or
+// the pool is shut down. Otherwise it does not block and allocates nothing.
+//
+// A task may call Submit. Under Block, where a wait for room could stop the
+// whole pool, a task that finds the queue of its own pool full runs the new
+// task itself.
+//
+// The errors are [ErrNilTask], [ErrClosed] and, under [Reject] and
+// DropOldest, [ErrQueueFull].
+func (p *Pool) Submit(task func()) error {
+	if task == nil {
+		return ErrNilTask
+	}
+	it := queue.Func(task)
+	if p.push(it) {
+		return nil
+	}
+	return p.pushSlow(it, p.policy, nil)
+}
+
+// TrySubmit is [Pool.Submit] but returns [ErrQueueFull] where there is no
+// room, whatever the pool's policy. It never waits.
+func (p *Pool) TrySubmit(task func()) error {
+	if task == nil {
+		return ErrNilTask
+	}
+	it := queue.Func(task)
+	if p.push(it) {
+		return nil
+	}
+	return p.pushSlow(it, Reject, nil)
+}
+
+// SubmitContext is [Pool.Submit] with a context. It returns ctx's error when
+// ctx ends before there was room. A task that was accepted but whose ctx has
+// ended before a worker came to it does not run; it is counted in
+// [Stats].Canceled. A task that starts is given a context derived from ctx,
+// which ends with ctx, when the task returns, and when the pool is closed.
+func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
+	if task == nil {
+		return ErrNilTask
+	}
+	return p.submitCall(ctx, &call{run: task})
+}
+
+// SubmitWait runs task on the pool, waits for it, and returns its error. A
+// panic comes back as a [*PanicError], [runtime.Goexit] as [ErrGoexit], a task
+// that was discarded as [ErrDropped]. When ctx ends first, SubmitWait returns
+// ctx's error at once; the task does not start any more, or, if it runs, sees
+// its context end.
+//
+// Called with the context of one of the pool's own tasks, SubmitWait runs the
+// new task right there, so that tasks that wait for tasks cannot use up the
+// workers.
+func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
+	if task == nil {
+		return ErrNilTask
+	}
+	c := newWaitedCall(task)
+	if p.inTask(ctx) {
+		c.bind(ctx, p)
+		if err := p.runHere(queue.Record(c)); err != nil {
+			return err
+		}
+		return c.err
+	}
+	if err := p.submitCall(ctx, c); err != nil {
+		return err
+	}
+	if !c.done.WaitOr(ctx.Done()) {
+		return ctx.Err()
+	}
+	return c.err
+}
+
+func (p *Pool) submitCall(ctx context.Context, c *call) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.bind(ctx, p)
+	it := queue.Record(c)
+	if p.push(it) {
+		return nil
+	}
+	return p.pushSlow(it, p.policy, ctx)
+}
+
+var errNilContext = fmt.Errorf("shoal: nil context")
+
+// SubmitBatch submits tasks in their order and returns how many of them were
+// accepted: all, with a nil error, or the first n, with the reason why it
+// stopped there. It takes room for up to 64 tasks in one step and looks for
+// workers once per step, so it costs less than as many calls of [Pool.Submit],
+// whose rules it follows. If a task is nil none is accepted.
+func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
+	for i, f := range tasks {
+		if f == nil {
+			return 0, fmt.Errorf("%w: index %d of %d", ErrNilTask, i, len(tasks))
+		}
+	}
+	n := 0
+	for n < len(tasks) {
+		if k := p.pushBatch(tasks[n:]); k > 0 {
+			n += k
+			continue
+		}
+		if err := p.pushSlow(queue.Func(tasks[n]), p.policy, nil); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// batchStep bounds how many cells a submitter owes at once: workers that come
+// to a cell wait for it.
+const batchStep = 64
+
+// push admits it if that can be done without a lock. Per task it costs one
+// compare-and-swap (the ticket), one store (the cell) and one load (wake).
+func (p *Pool) push(it queue.Item) bool {
+	seg := p.back.Load() // before the ticket: queue, Q3
+	for {
+		t := p.tail.Load()
+		if t >= p.limit.Load() {
+			return false // full, sealed, or the limit is stale
+		}
+		if p.tail.CompareAndSwap(t, t+1) {
+			p.put(seg, t, it)
+			p.published()
+			return true
+		}
+	}
+}
+
+// pushBatch is push for the first few of tasks; it returns how many.
+func (p *Pool) pushBatch(tasks []func()) int {
+	seg := p.back.Load()
+	for {
+		t, limit := p.tail.Load(), p.limit.Load()
+		if t >= limit {
+			return 0
+		}
+		k := min(uint64(len(tasks)), limit-t, batchStep)
+		if !p.tail.CompareAndSwap(t, t+k) {
+			continue
+		}
+		for i := range k {
+			if s := seg; !s.Holds((t + i) & ticketMask) {
+				seg = p.back.Seek(s, (t+i)&ticketMask)
+			}
+			p.put(seg, t+i, queue.Func(tasks[i]))
+		}
+		p.published()
+		return int(k)
+	}
+}
+
+// put publishes it under ticket t. seg was loaded from back before t was
+// taken.
+func (p *Pool) put(seg *queue.Segment, t uint64, it queue.Item) {
+	t &= ticketMask
+	if !seg.Holds(t) {
+		seg = p.back.Seek(seg, t)
+	}
+	if t&p.stampMask == 0 {
+		p.stamp(seg, t)
+	}
+	seg.Cell(t).Put(it)
+}
+
+// stamp notes when ticket t was submitted.
+func (p *Pool) stamp(seg *queue.Segment, t uint64) {
+	if p.timing != TimingOff {
+		*seg.Stamp(t) = p.now()
+	}
+}
+
+// published looks for somebody to run what was just put. If a worker is on
+// standby it will see the task: it leaves standby, then looks at the queue
+// (worker.leaveStandby), while here the task was put before the look. If
+// nobody is available all workers are busy and will come back to the queue:
+// they announce that they park, then look (worker.park).
+func (p *Pool) published() {
+	if w := p.wake.Load(); w&standbyMask == 0 && w >= availOne {
+		p.arm(0)
+	}
+}
+
+// pushSlow admits it under the lock, or does what policy says. ctx, if not
+// nil, bounds the wait.
+func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) error {
+	p.mu.Lock()
+	for {
+		if p.phase != phaseOpen {
+			p.mu.Unlock()
+			return ErrClosed
+		}
+		if p.room.empty() && p.admitLocked(it) {
+			p.mu.Unlock()
+			p.published()
+			return nil
+		}
+		switch policy {
+		case Block:
+			return p.waitForRoom(it, ctx)
+		case Spawn:
+			p.spawned++
+			p.outsideLocked(it)
+			p.helpers++
+			p.mu.Unlock()
+			p.runSpawned(it)
+			return nil
+		case CallerRuns:
+			p.mu.Unlock()
+			return p.runHere(it)
+		case DropOldest:
+			if seg, t, ok := p.takeOldestLocked(); ok {
+				p.mu.Unlock()
+				discard(p.takeCell(seg, t), ErrDropped)
+				p.mu.Lock()
+				continue
+			}
+		}
+		p.rejected.Add(1)
+		p.mu.Unlock()
+		return ErrQueueFull
+	}
+}
+
+// admitLocked puts it into the queue if there is room, and raises limit for
+// those who come next.
+func (p *Pool) admitLocked(it queue.Item) bool {
+	seg := p.back.Load()
+	for {
+		t := p.tail.Load()
+		room := p.roomLocked(t)
+		if room <= 0 {
+			return false
+		}
+		if p.tail.CompareAndSwap(t, t+1) {
+			p.limit.Store(t + uint64(room))
+			p.put(seg, t, it)
+			return true
+		}
+	}
+}
+
+// roomLocked is how many more tasks may be accepted when tail is t. Later it
+// can only be more, until somebody moves tail, pauses or resizes (A2).
+func (p *Pool) roomLocked(t uint64) int64 {
+	if p.capacity == Unbounded {
+		return maxCapacity - int64(ahead(t, headTicket(p.head.Load())))
+	}
+	h := p.head.Load()
+	room := int64(p.capacity) - int64(ahead(t, headTicket(h)))
+	if !p.paused {
+		room += int64(max(0, p.max-headBusy(h)))
+	}
+	return room
+}
+
+// takeOldestLocked takes the ticket of the task that waits at the front, to
+// discard it. The caller empties the cell, after unlocking: its putter may be
+// slow.
+func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok bool) {
+	seg = p.front.Load()
+	for {
+		h := p.head.Load()
+		t := headTicket(h)
+		if p.tail.Load()&ticketMask == t {
+			return nil, 0, false
+		}
+		if p.head.CompareAndSwap(h, h+ticketOne) {
+			p.dropped++
+			return seg, t, true
+		}
+	}
+}
+
+// takeCell empties the cell of ticket t. seg was loaded from front before t
+// was taken.
+func (p *Pool) takeCell(seg *queue.Segment, t uint64) queue.Item {
+	if !seg.Holds(t) {
+		seg = p.front.Seek(seg, t)
+	}
+	return seg.Take(t)
+}

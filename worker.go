@@ -1,0 +1,419 @@
+package shoal
+
+import (
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A worker is a goroutine that takes tasks from the queue, one at a time, and
+// runs them. Its fields are its own unless they say otherwise.
+type worker struct {
+	p     *Pool
+	id    int
+	entry func() // w.main, made once
+
+	busy    bool   // counted in head
+	standby bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
+	gentle  bool   // begins by giving way; set like standby
+	leaving bool   // told to leave; set like standby
+	inTask  bool   // inside a task
+	clean   bool   // left its loop by its own will
+	hooked  bool   // its start hook was called
+	seen    uint64 // tail, when last looked at
+	cur     *call  // the task it is in, if that is a call
+	pending *call  // finished, to be resolved after it was counted
+	timed   int64  // when the task it is in started, if that is timed; else -1
+
+	step, left int   // tasks between two ticks; tasks until the next
+	tasks      int   // run until the last tick
+	lastTick   int64 // by the pool's clock
+
+	wakeup     sy.Event // made at the first park
+	parkedAt   int64    // guarded by mu
+	prev, next *worker  // in the idle list; guarded by mu
+
+	executed sy.Uint64        // tasks run, as of the last tick or idle moment; written by the worker
+	faults   uint64           // of these, failed; guarded by mu
+	parked   bool             // guarded by mu
+	call     sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
+	since    sy.Int64         // about when the current task started, or one of the constants
+	gauge    sy.RunnableGauge
+}
+
+// Values of worker.since that are no time.
+const (
+	notRunning   = -1
+	startUnknown = 0
+)
+
+const (
+	maxStep   = 64
+	shortStep = 20 * time.Microsecond  // a step shorter than this may grow
+	longStep  = 40 * time.Microsecond  // a longer one shrinks
+	window    = 100 * time.Microsecond // in which the pool yields once per CPU
+)
+
+// main is the worker's life.
+func (w *worker) main() {
+	defer w.leave()
+	p := w.p
+	if p.pin {
+		runtime.LockOSThread()
+	}
+	pprof.SetGoroutineLabels(p.labels)
+	if p.onStart != nil {
+		w.startHook()
+	}
+	if w.gentle {
+		w.giveWay()
+	}
+	for w.loop() { // again after a panic
+		if w.left <= 0 && !w.tick() {
+			break
+		}
+	}
+	w.clean = true
+}
+
+// loop takes and runs tasks until the worker has to leave, and returns false,
+// or a task panics, and returns true: then it is to be called again. That way
+// recovering from panics costs a deferred call per loop, not per task. After
+// runtime.Goexit it does not return.
+func (w *worker) loop() (again bool) {
+	p := w.p
+	defer func() {
+		if !w.inTask {
+			return
+		}
+		if p.crash {
+			if !inGoexit() {
+				return // a panic: let the process die of it, as it is
+			}
+			w.fault(nil)
+			return
+		}
+		again = w.fault(recover())
+	}()
+	for {
+		it, ticket, ok := w.take()
+		if !ok {
+			w.idle()
+			if w.leaving || !w.rest() {
+				return false
+			}
+			continue
+		}
+		if w.pending != nil {
+			w.settle()
+		}
+		if w.standby {
+			w.leaveStandby(ticket)
+		}
+		if it.IsRecord() || ticket&p.stampMask == 0 {
+			w.runSlow(it)
+		} else {
+			w.inTask = true
+			callAs(p.site, it.Func())
+			w.inTask = false
+		}
+		pprof.SetGoroutineLabels(p.labels)
+		if w.left--; w.left <= 0 && !w.tick() {
+			return false
+		}
+	}
+}
+
+// take takes the next task from the queue. Without one it returns false, and
+// w may be told to leave.
+func (w *worker) take() (queue.Item, uint64, bool) {
+	p := w.p
+	seg := p.front.Load() // before the ticket: queue, Q3
+	for {
+		h := p.head.Load()
+		if h&attention != 0 {
+			return w.takeLocked()
+		}
+		t := headTicket(h)
+		if n := ahead(w.seen, t); n-1 >= ticketMask/2 {
+			// seen is reached, or passed by others: look again.
+			if w.seen = p.tail.Load() & ticketMask; w.seen == t {
+				return queue.Item{}, 0, false
+			}
+		}
+		next := h + ticketOne
+		if !w.busy {
+			next += busyOne
+		}
+		if p.head.CompareAndSwap(h, next) {
+			if !w.busy {
+				w.busy = true
+				w.since.Store(startUnknown)
+			}
+			return w.fetch(seg, t), t, true
+		}
+	}
+}
+
+// fetch empties the cell of ticket t and, if the ticket is timed, begins its
+// timing. seg was loaded from front before t was taken.
+func (w *worker) fetch(seg *queue.Segment, t uint64) queue.Item {
+	if !seg.Holds(t) {
+		seg = w.p.front.Seek(seg, t)
+	}
+	it := seg.Take(t)
+	if t&w.p.stampMask == 0 {
+		w.begin(seg, t)
+	}
+	return it
+}
+
+// begin notes how long the task of ticket t waited, and that it starts now.
+func (w *worker) begin(seg *queue.Segment, t uint64) {
+	p := w.p
+	if p.timing == TimingOff {
+		return
+	}
+	w.timed = p.now()
+	w.since.Store(w.timed)
+	record(&p.wtime, w.timed-*seg.Stamp(t))
+}
+
+// takeLocked is take while the attention bit is set.
+func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
+	p := w.p
+	p.mu.Lock()
+	switch {
+	case p.phase == phaseStopping, p.live-p.departing > p.max:
+		p.departLocked(w)
+		fallthrough
+	case p.paused:
+		p.mu.Unlock()
+		return
+	}
+	// Somebody waits for room. Without a task to take, this worker's own
+	// place is the room.
+	promoted := false
+	if w.busy && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
+		p.head.Add(^uint64(0)) // busy - 1
+		w.busy = false
+		promoted = p.promoteLocked()
+	}
+	seg := p.front.Load()
+	for {
+		h := p.head.Load()
+		t := headTicket(h)
+		if p.tail.Load()&ticketMask == t {
+			break
+		}
+		next := h + ticketOne
+		if !w.busy {
+			next += busyOne
+		}
+		if p.head.CompareAndSwap(h, next) {
+			w.busy, ticket, ok = true, t, true
+			w.since.Store(startUnknown)
+			break
+		}
+	}
+	w.seen = p.tail.Load() & ticketMask
+	promoted = p.promoteLocked() || promoted
+	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
+	if ok {
+		it = w.fetch(seg, ticket)
+	}
+	return
+}
+
+// leaveStandby is called by a worker on standby that took the ticket. It
+// hands its standby to another worker if more tasks wait; else it gives it up
+// and looks at the queue again, for a submitter that saw it on standby relies
+// on that (docs/engine.md, W2).
+func (w *worker) leaveStandby(ticket uint64) {
+	p := w.p
+	w.standby = false
+	more := w.seen != (ticket+1)&ticketMask // or was there, when last looked
+	if more && p.wake.Load() >= availOne {
+		p.arm(standbyOne)
+		return
+	}
+	now := p.wake.Add(^uint64(0)) // standby - 1
+	if now&standbyMask == 0 && now >= availOne && p.backlog() {
+		p.arm(0)
+	}
+}
+
+// backlog reports whether tasks wait.
+func (p *Pool) backlog() bool {
+	h := p.head.Load() // first: tail is never behind it
+	return p.tail.Load()&ticketMask != headTicket(h)
+}
+
+// runSlow runs a task that has a context or is timed.
+func (w *worker) runSlow(it queue.Item) {
+	p := w.p
+	if it.IsRecord() {
+		w.runCall(queue.As[call](it))
+	} else {
+		w.inTask = true
+		callAs(p.site, it.Func())
+		w.inTask = false
+	}
+	w.endTiming()
+}
+
+// endTiming notes how long the task took, if begin noted its start.
+func (w *worker) endTiming() {
+	if w.timed >= 0 {
+		record(&w.p.rtime, w.p.now()-w.timed)
+		w.timed = -1
+	}
+}
+
+// runCall runs c, or cancels it if its context has ended.
+func (w *worker) runCall(c *call) {
+	p := w.p
+	if err := c.parent.Err(); err != nil {
+		c.end(context.Canceled)
+		w.finish(func() { p.canceled++ })
+		c.resolve(err)
+		return
+	}
+	w.cur = c
+	w.call.Store(c)
+	if p.canceling.Load() {
+		c.end(ErrClosed)
+	}
+	w.inTask = true
+	err := c.invoke(p.site)
+	w.inTask = false
+	w.cur = nil
+	w.call.Store(nil)
+	c.end(context.Canceled)
+	if err != nil {
+		w.finish(func() { p.failed++; w.faults++ })
+		c.resolve(err)
+		return
+	}
+	w.pending = c
+}
+
+// finish counts the task that w has just done with, together with whatever
+// count changes under the lock, so that a snapshot sees both or neither.
+func (w *worker) finish(count func()) {
+	p := w.p
+	w.executed.Store(uint64(w.tasks + w.step - w.left + 1)) // loop counts it later
+	w.since.Store(notRunning)
+	p.mu.Lock()
+	h := p.head.Add(^uint64(0)) // busy - 1
+	w.busy = false
+	count()
+	promoted := false
+	if h&attention != 0 {
+		promoted = p.promoteLocked()
+	}
+	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
+	p.quiet(h)
+}
+
+// idle counts the last task as finished, if there is one that is not.
+func (w *worker) idle() {
+	if !w.busy {
+		return
+	}
+	p := w.p
+	w.publishExecuted()
+	w.since.Store(notRunning)
+	h := p.head.Add(^uint64(0)) // busy - 1
+	w.busy = false
+	if h&attention != 0 {
+		p.promote()
+	}
+	p.quiet(h)
+	if w.pending != nil {
+		w.settle()
+	}
+}
+
+// settle gives whoever waits for the last task its result. The task was
+// counted before, so that the counters are right for those who waited.
+func (w *worker) settle() {
+	w.pending.resolve(nil)
+	w.pending = nil
+}
+
+func (w *worker) publishExecuted() { w.executed.Store(uint64(w.tasks + w.step - w.left)) }
+
+// tick is called every step tasks. It returns false when the worker has done
+// all tasks of its life. It reads the clock, so it must be rare for short
+// tasks, but for long ones it should not be missed: step adapts.
+func (w *worker) tick() bool {
+	p := w.p
+	w.tasks += w.step - w.left
+	if n := p.tasksPerWorker; n > 0 && w.tasks >= n {
+		w.step, w.left = 0, 0
+		w.idle()
+		return false
+	}
+	now := p.now()
+	switch took := time.Duration(now - w.lastTick); {
+	case took < shortStep:
+		w.step = min(2*w.step, maxStep)
+	case took > longStep:
+		w.step = max(1, w.step/2)
+	}
+	w.lastTick = now
+	w.setStep(w.step)
+	w.since.Store(now)
+	w.executed.Store(uint64(w.tasks))
+	if p.yieldDue(now) {
+		// Whoever waits for what is done must not wait for the yield.
+		w.idle()
+		sy.Yield()
+	}
+	return true
+}
+
+// setStep begins a step of n tasks, or fewer if the worker's life is shorter.
+func (w *worker) setStep(n int) {
+	if m := w.p.tasksPerWorker; m > 0 {
+		n = min(n, m-w.tasks)
+	}
+	w.step, w.left = n, n
+}
+
+// yieldDue reports whether the calling worker should let others run. Go's
+// scheduler lets a goroutine compute for 10 ms, and looks at timers only
+// between two goroutines; so a pool that computes makes everything else in the
+// process late, unless it yields. It suffices that somebody yields on each CPU
+// in each window. A worker need not know on which CPU it is: the pool as a
+// whole spends one yield per CPU and window, and workers that compute take
+// turns. Whether anything is runnable is no criterion: a timer that is due is
+// not a runnable goroutine.
+func (p *Pool) yieldDue(now int64) bool {
+	const countBits = 12
+	w := uint64(now) / uint64(window) << countBits
+	for {
+		q := p.quota.Load()
+		next := q + 1
+		if q>>countBits != w>>countBits {
+			next = w + 1
+			p.procs.Store(int64(sy.Procs()))
+		} else if q&(1<<countBits-1) >= min(uint64(p.procs.Load()), 1<<countBits-1) {
+			return false
+		}
+		if p.quota.CompareAndSwap(q, next) {
+			return true
+		}
+	}
+}
