@@ -21,9 +21,9 @@ type delayed struct {
 // submitted, or dropped, or stopped before.
 //
 // A task that is not yet due counts nowhere, and [Pool.Wait] does not wait for
-// it. When it is due it is accepted, and then waits for room if there is none,
-// but under [Spawn] and [DropOldest] follows the policy. If the pool is shut
-// down before, it is dropped, and counted in [Stats].Dropped.
+// it. When it is due it takes its place in line, and waits for room if there
+// is none, whatever the pool's [FullPolicy]. If the pool is shut down before
+// it was let in, it is dropped, and counted in [Stats].Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask
@@ -67,34 +67,14 @@ func (p *Pool) due(t *delayed) {
 	case p.phase != phaseOpen:
 		p.dropOutsideLocked(1)
 	default:
-		p.dueLocked(queue.Func(t.task))
+		it := queue.Func(t.task)
+		if !p.room.empty() || !p.admitLocked(it) {
+			p.enlistLocked(&waiter{it: it})
+		}
 	}
 	p.mu.Unlock()
 	p.published()
 	p.helperDone()
-}
-
-// dueLocked accepts it, now or when there is room.
-func (p *Pool) dueLocked(it queue.Item) {
-	if p.room.empty() && p.admitLocked(it) {
-		return
-	}
-	switch p.policy {
-	case Spawn:
-		p.spawned++
-		p.outsideLocked(it)
-		p.helpers++
-		p.runSpawned(it)
-		return
-	case DropOldest:
-		if seg, ticket, ok := p.takeOldestLocked(); ok {
-			sy.Go(func() { discard(p.takeCell(seg, ticket), ErrDropped) })
-			if p.admitLocked(it) {
-				return
-			}
-		}
-	}
-	p.enlistLocked(&waiter{it: it})
 }
 
 // dropDelayedLocked drops all tasks that are not yet due.

@@ -273,16 +273,31 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	}
 	if !p.done.WaitOr(ctx.Done()) {
 		p.end(phaseStopping, ctx.Err())
-		p.mu.Lock()
-		clean := p.outcome == nil && !p.hooked
-		p.mu.Unlock()
-		if clean {
-			p.join() // nothing ran: only the pool's own goroutines are left
+		if err := p.cutShort(ctx.Err()); err != nil {
+			return err
 		}
-	} else {
-		p.join()
 	}
+	p.join()
 	return p.result()
+}
+
+// cutShort is called by a Shutdown whose context has ended. It returns nil
+// where nothing but goroutines of the pool's own code is left, so that joining
+// them takes no time of the user's.
+func (p *Pool) cutShort(cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	running := headBusy(p.head.Load()) + p.outside
+	switch {
+	case p.outcome != nil:
+		return p.outcome
+	case running > 0: // Close came first, and there was nothing to drop
+		p.outcome = &Incomplete{Running: running, Cause: cause}
+		return p.outcome
+	case p.hooked && !p.done.IsOpen(): // a hook may run, for how long is unknown
+		return &Incomplete{Cause: cause}
+	}
+	return nil
 }
 
 // Close ends the pool at once: it refuses new tasks, drops what is queued
@@ -461,6 +476,11 @@ func (p *Pool) endLocked() bool {
 
 // follow closes the pool when parent is done.
 func (p *Pool) follow(parent context.Context) {
+	defer func() {
+		if parent.Err() != nil {
+			p.end(phaseStopping, ErrClosed) // now, not when the function runs
+		}
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopParent = context.AfterFunc(parent, func() {

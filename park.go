@@ -21,13 +21,17 @@ func (w *worker) rest() bool {
 			w.standby = true
 			p.wake.Add(standbyOne) // submitters need wake nobody meanwhile
 		}
-		for range p.spin {
+		for i := range p.spin {
 			h := p.head.Load()
 			if h&attention != 0 {
 				break
 			}
 			if p.tail.Load()&ticketMask != headTicket(h) {
 				return true
+			}
+			if i == 0 {
+				// Whoever would submit next may be waiting for this CPU.
+				sy.Yield()
 			}
 		}
 	}
@@ -93,13 +97,13 @@ func (w *worker) dropStandby() int {
 	return 1
 }
 
-// departLocked tells w to leave.
+// departLocked tells w to leave. If w was on standby the caller owes a rearm.
 func (p *Pool) departLocked(w *worker) {
 	if !w.leaving {
 		w.leaving = true
 		p.departing++
 	}
-	p.setAvailLocked(0)
+	p.setAvailLocked(-w.dropStandby())
 	p.setAttentionLocked()
 }
 
@@ -139,6 +143,13 @@ func (p *Pool) arm(units int) {
 		return
 	}
 	s := p.sizingLocked()
+	if p.starting > 0 && s.Queued <= p.starting {
+		// Enough workers are in their start hooks. Each looks for a task when
+		// its hook returns, or has rearm called if it does not.
+		p.setAvailLocked(-units)
+		p.mu.Unlock()
+		return
+	}
 	w := p.newWorkerLocked()
 	p.setAvailLocked(1 - units)
 	p.mu.Unlock()
@@ -170,7 +181,6 @@ func (p *Pool) rouseLocked(w *worker, standby int) {
 func (p *Pool) newWorkerLocked() *worker {
 	w := &worker{p: p, standby: true, step: 1, left: 1, timed: -1}
 	w.entry = w.main
-	w.since.Store(notRunning)
 	if n := len(p.freeIDs); n > 0 {
 		w.id = p.freeIDs[n-1]
 		p.freeIDs = p.freeIDs[:n-1]
@@ -220,6 +230,9 @@ func (w *worker) gone() {
 	p := w.p
 	p.mu.Lock()
 	p.live--
+	if w.starting {
+		p.starting--
+	}
 	if w.leaving {
 		p.departing--
 	}

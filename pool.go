@@ -45,8 +45,10 @@ type Pool struct {
 	_     cacheLine
 	quota sy.Uint64 // the yields spent in this window; see worker.yieldDue
 	procs sy.Int64  // GOMAXPROCS as last seen
-	wtime sy.Pointer[recorder]
-	rtime sy.Pointer[recorder]
+	// yielding is how many workers let others run between two tasks.
+	yielding sy.Int64
+	wtime    sy.Pointer[recorder]
+	rtime    sy.Pointer[recorder]
 
 	_  cacheLine
 	mu sy.Mutex // guards what follows. Never held while anything blocks or a function of the user runs.
@@ -55,6 +57,7 @@ type Pool struct {
 	paused     bool
 	min, max   int
 	live       int       // workers that exist, from before their start to after their stop hook
+	starting   int       // of these, the ones in their start hook
 	departing  int       // of these, the ones told to leave
 	peak       int       // the most there ever were
 	avail      int       // as published in wake

@@ -63,11 +63,6 @@ func (l *waitList) remove(w *waiter) {
 // waitForRoom parks until it was admitted, or refused. The caller holds mu,
 // found no room, and finds it unlocked on return.
 func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
-	if p.inTask(ctx) || (ctx == nil && p.onOwnWorker()) {
-		// This task waiting for room could be what keeps room from being made.
-		p.mu.Unlock()
-		return p.runHere(it)
-	}
 	w := &waiter{it: it, woken: sy.MakeEvent()}
 	if p.enlistLocked(w) {
 		p.mu.Unlock()

@@ -80,17 +80,29 @@ func (p *Pool) guard(f func()) {
 	f()
 }
 
+// startHook calls the start hook. A hook takes as long as it likes, so the
+// worker is not on standby meanwhile.
 func (w *worker) startHook() {
 	p := w.p
 	p.mu.Lock()
-	broken := p.hookBroken
-	p.mu.Unlock()
-	if broken {
+	if p.hookBroken {
+		p.mu.Unlock()
 		w.hooked = true
 		return
 	}
+	p.starting++
+	w.starting = true
+	p.setAvailLocked(-w.dropStandby())
+	p.mu.Unlock()
+	p.rearm()
 	p.guard(func() { p.onStart(w.id) })
 	w.hooked = true
+	p.mu.Lock()
+	p.starting--
+	w.starting = false
+	w.standby = true
+	p.setAvailLocked(+1)
+	p.mu.Unlock()
 }
 
 // inGoexit tells, in a deferred function, runtime.Goexit from a panic without

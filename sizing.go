@@ -98,7 +98,7 @@ func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
 	procs := int(p.procs.Load())
-	if p.auto && headBusy(h) < procs {
+	if p.auto && p.active(h) < procs {
 		return
 	}
 	givingWay.Add(1)
@@ -111,7 +111,7 @@ func (w *worker) giveWay() {
 		}
 		if p.auto {
 			others := int64(w.gauge.Read()) - (givingWay.Load() - 1)
-			if busy := headBusy(h); busy < procs || others < int64(busy-procs+1) {
+			if busy := p.active(h); busy < procs || others < int64(busy-procs+1) {
 				return
 			}
 		} else if rounds > 0 && p.askSizer(p.sizing()) {
@@ -126,6 +126,9 @@ func (w *worker) giveWay() {
 		sy.Yield()
 	}
 }
+
+// active is the number of workers that are in a task, or between two.
+func (p *Pool) active(h uint64) int { return headBusy(h) + int(p.yielding.Load()) }
 
 // askSizer asks the Sizer. A Sizer that panics has said yes.
 func (p *Pool) askSizer(s Sizing) (grow bool) {

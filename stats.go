@@ -151,17 +151,21 @@ func (p *Pool) workerStats() []WorkerStats {
 		if w == nil {
 			continue
 		}
-		r := WorkerStats{ID: w.id, Executed: w.executed.Load(), Failed: w.faults}
+		status := w.status.Load()
+		r := WorkerStats{ID: w.id, Executed: status >> 1, Failed: w.faults}
 		switch {
 		case w.parked:
 			r.State = WorkerParked
+		case status&idleBit != 0:
+			r.State = WorkerSpinning
 		default:
-			w.since.CompareAndSwap(startUnknown, now)
-			if since := w.since.Load(); since == notRunning {
-				r.State = WorkerSpinning
-			} else {
-				r.TaskAge = time.Duration(max(0, now-since))
+			// The worker notes the time when it reads the clock anyway. Where
+			// it has not since it was last seen idle, note the time for it.
+			if w.seenBusy != status && w.since.Load() <= w.seenAt {
+				w.since.Store(now)
 			}
+			w.seenBusy, w.seenAt = status, now
+			r.TaskAge = time.Duration(max(0, now-w.since.Load()))
 		}
 		rows = append(rows, r)
 	}

@@ -208,6 +208,7 @@ func (p *Pool) published() {
 // pushSlow admits it under the lock, or does what policy says. ctx, if not
 // nil, bounds the wait.
 func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) error {
+	asked := false
 	p.mu.Lock()
 	for {
 		if p.phase != phaseOpen {
@@ -221,7 +222,18 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 		}
 		switch policy {
 		case Block:
-			return p.waitForRoom(it, ctx)
+			if asked {
+				return p.waitForRoom(it, ctx)
+			}
+			// A task of this pool must not wait: it could be what keeps room
+			// from being made. Finding out takes a while: not under the lock.
+			asked = true
+			p.mu.Unlock()
+			if p.inTask(ctx) || ctx == nil && p.onOwnWorker() {
+				return p.runHere(it)
+			}
+			p.mu.Lock()
+			continue
 		case Spawn:
 			p.spawned++
 			p.outsideLocked(it)

@@ -17,17 +17,18 @@ type worker struct {
 	id    int
 	entry func() // w.main, made once
 
-	busy    bool   // counted in head
-	standby bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
-	gentle  bool   // begins by giving way; set like standby
-	leaving bool   // told to leave; set like standby
-	inTask  bool   // inside a task
-	clean   bool   // left its loop by its own will
-	hooked  bool   // its start hook was called
-	seen    uint64 // tail, when last looked at
-	cur     *call  // the task it is in, if that is a call
-	pending *call  // finished, to be resolved after it was counted
-	timed   int64  // when the task it is in started, if that is timed; else -1
+	busy     bool   // counted in head
+	standby  bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
+	gentle   bool   // begins by giving way; set like standby
+	leaving  bool   // told to leave; set like standby
+	starting bool   // in its start hook; guarded by mu
+	inTask   bool   // inside a task
+	clean    bool   // left its loop by its own will
+	hooked   bool   // its start hook was called
+	seen     uint64 // tail, when last looked at
+	cur      *call  // the task it is in, if that is a call
+	pending  *call  // finished, to be resolved after it was counted
+	timed    int64  // when the task it is in started, if that is timed; else -1
 
 	step, left int   // tasks between two ticks; tasks until the next
 	tasks      int   // run until the last tick
@@ -37,19 +38,18 @@ type worker struct {
 	parkedAt   int64    // guarded by mu
 	prev, next *worker  // in the idle list; guarded by mu
 
-	executed sy.Uint64        // tasks run, as of the last tick or idle moment; written by the worker
+	status   sy.Uint64        // tasks run, as of the last tick or idle moment, times 2, and idleBit; written by the worker
 	faults   uint64           // of these, failed; guarded by mu
 	parked   bool             // guarded by mu
 	call     sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
-	since    sy.Int64         // about when the current task started, or one of the constants
+	since    sy.Int64         // when a task was last seen to start or run, by the pool's clock
+	seenBusy uint64           // status when a reader last saw it busy; guarded by mu
+	seenAt   int64            // when; guarded by mu
 	gauge    sy.RunnableGauge
 }
 
-// Values of worker.since that are no time.
-const (
-	notRunning   = -1
-	startUnknown = 0
-)
+// idleBit in worker.status: the worker is not inside a task.
+const idleBit = 1
 
 const (
 	maxStep   = 64
@@ -152,7 +152,7 @@ func (w *worker) take() (queue.Item, uint64, bool) {
 		if p.head.CompareAndSwap(h, next) {
 			if !w.busy {
 				w.busy = true
-				w.since.Store(startUnknown)
+				w.status.Store(uint64(w.done()) << 1)
 			}
 			return w.fetch(seg, t), t, true
 		}
@@ -190,7 +190,9 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:
 		p.departLocked(w)
-		fallthrough
+		p.mu.Unlock()
+		p.rearm()
+		return
 	case p.paused:
 		p.mu.Unlock()
 		return
@@ -216,7 +218,7 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		}
 		if p.head.CompareAndSwap(h, next) {
 			w.busy, ticket, ok = true, t, true
-			w.since.Store(startUnknown)
+			w.status.Store(uint64(w.done()) << 1)
 			break
 		}
 	}
@@ -309,8 +311,7 @@ func (w *worker) runCall(c *call) {
 // count changes under the lock, so that a snapshot sees both or neither.
 func (w *worker) finish(count func()) {
 	p := w.p
-	w.executed.Store(uint64(w.tasks + w.step - w.left + 1)) // loop counts it later
-	w.since.Store(notRunning)
+	w.status.Store(uint64(w.done()+1)<<1 | idleBit) // loop counts it later
 	p.mu.Lock()
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
@@ -332,8 +333,7 @@ func (w *worker) idle() {
 		return
 	}
 	p := w.p
-	w.publishExecuted()
-	w.since.Store(notRunning)
+	w.status.Store(uint64(w.done())<<1 | idleBit)
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
 	if h&attention != 0 {
@@ -352,7 +352,8 @@ func (w *worker) settle() {
 	w.pending = nil
 }
 
-func (w *worker) publishExecuted() { w.executed.Store(uint64(w.tasks + w.step - w.left)) }
+// done is the number of tasks w has run.
+func (w *worker) done() int { return w.tasks + w.step - w.left }
 
 // tick is called every step tasks. It returns false when the worker has done
 // all tasks of its life. It reads the clock, so it must be rare for short
@@ -375,11 +376,14 @@ func (w *worker) tick() bool {
 	w.lastTick = now
 	w.setStep(w.step)
 	w.since.Store(now)
-	w.executed.Store(uint64(w.tasks))
+	w.status.Store(uint64(w.tasks) << 1)
 	if p.yieldDue(now) {
-		// Whoever waits for what is done must not wait for the yield.
+		// Whoever waits for what is done must not wait for the yield. But to
+		// those who decide about growth this worker stays busy.
+		p.yielding.Add(1)
 		w.idle()
 		sy.Yield()
+		p.yielding.Add(-1)
 	}
 	return true
 }

@@ -1,0 +1,141 @@
+// Package bench compares shoal with other ways to run tasks in Go: plain
+// goroutines, hand-written channel pools and the well-known libraries.
+package bench
+
+import (
+	"sync"
+	"time"
+
+	"github.com/alitto/pond"
+	pondv2 "github.com/alitto/pond/v2"
+	"github.com/gammazero/workerpool"
+	"github.com/panjf2000/ants/v2"
+	concpool "github.com/sourcegraph/conc/pool"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config is what a workload asks of a pool. A subject that has no such option
+// ignores the field.
+type Config struct {
+	MaxWorkers  int
+	Capacity    int           // accepted tasks that wait
+	IdleTimeout time.Duration // 0: the library's default
+}
+
+// Pool is all that the workloads use of a subject. Close drains and stops.
+type Pool interface {
+	Submit(task func())
+	Close()
+}
+
+// Subject is one contestant.
+type Subject struct {
+	Name    string
+	HandOff bool // has no queue: Submit waits until a worker is free
+	New     func(cfg Config) Pool
+}
+
+// Subjects are all contestants, shoal first.
+var Subjects = []Subject{
+	{Name: "shoal", New: newShoal},
+	{Name: "goroutines", New: newGoroutines},
+	{Name: "chan-unbuffered", HandOff: true, New: func(c Config) Pool { return newChan(c.MaxWorkers, 0) }},
+	{Name: "chan-buffered", New: func(c Config) Pool { return newChan(c.MaxWorkers, c.Capacity) }},
+	{Name: "pond-eager", New: func(c Config) Pool { return newPond(c, pond.Eager()) }},
+	{Name: "pond-balanced", New: func(c Config) Pool { return newPond(c, pond.Balanced()) }},
+	{Name: "pond-lazy", New: func(c Config) Pool { return newPond(c, pond.Lazy()) }},
+	{Name: "pond-v2", New: newPondV2},
+	{Name: "ants", HandOff: true, New: newAnts},
+	{Name: "workerpool", New: newWorkerpool},
+	{Name: "conc", HandOff: true, New: newConc},
+	{Name: "errgroup", HandOff: true, New: newErrgroup},
+}
+
+// funcs is the one Pool behind every adapter, so that all of them pay the
+// same indirection.
+type funcs struct {
+	submit func(task func())
+	close  func()
+}
+
+func (f funcs) Submit(task func()) { f.submit(task) }
+func (f funcs) Close()             { f.close() }
+
+// newGoroutines has nothing to drain with: counting the goroutines would slow
+// down the baseline, and every workload waits for its own tasks.
+func newGoroutines(Config) Pool {
+	return funcs{submit: func(task func()) { go task() }, close: func() {}}
+}
+
+// newChan is the pool people write by hand, the one pond's page calls
+// "inspired by gobyexample": all workers are started at once and share a channel.
+func newChan(workers, buffer int) Pool {
+	tasks := make(chan func(), buffer)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for task := range tasks {
+				task()
+			}
+		})
+	}
+	return funcs{
+		submit: func(task func()) { tasks <- task },
+		close:  func() { close(tasks); wg.Wait() },
+	}
+}
+
+func newPond(c Config, strategy pond.ResizingStrategy) Pool {
+	opts := []pond.Option{pond.Strategy(strategy)}
+	if c.IdleTimeout > 0 {
+		opts = append(opts, pond.IdleTimeout(c.IdleTimeout))
+	}
+	p := pond.New(c.MaxWorkers, c.Capacity, opts...)
+	return funcs{submit: p.Submit, close: p.StopAndWait}
+}
+
+func newPondV2(c Config) Pool {
+	p := pondv2.NewPool(c.MaxWorkers, pondv2.WithQueueSize(c.Capacity))
+	return funcs{
+		submit: func(task func()) { must(p.Go(task)) },
+		close:  p.StopAndWait,
+	}
+}
+
+func newAnts(c Config) Pool {
+	var opts []ants.Option
+	if c.IdleTimeout > 0 {
+		opts = append(opts, ants.WithExpiryDuration(c.IdleTimeout))
+	}
+	p, err := ants.NewPool(c.MaxWorkers, opts...)
+	must(err)
+	return funcs{
+		submit: func(task func()) { must(p.Submit(task)) },
+		close:  func() { must(p.ReleaseTimeout(time.Minute)) },
+	}
+}
+
+func newWorkerpool(c Config) Pool {
+	p := workerpool.New(c.MaxWorkers)
+	return funcs{submit: p.Submit, close: p.StopWait}
+}
+
+func newConc(c Config) Pool {
+	p := concpool.New().WithMaxGoroutines(c.MaxWorkers)
+	return funcs{submit: p.Go, close: p.Wait}
+}
+
+func newErrgroup(c Config) Pool {
+	var g errgroup.Group
+	g.SetLimit(c.MaxWorkers)
+	return funcs{
+		submit: func(task func()) { g.Go(func() error { task(); return nil }) },
+		close:  func() { must(g.Wait()) },
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
