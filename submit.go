@@ -185,6 +185,9 @@ func (p *Pool) put(seg *queue.Segment, t uint64, it queue.Item) {
 		p.stamp(seg, t)
 	}
 	seg.Cell(t).Put(it)
+	if queue.Middle(t) {
+		seg.Extend()
+	}
 }
 
 // stamp notes when ticket t was submitted.

@@ -36,7 +36,7 @@ const (
 	// TicketMask cuts a number down to a ticket.
 	TicketMask = 1<<TicketBits - 1
 
-	segSize  = 512
+	segSize  = 256 // a segment then fills its size class of the allocator
 	cellMask = segSize - 1
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
@@ -46,17 +46,17 @@ const (
 
 // A Segment is a run of cells.
 type Segment struct {
-	base  uint64 // ticket of the first cell; constant
-	full  []int64
-	next  sy.Pointer[Segment]
 	cells [segSize]Cell
-	some  [segSize / StampEvery]int64
+	some  [segSize / StampEvery]int64 // time stamps of some tickets
+	full  *[segSize]int64             // or, if not nil, of all
+	base  uint64                      // ticket of the first cell; constant
+	next  sy.Pointer[Segment]
 }
 
 func newSegment(base uint64, stampAll bool) *Segment {
 	s := &Segment{base: base & TicketMask}
 	if stampAll {
-		s.full = make([]int64, segSize)
+		s.full = new([segSize]int64)
 	}
 	return s
 }
@@ -96,21 +96,31 @@ func (e *End) Load() *Segment { return e.seg.Load() }
 // missing, so either side may come first.
 func (e *End) Seek(s *Segment, t uint64) *Segment {
 	for !s.Holds(t) {
-		next := s.next.Load()
-		if next == nil {
-			fresh := newSegment(s.base+segSize, s.full != nil)
-			if s.next.CompareAndSwap(nil, fresh) {
-				next = fresh
-			} else {
-				next = s.next.Load()
-			}
-		}
+		next := s.Extend()
 		// Only from s to its successor: the end never moves back (Q3).
 		e.seg.CompareAndSwap(s, next)
 		s = next
 	}
 	return s
 }
+
+// Extend makes sure that s has a successor, and returns it. Seek does that
+// where it must; a putter that does it for tickets in the middle of a segment
+// ([Segment.Middle]) keeps several putters from allocating the same successor
+// at once.
+func (s *Segment) Extend() *Segment {
+	if next := s.next.Load(); next != nil {
+		return next
+	}
+	fresh := newSegment(s.base+segSize, s.full != nil)
+	if s.next.CompareAndSwap(nil, fresh) {
+		return fresh
+	}
+	return s.next.Load()
+}
+
+// Middle reports whether t is the ticket in the middle of its segment.
+func Middle(t uint64) bool { return t&cellMask == segSize/2 }
 
 // Take empties the cell of ticket t, waiting for its putter if that one has
 // its ticket but was interrupted before it could put.
