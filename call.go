@@ -28,6 +28,7 @@ type call struct {
 	inner  context.Context
 	cancel context.CancelCauseFunc
 	cause  error // why the context ended by itself; nil while it has not
+	last   error // what Err says from then on, where there is no inner
 }
 
 func newWaitedCall(f func(context.Context) error) *call {
@@ -100,7 +101,7 @@ func (c *call) Err() error {
 		return c.inner.Err()
 	}
 	if c.cause != nil {
-		return context.Canceled
+		return c.last
 	}
 	return c.parent.Err()
 }
@@ -132,6 +133,11 @@ func (c *call) makeInnerLocked() {
 // that the task has returned.
 func (c *call) end(cause error) {
 	c.mu.Lock()
+	if c.cause == nil {
+		if c.last = c.parent.Err(); c.last == nil {
+			c.last = context.Canceled
+		}
+	}
 	if c.cause != context.Canceled {
 		c.cause = cause
 	}

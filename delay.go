@@ -62,12 +62,14 @@ func (p *Pool) due(t *delayed) {
 		p.helpers++
 	}
 	delete(p.delayed, t)
+	it := t.task
+	t.task = nil // whoever keeps the stop function does not keep the task
 	switch {
 	case t.stopped:
 	case p.phase != phaseOpen:
 		p.dropOutsideLocked(1)
 	default:
-		it := queue.Func(t.task)
+		it := queue.Func(it)
 		if !p.room.empty() || !p.admitLocked(it) {
 			p.enlistLocked(&waiter{it: it})
 		}
@@ -82,6 +84,7 @@ func (p *Pool) dropDelayedLocked() {
 	for t := range p.delayed {
 		if t.timer.Stop() {
 			delete(p.delayed, t)
+			t.task = nil
 			p.dropOutsideLocked(1)
 		} else if !t.joined {
 			t.joined = true // its function runs, or is about to: see due

@@ -51,9 +51,10 @@ func (p *Pool) stateLocked() State {
 	return Open
 }
 
-// Pause has the workers start no more tasks: none starts after Pause has
-// returned, until [Pool.Resume]. Tasks that run go on. The queue goes on
-// accepting, up to its capacity. Pause does not block; on a paused or closed
+// Pause has the workers take no more tasks: none is taken from the queue after
+// Pause has returned, until [Pool.Resume]. Tasks that were taken before run on;
+// a worker may be just about to begin one. The queue goes on accepting, up to
+// its capacity. Pause does not block; on a paused or closed
 // pool it does nothing. Shutdown and Close end a pause.
 func (p *Pool) Pause() {
 	p.mu.Lock()
@@ -294,8 +295,9 @@ func (p *Pool) cutShort(cause error) error {
 	case running > 0: // Close came first, and there was nothing to drop
 		p.outcome = &Incomplete{Running: running, Cause: cause}
 		return p.outcome
-	case p.hooked && !p.done.IsOpen(): // a hook may run, for how long is unknown
-		return &Incomplete{Cause: cause}
+	case p.foreign && !p.done.IsOpen(): // a hook may run, for how long is unknown
+		p.outcome = &Incomplete{Cause: cause}
+		return p.outcome
 	}
 	return nil
 }
@@ -413,7 +415,7 @@ func (p *Pool) end(to phase, cause error) {
 		c.end(ErrClosed)
 	}
 	if last {
-		p.done.Open()
+		p.finish()
 	}
 }
 
@@ -457,8 +459,14 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 	return calls
 }
 
+// finish opens done. It is the last act of the pool's last goroutine.
+func (p *Pool) finish() {
+	freeSite(p.site)
+	p.done.Open()
+}
+
 // endLocked reports whether the calling goroutine is the pool's last: then it
-// must open done, as its last act.
+// must call finish, as its last act.
 func (p *Pool) endLocked() bool {
 	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() {
 		return false
@@ -470,7 +478,7 @@ func (p *Pool) endLocked() bool {
 		p.stopParent = nil
 	}
 	p.ending = true
-	freeSite(p.site)
+	p.setAvailLocked(0) // nobody is started any more
 	return true
 }
 
@@ -481,14 +489,19 @@ func (p *Pool) follow(parent context.Context) {
 			p.end(phaseStopping, ErrClosed) // now, not when the function runs
 		}
 	}()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopParent = context.AfterFunc(parent, func() {
+	fired := false
+	stop := context.AfterFunc(parent, func() {
 		p.mu.Lock()
+		fired = true
 		p.helpers++
 		p.stopParent = nil
 		p.mu.Unlock()
 		p.end(phaseStopping, ErrClosed)
 		p.helperDone()
 	})
+	p.mu.Lock()
+	if !fired {
+		p.stopParent = stop
+	}
+	p.mu.Unlock()
 }

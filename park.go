@@ -16,6 +16,7 @@ import (
 // may be one, and false when the worker is to leave.
 func (w *worker) rest() bool {
 	p := w.p
+	w.fresh = false
 	if p.spin > 0 {
 		if !w.standby {
 			w.standby = true
@@ -78,6 +79,7 @@ func (w *worker) park() bool {
 	p.mu.Unlock()
 
 	w.wakeup.Wait()
+	w.fresh = false
 	if w.leaving {
 		return false
 	}
@@ -111,7 +113,7 @@ func (p *Pool) departLocked(w *worker) {
 // to the number on standby, in one step.
 func (p *Pool) setAvailLocked(standby int) {
 	avail := 0
-	if !p.paused && (p.phase == phaseOpen || p.phase == phaseDraining) {
+	if !p.paused && !p.ending && (p.phase == phaseOpen || p.phase == phaseDraining) {
 		avail = p.idle.n + max(0, p.max-p.live)
 	}
 	if d := int64(avail-p.avail)<<availBit + int64(standby); d != 0 {
@@ -130,31 +132,48 @@ func (p *Pool) arm(units int) {
 		p.mu.Unlock()
 		return
 	}
-	if p.avail == 0 {
-		p.setAvailLocked(-units)
-		p.mu.Unlock()
-		return
-	}
-	if w := p.idle.top; w != nil {
+	w, fresh := p.armLocked(units)
+	p.mu.Unlock()
+	w.resume(fresh)
+}
+
+// armLocked is the part of arm under the lock. The caller must call resume on
+// what it returns, after unlocking.
+func (p *Pool) armLocked(units int) (w *worker, fresh bool) {
+	switch w := p.idle.top; {
+	case p.avail == 0:
+	case w != nil:
 		p.rouseLocked(w, 1-units)
 		w.gentle = p.auto
-		p.mu.Unlock()
-		w.wakeup.Set()
-		return
-	}
-	s := p.sizingLocked()
-	if p.starting > 0 && s.Queued <= p.starting {
+		return w, false
+	case p.starting > 0 && p.waitingTasks() <= p.starting:
 		// Enough workers are in their start hooks. Each looks for a task when
-		// its hook returns, or has rearm called if it does not.
-		p.setAvailLocked(-units)
-		p.mu.Unlock()
-		return
+		// its hook returns, or when it leaves instead.
+	default:
+		w := p.newWorkerLocked()
+		w.gentle, w.asks = p.auto, !p.auto
+		p.setAvailLocked(1 - units)
+		return w, true
 	}
-	w := p.newWorkerLocked()
-	p.setAvailLocked(1 - units)
-	p.mu.Unlock()
-	w.gentle = p.auto || !p.askSizer(s)
-	sy.Go(w.entry)
+	p.setAvailLocked(-units)
+	return nil, false
+}
+
+// resume has w, if there is one, begin, or go on.
+func (w *worker) resume(fresh bool) {
+	switch {
+	case w == nil:
+	case fresh:
+		sy.Go(w.entry)
+	default:
+		w.wakeup.Set()
+	}
+}
+
+// waitingTasks is the number of tickets given out and not taken.
+func (p *Pool) waitingTasks() int {
+	h := p.head.Load() // first: tail is never behind it
+	return int(ahead(p.tail.Load(), headTicket(h)))
 }
 
 // rearm arms a worker if tasks wait and nobody is on standby. It is the look
@@ -181,6 +200,7 @@ func (p *Pool) rouseLocked(w *worker, standby int) {
 func (p *Pool) newWorkerLocked() *worker {
 	w := &worker{p: p, standby: true, step: 1, left: 1, timed: -1}
 	w.entry = w.main
+	w.status.Store(idleBit)
 	if n := len(p.freeIDs); n > 0 {
 		w.id = p.freeIDs[n-1]
 		p.freeIDs = p.freeIDs[:n-1]
@@ -212,9 +232,12 @@ func startAll(fresh []*worker) {
 
 // leave ends the worker's life, also after runtime.Goexit.
 func (w *worker) leave() {
+	if w.inTask {
+		return // a panic that is not recovered: the process is about to die
+	}
 	defer w.gone() // whatever the hook does
 	p := w.p
-	if !w.clean && !w.hooked && p.onStart != nil {
+	if w.starting { // read by its own goroutine: no lock needed
 		p.logHookGoexit("start")
 		p.mu.Lock()
 		p.hookBroken = true // the next one would end the same way, without end
@@ -244,12 +267,23 @@ func (w *worker) gone() {
 	fresh := p.fillLocked()
 	p.setAvailLocked(-w.dropStandby())
 	p.setAttentionLocked()
+	// The look for tasks that who becomes available owes. It is done here and
+	// not by rearm, so that after this section nothing is left to do that the
+	// end of the pool would have to wait for.
+	var next *worker
+	var isFresh bool
+	if p.wake.Load()&standbyMask == 0 && p.backlog() {
+		next, isFresh = p.armLocked(0)
+		if isFresh {
+			next.asks = false // it replaces this one
+		}
+	}
 	last := p.endLocked()
 	p.mu.Unlock()
 	startAll(fresh)
-	p.rearm()
+	next.resume(isFresh)
 	if last {
-		p.done.Open()
+		p.finish()
 	}
 }
 
@@ -337,6 +371,6 @@ func (p *Pool) helperDone() {
 	last := p.endLocked()
 	p.mu.Unlock()
 	if last {
-		p.done.Open()
+		p.finish()
 	}
 }

@@ -24,6 +24,7 @@ type Pool struct {
 	stampMask uint64          // a ticket with none of these bits is timed
 	auto      bool            // the sizer is Auto
 	hooked    bool            // there are worker hooks
+	foreign   bool            // workers run functions of the user that are no tasks
 	site      uint8           // where its tasks are called from; see whose.go
 
 	_    cacheLine
@@ -68,13 +69,14 @@ type Pool struct {
 	quieters   []*quieter
 	hookBroken bool // a start hook ended its goroutine: later workers go without
 
-	canceling  sy.Bool            // task contexts are being cancelled: only false to true
-	outside    int                // accepted tasks that run on goroutines that are no workers
-	outCalls   map[*call]struct{} // of these, the ones with a context
-	outTotal   uint64             // tasks ever accepted to run outside
-	outDone    uint64             // of these, finished
-	outDropped uint64             // of these, discarded without having been run
-	delayed    map[*delayed]struct{}
+	canceling   sy.Bool            // task contexts are being cancelled: only false to true
+	outside     int                // accepted tasks that run on goroutines that are no workers
+	outCalls    map[*call]struct{} // of these, the ones with a context
+	outTotal    uint64             // tasks ever accepted to run outside
+	outDone     uint64             // of these, ended
+	outCanceled uint64             // of these, not run because their context had ended
+	outDropped  uint64             // of these, discarded without having been run
+	delayed     map[*delayed]struct{}
 
 	dropped, canceled, failed, spawned uint64
 	rejected                           sy.Uint64
@@ -142,6 +144,8 @@ func newPool(c config, first uint64) *Pool {
 		p.stampMask = ticketMask
 	}
 	_, p.auto = c.sizer.(auto)
+	_, rated := c.sizer.(*rated)
+	p.foreign = p.hooked || !p.auto && !rated
 	p.procs.Store(int64(sy.Procs()))
 	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)
 	p.tail.Store(first)

@@ -151,7 +151,7 @@ func (p *Pool) promote() {
 // setAttentionLocked makes the attention bit tell the truth: whether workers
 // must look at the locked state before they take a task.
 func (p *Pool) setAttentionLocked() {
-	want := p.paused || p.phase == phaseStopping || p.live-p.departing > p.max || !p.room.empty()
+	want := p.stopsTakingLocked() || !p.room.empty()
 	if have := p.head.Load()&attention != 0; have == want {
 		return
 	}

@@ -33,6 +33,7 @@ func (w *worker) fault(r any) (again bool) {
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
 		w.left--
+		w.watched.Store(false)
 		if c != nil {
 			c.resolve(err)
 		}
@@ -46,8 +47,8 @@ func (w *worker) fault(r any) (again bool) {
 }
 
 // report tells the panic handler, or the log, about the panic of value r.
-func (p *Pool) report(r any) *PanicError {
-	e := &PanicError{Value: r, Stack: debug.Stack(), Pool: p.name}
+func (p *Pool) report(r any) (e *PanicError) {
+	e = &PanicError{Value: r, Stack: debug.Stack(), Pool: p.name}
 	if p.onPanic == nil {
 		p.logPanic(e)
 		return e
@@ -77,17 +78,20 @@ func (p *Pool) guard(f func()) {
 			p.report(r)
 		}
 	}()
-	f()
+	callAs(p.site, f)
 }
 
 // startHook calls the start hook. A hook takes as long as it likes, so the
 // worker is not on standby meanwhile.
 func (w *worker) startHook() {
 	p := w.p
+	if p.onStart == nil {
+		w.hooked = true
+		return
+	}
 	p.mu.Lock()
 	if p.hookBroken {
 		p.mu.Unlock()
-		w.hooked = true
 		return
 	}
 	p.starting++
@@ -164,9 +168,9 @@ func (p *Pool) outsideLocked(it queue.Item) {
 func (p *Pool) runOutside(it queue.Item) {
 	var c *call
 	var err error
-	returned := false
+	returned, canceled := false, false
 	defer func() {
-		defer func() { p.outsideDone(c, err) }() // also if the handler ends the goroutine
+		defer func() { p.outsideDone(c, err, canceled) }() // also if the handler ends the goroutine
 		if returned {
 			return
 		}
@@ -180,22 +184,32 @@ func (p *Pool) runOutside(it queue.Item) {
 	}()
 	if it.IsRecord() {
 		c = queue.As[call](it)
-		err = c.invoke(p.site)
+		if err = c.parent.Err(); err != nil {
+			canceled = true
+		} else {
+			err = c.invoke(p.site)
+		}
 	} else {
 		callAs(p.site, it.Func())
 	}
 	returned = true
 }
 
-func (p *Pool) outsideDone(c *call, err error) {
+func (p *Pool) outsideDone(c *call, err error, canceled bool) {
 	if c != nil {
 		c.end(context.Canceled)
 	}
 	p.mu.Lock()
 	p.outside--
-	p.outDone++
-	if err != nil {
+	switch {
+	case canceled:
+		p.canceled++
+		p.outCanceled++
+	case err != nil:
 		p.failed++
+		fallthrough
+	default:
+		p.outDone++
 	}
 	delete(p.outCalls, c)
 	p.notifyLocked()
@@ -205,6 +219,6 @@ func (p *Pool) outsideDone(c *call, err error) {
 		c.resolve(err)
 	}
 	if last {
-		p.done.Open()
+		p.finish()
 	}
 }

@@ -106,8 +106,8 @@ func (w *worker) giveWay() {
 	last, since := headTicket(h), p.now()
 	for rounds := 0; ; rounds++ {
 		h := p.head.Load()
-		if h&attention != 0 || p.tail.Load()&ticketMask == headTicket(h) {
-			return // nothing to take, or not so simple
+		if p.tail.Load()&ticketMask == headTicket(h) || h&attention != 0 && p.stopsTaking() {
+			return // nothing to take
 		}
 		if p.auto {
 			others := int64(w.gauge.Read()) - (givingWay.Load() - 1)
@@ -137,19 +137,27 @@ func (p *Pool) askSizer(s Sizing) (grow bool) {
 	return grow
 }
 
+// sizing is what a new worker shows the Sizer.
 func (p *Pool) sizing() Sizing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sizingLocked()
-}
-
-func (p *Pool) sizingLocked() Sizing {
-	h := p.head.Load()
+	others := p.live - 1
 	return Sizing{
-		Workers: p.live,
-		Idle:    max(0, p.live-headBusy(h)),
+		Workers: others,
+		Idle:    max(0, others-headBusy(p.head.Load())),
 		Min:     p.min,
 		Max:     p.max,
-		Queued:  p.queued(p.tail.Load(), h),
+		Queued:  p.waitingTasks(),
 	}
+}
+
+// stopsTaking reports whether some workers must not take tasks.
+func (p *Pool) stopsTaking() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopsTakingLocked()
+}
+
+func (p *Pool) stopsTakingLocked() bool {
+	return p.paused || p.phase == phaseStopping || p.live-p.departing > p.max
 }

@@ -70,7 +70,7 @@ func (p *Pool) Stats() Stats {
 	s.Submitted = tail + p.outTotal
 	// Finished tickets, less those that were finished without a task having
 	// run; and the tasks that ran outside.
-	s.Completed = tail - waiting - uint64(busy) - (p.dropped - p.outDropped) - p.canceled + p.outDone
+	s.Completed = tail - waiting - uint64(busy) - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
 	s.Failed = p.failed
 	s.Rejected = p.rejected.Load()
 	s.Dropped = p.dropped
@@ -122,8 +122,9 @@ type WorkerStats struct {
 	Executed uint64
 	Failed   uint64 // of the executed
 	// TaskAge is for how long the current task has been running, 0 if there is
-	// none. The pool reads the clock rarely: for a worker that was woken for
-	// its task, the age counts from the first time that Workers looked at it.
+	// none. The pool reads the clock rarely: where it does not know when the
+	// task began, as after a wake-up or among short tasks, the age counts from
+	// the first time that Workers looked at it. It is never too large.
 	TaskAge time.Duration
 }
 
@@ -152,20 +153,19 @@ func (p *Pool) workerStats() []WorkerStats {
 			continue
 		}
 		status := w.status.Load()
-		r := WorkerStats{ID: w.id, Executed: status >> 1, Failed: w.faults}
+		r := WorkerStats{ID: w.id, Executed: status >> statusBits, Failed: w.faults}
 		switch {
 		case w.parked:
 			r.State = WorkerParked
 		case status&idleBit != 0:
 			r.State = WorkerSpinning
-		default:
-			// The worker notes the time when it reads the clock anyway. Where
-			// it has not since it was last seen idle, note the time for it.
-			if w.seenBusy != status && w.since.Load() <= w.seenAt {
-				w.since.Store(now)
-			}
-			w.seenBusy, w.seenAt = status, now
+		case status&exactBit != 0:
 			r.TaskAge = time.Duration(max(0, now-w.since.Load()))
+		case w.watched.Load():
+			r.TaskAge = time.Duration(max(0, now-w.watchedAt))
+		default:
+			w.watchedAt = now
+			w.watched.Store(true)
 		}
 		rows = append(rows, r)
 	}

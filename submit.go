@@ -18,7 +18,8 @@ import (
 //
 // A task may call Submit. Under Block, where a wait for room could stop the
 // whole pool, a task that finds the queue of its own pool full runs the new
-// task itself.
+// task itself; nested 64 deep it does not, and the new task is accepted beyond
+// the capacity.
 //
 // The errors are [ErrNilTask], [ErrClosed] and, under [Reject] and
 // DropOldest, [ErrQueueFull].
@@ -51,6 +52,8 @@ func (p *Pool) TrySubmit(task func()) error {
 // ended before a worker came to it does not run; it is counted in
 // [Stats].Canceled. A task that starts is given a context derived from ctx,
 // which ends with ctx, when the task returns, and when the pool is closed.
+// Nobody is told of an accepted task that does not run; who needs its result
+// uses [Pool.SubmitWait].
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
 	if task == nil {
 		return ErrNilTask
@@ -73,6 +76,9 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	}
 	c := newWaitedCall(task)
 	if p.inTask(ctx) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		c.bind(ctx, p)
 		if err := p.runHere(queue.Record(c)); err != nil {
 			return err
@@ -211,7 +217,7 @@ func (p *Pool) published() {
 // pushSlow admits it under the lock, or does what policy says. ctx, if not
 // nil, bounds the wait.
 func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) error {
-	asked := false
+	nesting := -1 // not known
 	p.mu.Lock()
 	for {
 		if p.phase != phaseOpen {
@@ -225,18 +231,24 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 		}
 		switch policy {
 		case Block:
-			if asked {
-				return p.waitForRoom(it, ctx)
-			}
 			// A task of this pool must not wait: it could be what keeps room
-			// from being made. Finding out takes a while: not under the lock.
-			asked = true
-			p.mu.Unlock()
-			if p.inTask(ctx) || ctx == nil && p.onOwnWorker() {
+			// from being made.
+			switch {
+			case nesting < 0:
+				p.mu.Unlock() // finding out takes a while
+				nesting = p.nesting(ctx)
+				p.mu.Lock()
+				continue
+			case nesting == 0:
+				return p.waitForRoom(it, ctx)
+			case nesting <= maxNesting:
+				p.mu.Unlock()
 				return p.runHere(it)
 			}
-			p.mu.Lock()
-			continue
+			p.forceLocked(it)
+			p.mu.Unlock()
+			p.published()
+			return nil
 		case Spawn:
 			p.spawned++
 			p.outsideLocked(it)
@@ -248,8 +260,15 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			p.mu.Unlock()
 			return p.runHere(it)
 		case DropOldest:
+			if p.capacity == 0 {
+				break // what is in the queue is being handed to a free worker
+			}
 			if seg, t, ok := p.takeOldestLocked(); ok {
+				promoted := p.promoteLocked()
 				p.mu.Unlock()
+				if promoted {
+					p.published()
+				}
 				discard(p.takeCell(seg, t), ErrDropped)
 				p.mu.Lock()
 				continue
@@ -269,12 +288,30 @@ func (p *Pool) admitLocked(it queue.Item) bool {
 		t := p.tail.Load()
 		room := p.roomLocked(t)
 		if room <= 0 {
+			if p.tail.Load() != t {
+				continue // the head that was seen may belong to a later tail
+			}
 			return false
+		}
+		if p.room.first != p.room.last {
+			room = 1 // the rest is for the others on the list
 		}
 		if p.tail.CompareAndSwap(t, t+1) {
 			p.limit.Store(t + uint64(room))
 			p.put(seg, t, it)
 			return true
+		}
+	}
+}
+
+// forceLocked puts it into the queue without asking for room.
+func (p *Pool) forceLocked(it queue.Item) {
+	seg := p.back.Load()
+	for {
+		t := p.tail.Load() // not sealed: that takes the lock
+		if p.tail.CompareAndSwap(t, t+1) {
+			p.put(seg, t, it)
+			return
 		}
 	}
 }

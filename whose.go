@@ -1,6 +1,8 @@
 package shoal
 
 import (
+	"context"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,11 +19,10 @@ import (
 // the stack, which takes microseconds, and is asked only by calls that are
 // about to park.
 //
-// There are as many call instructions as cases in callAs. While more pools
-// than that live at once, the later ones share the default, and the answer for
-// them is no. The answer is also no for goroutines that a task has started.
-
-const sites = 32
+// There are as many call instructions as cases in callAs (sites.go). While
+// more pools than that live at once, the later ones share the default, and the
+// answer for them is no. The answer is also no for goroutines that a task has
+// started.
 
 // siteOf is the return address of each case of callAs; learnt at first use.
 var (
@@ -29,37 +30,56 @@ var (
 	learnOnce sync.Once
 )
 
-// sitesTaken has a bit for every site that a pool uses.
-var sitesTaken sy.Uint64
+// sitesTaken has a bit for every site that a pool uses. Site 0 is the default.
+var sitesTaken [sites / 64]sy.Uint64
 
 // takeSite returns a site for a new pool, 0 if all are taken.
 func takeSite() uint8 {
-	for {
-		taken := sitesTaken.Load()
-		for s := uint8(1); s < sites; s++ {
-			if taken&(1<<s) == 0 {
-				if sitesTaken.CompareAndSwap(taken, taken|1<<s) {
-					return s
-				}
+	for i := range sitesTaken {
+		for {
+			taken := sitesTaken[i].Load()
+			if i == 0 {
+				taken |= 1
+			}
+			bit := bits.TrailingZeros64(^taken)
+			if bit == 64 {
 				break
 			}
-			if s == sites-1 {
-				return 0
+			if was := sitesTaken[i].Or(1 << bit); was&(1<<bit) == 0 {
+				return uint8(64*i + bit)
 			}
 		}
 	}
+	return 0
 }
 
 func freeSite(s uint8) {
 	if s != 0 {
-		sitesTaken.And(^(uint64(1) << s))
+		sitesTaken[s/64].And(^(uint64(1) << (s % 64)))
 	}
 }
 
 // onOwnWorker reports whether the calling goroutine runs a task of p.
-func (p *Pool) onOwnWorker() bool {
+func (p *Pool) onOwnWorker() bool { return p.depth() > 0 }
+
+// maxNesting is how many tasks of a pool may run inside each other because
+// there was no room.
+const maxNesting = 64
+
+// nesting is how many tasks of p the calling goroutine is in, one inside the
+// other, as far as its stack and ctx tell.
+func (p *Pool) nesting(ctx context.Context) int {
+	n := p.depth()
+	if n == 0 && p.inTask(ctx) {
+		n = 1
+	}
+	return n
+}
+
+// depth is how many calls from p's site are on the stack.
+func (p *Pool) depth() (n int) {
 	if p.site == 0 {
-		return false
+		return 0
 	}
 	learnOnce.Do(func() {
 		for s := range siteOf {
@@ -73,86 +93,19 @@ func (p *Pool) onOwnWorker() bool {
 			panic("shoal: the compiler has merged the call sites of callAs")
 		}
 	})
-	var pcs [64]uintptr
-	for skip := 2; ; skip += len(pcs) {
-		n := runtime.Callers(skip, pcs[:])
-		if slices.Contains(pcs[:n], siteOf[p.site]) {
-			return true
+	var few [64]uintptr
+	pcs := few[:]
+	for {
+		if got := runtime.Callers(2, pcs); got < len(pcs) {
+			pcs = pcs[:got]
+			break
 		}
-		if n < len(pcs) {
-			return false
+		pcs = make([]uintptr, 8*len(pcs))
+	}
+	for _, pc := range pcs {
+		if pc == siteOf[p.site] {
+			n++
 		}
 	}
-}
-
-// callAs calls f, from the call instruction of the site.
-//
-//go:noinline
-func callAs(site uint8, f func()) {
-	switch site {
-	case 1:
-		f()
-	case 2:
-		f()
-	case 3:
-		f()
-	case 4:
-		f()
-	case 5:
-		f()
-	case 6:
-		f()
-	case 7:
-		f()
-	case 8:
-		f()
-	case 9:
-		f()
-	case 10:
-		f()
-	case 11:
-		f()
-	case 12:
-		f()
-	case 13:
-		f()
-	case 14:
-		f()
-	case 15:
-		f()
-	case 16:
-		f()
-	case 17:
-		f()
-	case 18:
-		f()
-	case 19:
-		f()
-	case 20:
-		f()
-	case 21:
-		f()
-	case 22:
-		f()
-	case 23:
-		f()
-	case 24:
-		f()
-	case 25:
-		f()
-	case 26:
-		f()
-	case 27:
-		f()
-	case 28:
-		f()
-	case 29:
-		f()
-	case 30:
-		f()
-	case 31:
-		f()
-	default:
-		f()
-	}
+	return n
 }

@@ -20,15 +20,19 @@ type worker struct {
 	busy     bool   // counted in head
 	standby  bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
 	gentle   bool   // begins by giving way; set like standby
+	asks     bool   // begins by asking the Sizer; set like standby
 	leaving  bool   // told to leave; set like standby
 	starting bool   // in its start hook; guarded by mu
 	inTask   bool   // inside a task
 	clean    bool   // left its loop by its own will
-	hooked   bool   // its start hook was called
-	seen     uint64 // tail, when last looked at
+	hooked   bool   // its start hook has returned
+	seen     uint64 // tickets before this one were given out, when w last looked at tail
+	seenFor  uint64 // that many of them; 0: never looked
 	cur      *call  // the task it is in, if that is a call
 	pending  *call  // finished, to be resolved after it was counted
 	timed    int64  // when the task it is in started, if that is timed; else -1
+	waited   int64  // how long that task waited
+	fresh    bool   // since is when the last task ended
 
 	step, left int   // tasks between two ticks; tasks until the next
 	tasks      int   // run until the last tick
@@ -38,18 +42,29 @@ type worker struct {
 	parkedAt   int64    // guarded by mu
 	prev, next *worker  // in the idle list; guarded by mu
 
-	status   sy.Uint64        // tasks run, as of the last tick or idle moment, times 2, and idleBit; written by the worker
-	faults   uint64           // of these, failed; guarded by mu
-	parked   bool             // guarded by mu
-	call     sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
-	since    sy.Int64         // when a task was last seen to start or run, by the pool's clock
-	seenBusy uint64           // status when a reader last saw it busy; guarded by mu
-	seenAt   int64            // when; guarded by mu
-	gauge    sy.RunnableGauge
+	status    sy.Uint64        // tasks run, and bits; see idleBit
+	faults    uint64           // of these, failed; guarded by mu
+	parked    bool             // guarded by mu
+	call      sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
+	since     sy.Int64         // when the current task started, if status has exactBit; written by the worker
+	watched   sy.Bool          // set by a reader; cleared by the worker after each task
+	watchedAt int64            // when it was set; guarded by mu
+	gauge     sy.RunnableGauge
 }
 
-// idleBit in worker.status: the worker is not inside a task.
-const idleBit = 1
+// worker.status is the number of tasks run, as of the last time it was
+// written, shifted by statusBits, and these bits.
+const (
+	idleBit    = 1 // the worker is not inside a task
+	exactBit   = 2 // since is when the current task started
+	statusBits = 2
+)
+
+// maxSeen bounds how long a look at tail is good for. Tickets are compared
+// modulo 1<<38: a worker that comes out of a task after so many tickets that
+// they have wrapped must not take an old look for a new one. That could happen
+// only within maxSeen tickets of where it looked.
+const maxSeen = 1 << 10
 
 const (
 	maxStep   = 64
@@ -66,7 +81,10 @@ func (w *worker) main() {
 		runtime.LockOSThread()
 	}
 	pprof.SetGoroutineLabels(p.labels)
-	if p.onStart != nil {
+	if w.asks {
+		w.gentle = !p.askSizer(p.sizing())
+	}
+	if p.hooked {
 		w.startHook()
 	}
 	if w.gentle {
@@ -122,6 +140,9 @@ func (w *worker) loop() (again bool) {
 			w.inTask = false
 		}
 		pprof.SetGoroutineLabels(p.labels)
+		if w.watched.Load() {
+			w.watched.Store(false)
+		}
 		if w.left--; w.left <= 0 && !w.tick() {
 			return false
 		}
@@ -139,11 +160,14 @@ func (w *worker) take() (queue.Item, uint64, bool) {
 			return w.takeLocked()
 		}
 		t := headTicket(h)
-		if n := ahead(w.seen, t); n-1 >= ticketMask/2 {
-			// seen is reached, or passed by others: look again.
-			if w.seen = p.tail.Load() & ticketMask; w.seen == t {
+		if n := ahead(w.seen, t); n == 0 || n > w.seenFor {
+			// What was seen is used up, by this worker or by others.
+			n = ahead(p.tail.Load(), t)
+			if n == 0 {
 				return queue.Item{}, 0, false
 			}
+			w.seenFor = min(n, maxSeen)
+			w.seen = (t + w.seenFor) & ticketMask
 		}
 		next := h + ticketOne
 		if !w.busy {
@@ -152,7 +176,7 @@ func (w *worker) take() (queue.Item, uint64, bool) {
 		if p.head.CompareAndSwap(h, next) {
 			if !w.busy {
 				w.busy = true
-				w.status.Store(uint64(w.done()) << 1)
+				w.publish(w.done(), w.fresh)
 			}
 			return w.fetch(seg, t), t, true
 		}
@@ -179,13 +203,15 @@ func (w *worker) begin(seg *queue.Segment, t uint64) {
 		return
 	}
 	w.timed = p.now()
+	w.waited = w.timed - *seg.Stamp(t)
 	w.since.Store(w.timed)
-	record(&p.wtime, w.timed-*seg.Stamp(t))
+	w.publish(w.done(), true)
 }
 
 // takeLocked is take while the attention bit is set.
 func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 	p := w.p
+	w.idle() // the room may be this worker's own place
 	p.mu.Lock()
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:
@@ -197,14 +223,7 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.mu.Unlock()
 		return
 	}
-	// Somebody waits for room. Without a task to take, this worker's own
-	// place is the room.
-	promoted := false
-	if w.busy && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
-		p.head.Add(^uint64(0)) // busy - 1
-		w.busy = false
-		promoted = p.promoteLocked()
-	}
+	// Somebody waits for room.
 	seg := p.front.Load()
 	for {
 		h := p.head.Load()
@@ -212,18 +231,14 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		if p.tail.Load()&ticketMask == t {
 			break
 		}
-		next := h + ticketOne
-		if !w.busy {
-			next += busyOne
-		}
-		if p.head.CompareAndSwap(h, next) {
+		if p.head.CompareAndSwap(h, h+ticketOne+busyOne) {
 			w.busy, ticket, ok = true, t, true
-			w.status.Store(uint64(w.done()) << 1)
+			w.publish(w.done(), w.fresh)
 			break
 		}
 	}
-	w.seen = p.tail.Load() & ticketMask
-	promoted = p.promoteLocked() || promoted
+	w.seenFor = 0
+	promoted := p.promoteLocked()
 	p.mu.Unlock()
 	if promoted {
 		p.published()
@@ -241,7 +256,7 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 func (w *worker) leaveStandby(ticket uint64) {
 	p := w.p
 	w.standby = false
-	more := w.seen != (ticket+1)&ticketMask // or was there, when last looked
+	more := w.seenFor != 0 && w.seen != (ticket+1)&ticketMask // or was, when last looked
 	if more && p.wake.Load() >= availOne {
 		p.arm(standbyOne)
 		return
@@ -274,8 +289,10 @@ func (w *worker) runSlow(it queue.Item) {
 // endTiming notes how long the task took, if begin noted its start.
 func (w *worker) endTiming() {
 	if w.timed >= 0 {
+		record(&w.p.wtime, w.waited)
 		record(&w.p.rtime, w.p.now()-w.timed)
 		w.timed = -1
+		w.publish(w.done()+1, false)
 	}
 }
 
@@ -284,6 +301,7 @@ func (w *worker) runCall(c *call) {
 	p := w.p
 	if err := c.parent.Err(); err != nil {
 		c.end(context.Canceled)
+		w.timed = -1
 		w.finish(func() { p.canceled++ })
 		c.resolve(err)
 		return
@@ -300,6 +318,7 @@ func (w *worker) runCall(c *call) {
 	w.call.Store(nil)
 	c.end(context.Canceled)
 	if err != nil {
+		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
 		c.resolve(err)
 		return
@@ -311,7 +330,7 @@ func (w *worker) runCall(c *call) {
 // count changes under the lock, so that a snapshot sees both or neither.
 func (w *worker) finish(count func()) {
 	p := w.p
-	w.status.Store(uint64(w.done()+1)<<1 | idleBit) // loop counts it later
+	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
 	p.mu.Lock()
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
@@ -333,7 +352,7 @@ func (w *worker) idle() {
 		return
 	}
 	p := w.p
-	w.status.Store(uint64(w.done())<<1 | idleBit)
+	w.status.Store(uint64(w.done())<<statusBits | idleBit)
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
 	if h&attention != 0 {
@@ -350,6 +369,16 @@ func (w *worker) idle() {
 func (w *worker) settle() {
 	w.pending.resolve(nil)
 	w.pending = nil
+}
+
+// publish tells readers how many tasks w has run, and whether since is the
+// start of the next one.
+func (w *worker) publish(done int, exact bool) {
+	s := uint64(done) << statusBits
+	if exact {
+		s |= exactBit
+	}
+	w.status.Store(s)
 }
 
 // done is the number of tasks w has run.
@@ -375,8 +404,11 @@ func (w *worker) tick() bool {
 	}
 	w.lastTick = now
 	w.setStep(w.step)
-	w.since.Store(now)
-	w.status.Store(uint64(w.tasks) << 1)
+	// If every task is timed this way, then also the one that comes now.
+	if w.fresh = w.step == 1; w.fresh {
+		w.since.Store(now)
+	}
+	w.publish(w.tasks, w.fresh)
 	if p.yieldDue(now) {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
@@ -384,6 +416,9 @@ func (w *worker) tick() bool {
 		w.idle()
 		sy.Yield()
 		p.yielding.Add(-1)
+		if w.fresh {
+			w.since.Store(p.now())
+		}
 	}
 	return true
 }
