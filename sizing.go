@@ -70,10 +70,10 @@ func Balanced() Sizer { return Rated(max(1, sy.Procs()/2)) }
 func Lazy() Sizer { return Rated(sy.Procs()) }
 
 const (
-	// giveWayFor bounds how long a worker that may not grow the pool yet holds
-	// back while no worker starts a task.
-	giveWayFor = 10 * time.Millisecond
-	// giveWayRounds does the same for a Sizer's no, in rounds of the scheduler.
+	// A worker that may not grow the pool yet holds back for that long while no
+	// worker starts a task: by the clock, or in rounds of the scheduler. (In a
+	// testing/synctest bubble the clock stands still while somebody runs.)
+	giveWayFor    = 10 * time.Millisecond
 	giveWayRounds = 8
 )
 
@@ -92,8 +92,8 @@ var givingWay sy.Int64
 // other CPUs, then some of them are blocked, and a task can start.
 //
 // Foreign goroutines can hide blocked workers that way. So there is a bound:
-// after giveWayFor in which no worker took a task, this one does. Growth may
-// be delayed, never denied.
+// after giveWayFor or giveWayRounds in which no worker took a task, this one
+// does. Growth may be delayed, never denied.
 func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
@@ -120,7 +120,7 @@ func (w *worker) giveWay() {
 		now := p.now()
 		if t := headTicket(h); t != last {
 			last, since, rounds = t, now, 0
-		} else if now-since >= int64(giveWayFor) || !p.auto && rounds >= giveWayRounds {
+		} else if now-since >= int64(giveWayFor) || rounds >= giveWayRounds {
 			return
 		}
 		sy.Yield()

@@ -302,6 +302,7 @@ func (w *worker) runCall(c *call) {
 	if err := c.parent.Err(); err != nil {
 		c.end(context.Canceled)
 		w.timed = -1
+		w.tasks-- // loop counts it as run
 		w.finish(func() { p.canceled++ })
 		c.resolve(err)
 		return

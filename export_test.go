@@ -1,0 +1,33 @@
+package shoal
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// TicketBits is the width of the tickets that tasks are numbered with.
+const TicketBits = queue.TicketBits
+
+// NewAt is Must(New(opts...)) for a pool whose first ticket is first: that is
+// how far an old pool has come.
+func NewAt(first uint64, opts ...Option) *Pool {
+	c := defaults()
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	if err := c.validate(); err != nil {
+		panic(err)
+	}
+	return newPool(c, first)
+}
+
+// HistogramOf is the Histogram of ds.
+func HistogramOf(ds ...time.Duration) Histogram {
+	var r sy.Pointer[recorder]
+	for _, d := range ds {
+		record(&r, int64(d))
+	}
+	return r.Load().snapshot()
+}

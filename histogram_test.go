@@ -1,0 +1,217 @@
+package shoal_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// sampleSets are durations of every shape: the ones that have a bucket each,
+// powers of two and their neighbours, the range of real tasks, and the last
+// bucket.
+func sampleSets() map[string][]time.Duration {
+	rng := rand.New(rand.NewPCG(5, 6))
+	sets := map[string][]time.Duration{
+		"one":     {12345},
+		"zero":    {0, 0, 0},
+		"small":   nil,
+		"edges":   nil,
+		"uniform": nil,
+		"log":     nil,
+		"equal":   slices.Repeat([]time.Duration{time.Millisecond}, 1000),
+		"beyond":  {time.Hour, 2 * time.Hour, 1000 * time.Hour, 365 * 24 * time.Hour},
+	}
+	for d := range time.Duration(200) {
+		sets["small"] = append(sets["small"], d)
+	}
+	for e := range 50 {
+		for _, around := range []int64{-1, 0, 1} {
+			sets["edges"] = append(sets["edges"], time.Duration(max(0, int64(1)<<e+around)))
+		}
+	}
+	for range 5000 {
+		sets["uniform"] = append(sets["uniform"], time.Duration(rng.Int64N(int64(time.Second))))
+		sets["log"] = append(sets["log"], time.Duration(math.Exp(rng.Float64()*math.Log(float64(time.Hour)))))
+	}
+	for _, s := range sets {
+		rng.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+	}
+	return sets
+}
+
+// quantileOf is the smallest of the sorted samples that a share of q of all
+// does not exceed.
+func quantileOf(sorted []time.Duration, q float64) time.Duration {
+	q = min(max(q, 0), 1)
+	i := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return sorted[max(i, 0)]
+}
+
+var quantiles = []float64{0, 1e-9, 0.001, 0.01, 0.1, 0.25, 1.0 / 3, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.999999, 1}
+
+// checkHistogram fails the test unless h is a histogram of samples.
+func checkHistogram(t testing.TB, h shoal.Histogram, samples []time.Duration) {
+	t.Helper()
+	n := uint64(len(samples))
+	if n == 0 {
+		if h.Count != 0 || h.Sum() != 0 || h.Mean() != 0 || h.Max() != 0 || h.Quantile(0.5) != 0 {
+			t.Errorf("of nothing: %+v", h)
+		}
+		for range h.Buckets() {
+			t.Error("of nothing, but it has a bucket")
+		}
+		return
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	var sum time.Duration
+	for _, d := range sorted {
+		sum += d
+	}
+	if h.Count != n || h.Sum() != sum || h.Mean() != sum/time.Duration(n) || h.Max() != sorted[n-1] {
+		t.Errorf("count %d, sum %v, mean %v, max %v; want %d, %v, %v, %v",
+			h.Count, h.Sum(), h.Mean(), h.Max(), n, sum, sum/time.Duration(n), sorted[n-1])
+	}
+	last := time.Duration(-1)
+	for _, q := range quantiles {
+		got, want := h.Quantile(q), quantileOf(sorted, q)
+		// What is longer than 73 minutes is known by the longest only.
+		if !inBucketOf(got, want) && !(want >= 1<<42 && got == h.Max()) {
+			t.Errorf("quantile %v is %v, want %v or up to 1/16 more", q, got, want)
+		}
+		if got < last {
+			t.Errorf("quantile %v is %v, less than that of a smaller share, %v", q, got, last)
+		}
+		last = got
+	}
+	if q := h.Quantile(1); q != h.Max() {
+		t.Errorf("quantile 1 is %v, Max is %v", q, h.Max())
+	}
+	var total uint64
+	var prev time.Duration
+	i := 0
+	for end, count := range h.Buckets() {
+		if end <= prev || count == 0 {
+			t.Errorf("bucket up to %v with %d follows the one up to %v", end, count, prev)
+		}
+		total += count
+		prev = end
+		for ; uint64(i) < total && i < len(sorted); i++ { // the samples that lie in it
+			if d := sorted[i]; d >= end || end != shoal.Forever && d < end-1-end/16 {
+				t.Errorf("%v was counted in the bucket up to %v", d, end)
+			}
+		}
+	}
+	if total != n {
+		t.Errorf("buckets sum to %d, want %d", total, n)
+	}
+}
+
+func TestHistogramQuantilesAreWithinASixteenth(t *testing.T) {
+	for name, samples := range sampleSets() {
+		t.Run(name, func(t *testing.T) { checkHistogram(t, shoal.HistogramOf(samples...), samples) })
+	}
+}
+
+func TestHistogramMergeIsRecordingAll(t *testing.T) {
+	sets := sampleSets()
+	sets["none"] = nil
+	for n1, s1 := range sets {
+		for n2, s2 := range sets {
+			merged := shoal.HistogramOf(s1...).Merge(shoal.HistogramOf(s2...))
+			all := append(slices.Clone(s1), s2...)
+			if !equalHistograms(merged, shoal.HistogramOf(all...)) {
+				t.Errorf("merging %s and %s is not recording both", n1, n2)
+			}
+		}
+	}
+}
+
+// equalHistograms compares what can be seen of a and b.
+func equalHistograms(a, b shoal.Histogram) bool {
+	text := func(h shoal.Histogram) string {
+		s := fmt.Sprint(h.Count, h.Sum(), h.Mean(), h.Max())
+		for end, n := range h.Buckets() {
+			s += fmt.Sprint(" ", int64(end), ":", n)
+		}
+		for _, q := range quantiles {
+			s += fmt.Sprint(" ", h.Quantile(q))
+		}
+		return s
+	}
+	return text(a) == text(b)
+}
+
+func TestHistogramMergeLeavesBothAsTheyWere(t *testing.T) {
+	a, b := shoal.HistogramOf(1, 2, 3), shoal.HistogramOf(1000, 2000)
+	m := a.Merge(b)
+	m = m.Merge(m)
+	if m.Count != 10 || !equalHistograms(a, shoal.HistogramOf(1, 2, 3)) || !equalHistograms(b, shoal.HistogramOf(1000, 2000)) {
+		t.Errorf("after merging: %+v, %+v into %+v", a, b, m)
+	}
+}
+
+func TestZeroHistogramIsEmpty(t *testing.T) {
+	checkHistogram(t, shoal.Histogram{}, nil)
+	if m := (shoal.Histogram{}).Merge(shoal.Histogram{}); m.Count != 0 || m.Quantile(1) != 0 {
+		t.Errorf("two empty ones merged: %+v", m)
+	}
+	one := shoal.HistogramOf(7)
+	if !equalHistograms(one.Merge(shoal.Histogram{}), one) || !equalHistograms(shoal.Histogram{}.Merge(one), one) {
+		t.Error("merging with an empty one changes it")
+	}
+}
+
+func TestHistogramQuantileTakesAnyShare(t *testing.T) {
+	h := shoal.HistogramOf(1*time.Second, 2*time.Second, 3*time.Second)
+	lowest, highest := h.Quantile(0), h.Max()
+	if !inBucketOf(lowest, time.Second) {
+		t.Errorf("quantile 0 is %v, want 1s", lowest)
+	}
+	for q, want := range map[float64]time.Duration{
+		-1: lowest, -1e300: lowest, math.Inf(-1): lowest, math.Copysign(0, -1): lowest, math.SmallestNonzeroFloat64: lowest,
+		1.0000001: highest, 2: highest, 1e9: highest, 1e18: highest, 1 << 63: highest, 1 << 64: highest,
+		1e300: highest, math.MaxFloat64: highest, math.Inf(1): highest,
+	} {
+		if got := h.Quantile(q); got != want {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if got := h.Quantile(math.NaN()); got < lowest || got > highest {
+		t.Errorf("quantile NaN is %v", got)
+	}
+}
+
+func TestHistogramTakesANegativeDurationForZero(t *testing.T) {
+	checkHistogram(t, shoal.HistogramOf(-1, math.MinInt64, 5), []time.Duration{0, 0, 5})
+}
+
+func TestHistogramLastBucketHasNoEnd(t *testing.T) {
+	h := shoal.HistogramOf(1<<42-1, 1<<42, math.MaxInt64/4)
+	var ends []time.Duration
+	for end := range h.Buckets() {
+		ends = append(ends, end)
+	}
+	if want := []time.Duration{1 << 42, shoal.Forever}; !slices.Equal(ends, want) {
+		t.Errorf("buckets end at %d, want %d", ends, want)
+	}
+	if h.Quantile(0.9) != math.MaxInt64/4 || h.Max() != math.MaxInt64/4 {
+		t.Errorf("quantile 0.9 is %d, max %d", h.Quantile(0.9), h.Max())
+	}
+}
+
+func TestHistogramBucketsCanBeLeftEarly(t *testing.T) {
+	n := 0
+	for range shoal.HistogramOf(1, 10, 100).Buckets() {
+		if n++; n == 2 {
+			break
+		}
+	}
+	if n != 2 {
+		t.Errorf("saw %d buckets, want to stop after 2", n)
+	}
+}
