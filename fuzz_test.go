@@ -269,11 +269,16 @@ func (m *poolModel) step(op, arg byte) {
 	m.rest()
 }
 
-// batch submits n tasks with one call, where one call's outcome is certain: not
-// if it had to wait in between.
+// batch submits n tasks with one call, where its outcome is certain: not if it
+// had to wait in between, or could drop what a free worker is about to take.
 func (m *poolModel) batch(n int) {
-	if (m.policy == shoal.Block || m.policy == shoal.CallerRuns) && (n > m.roomLeft() || len(m.room) > 0) && !m.refusing {
-		return
+	if !m.refusing && (n > m.roomLeft() || len(m.room) > 0) {
+		switch {
+		case m.policy == shoal.Block, m.policy == shoal.CallerRuns:
+			return
+		case m.policy == shoal.DropOldest && !m.paused && len(m.running) < m.max:
+			return
+		}
 	}
 	m.note("SubmitBatch of %d from %d", n, len(m.all))
 	var tasks []func()
@@ -606,7 +611,7 @@ func choices(kind byte, v int) choice {
 		return choice{shoal.WithSizing(shoal.Auto()), "", true}
 	case 9:
 		if v < 0 {
-			return choice{shoal.WithContext(nil), "WithContext(nil)", false}
+			return choice{shoal.WithContext(noContext), "WithContext(nil)", false}
 		}
 		return choice{shoal.WithContext(context.Background()), "", true}
 	case 10:
@@ -741,3 +746,6 @@ func FuzzHistogram(f *testing.F) {
 		}
 	})
 }
+
+// noContext is what a caller with a nil context passes.
+var noContext context.Context

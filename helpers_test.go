@@ -37,9 +37,10 @@ var (
 // has no offset.
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
-		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|main\.deferwrap1|leave\.deferwrap1)\(|^github\.com/shoal-go/shoal\.startAll\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|helperDone|due|reclaimIdle|reclaimIdle-fm|` +
 		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func1)\(` +
+		`|^github\.com/shoal-go/shoal\.startAll\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )
@@ -67,7 +68,8 @@ func poolGoroutines() map[string]string {
 		if head == nil {
 			continue
 		}
-		began, at, gone := "", "", head[2] == "runnable" || head[2] == "running" || head[2] == "preempted"
+		began, at, dead := "", "", false
+		gone := head[2] == "runnable" || head[2] == "running" || head[2] == "preempted"
 		for i, line := range strings.Split(strings.TrimSpace(stack), "\n") {
 			switch {
 			case i == 0:
@@ -78,7 +80,8 @@ func poolGoroutines() map[string]string {
 				}
 			default:
 				began = line
-				gone = gone && departing.MatchString(line)
+				dead = dead || strings.HasPrefix(line, "runtime.Goexit(") // what it left
+				gone = gone && (dead || departing.MatchString(line))
 			}
 			if strings.HasPrefix(line, "created by ") {
 				break

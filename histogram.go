@@ -114,7 +114,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 		return 0
 	}
 	rank := uint64(1)
-	if r := q * float64(h.Count); r > 1 {
+	if r := min(q, 1) * float64(h.Count); r > 1 { // false if q is not a number
 		rank = min(uint64(r), h.Count)
 		if float64(rank) < r && rank < h.Count {
 			rank++

@@ -1368,28 +1368,32 @@ func TestH30_AnOwnTaskWithAForeignContextDoesNotHang(t *testing.T) {
 			return p.SubmitWait(context.Background(), func(context.Context) error { y.hit(0); return nil })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				p := newPool(t, fixed(1, shoal.WithQueueCapacity(0))...)
-				y := newTally(1)
-				done := make(chan error, 1)
-				p.Submit(func() { done <- submit(p, y) })
-				synctest.Wait()
-				select {
-				case err := <-done:
+		for _, capacity := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/capacity=%d", name, capacity), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					p := newPool(t, fixed(1, shoal.WithQueueCapacity(capacity))...)
+					y := newTally(1)
+					done := make(chan error, 1)
+					p.Submit(func() { done <- submit(p, y) })
+					synctest.Wait()
+					var err error
+					select {
+					case err = <-done:
+					default:
+						t.Error("it hangs")
+						p.Resize(2, 2)
+						err = <-done
+					}
+					p.Wait()
 					if err == nil {
 						y.check(t)
 					} else {
 						wantErr(t, name, err, shoal.ErrWouldDeadlock)
 					}
-				default:
-					t.Error("it hangs")
-					p.Resize(2, 2)
-					<-done
-				}
-				shutClean(t, p)
+					shutClean(t, p)
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func TestHooksArePairedOnEveryExit(t *testing.T) {
 			time.Sleep(time.Second - 1)
 			synctest.Wait()
 			l.want(t, "just before the timeout", 4, 0)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			l.want(t, "at the timeout", 4, 4)
 		}},

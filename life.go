@@ -133,7 +133,7 @@ type quieter struct {
 // Called from one of the pool's own tasks, Wait would wait for itself: it
 // panics. ([Pool.WaitContext] can return an error instead.)
 func (p *Pool) Wait() {
-	if err := p.wait(nil); err != nil {
+	if err := p.wait(context.Background()); err != nil {
 		panic("shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):])
 	}
 }
@@ -163,15 +163,11 @@ func (p *Pool) wait(ctx context.Context) error {
 	q.tail = p.tail.Load() &^ sealedBit
 	p.quieters = append(p.quieters, q)
 	p.mu.Unlock()
-	var cancel <-chan struct{}
-	if ctx != nil {
-		cancel = ctx.Done()
-	}
 	if p.onOwnWorker() {
 		p.forget(q)
 		return ErrWouldDeadlock
 	}
-	if q.woken.WaitOr(cancel) || !p.forget(q) {
+	if q.woken.WaitOr(ctx.Done()) || !p.forget(q) {
 		return nil
 	}
 	return ctx.Err()

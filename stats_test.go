@@ -94,8 +94,8 @@ func (m *sampler) check(t testing.TB) {
 // A storm submits tasks in every way there is, to every end there is, and
 // counts on its own.
 type storm struct {
-	p                                    *shoal.Pool
-	accepted, ran, failed, full, dropped atomic.Uint64
+	p                           *shoal.Pool
+	accepted, ran, failed, full atomic.Uint64
 }
 
 // accept counts one submission by its error. It reports whether the task was
@@ -271,7 +271,7 @@ func TestStatsHoldInEverySnapshotOfAStormAndAreExactAfterIt(t *testing.T) {
 					m := startSampler(s.p, maxWorkers)
 					s.rage(4, 1000, maxWorkers)
 					m.check(t)
-					time.Sleep(1) // tasks of SubmitAfter that were on their way
+					time.Sleep(time.Nanosecond) // tasks of SubmitAfter that were on their way
 					s.p.Wait()
 					s.exact(t)
 					must(t, s.p.Shutdown(context.Background()))

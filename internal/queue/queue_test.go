@@ -424,8 +424,7 @@ func TestFuncItemsRoundTrip(t *testing.T) {
 	five := counter{5}
 	local := 0
 	var words [8]int
-	recursive := func() {}
-	recursive = func() { local += 100 }
+	recursive := func() { local += 100 }
 	for name, f := range map[string]struct {
 		call func()
 		done func() bool

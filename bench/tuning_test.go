@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// These benchmarks are of shoal alone: they are what docs/tuning.md rests on.
+//
+//	go test -run '^$' -bench Tuning -count 5 .
+
+// rounds runs task n times per iteration on a pool with opts, and waits.
+func rounds(b *testing.B, n int, gap time.Duration, task func(), opts ...shoal.Option) {
+	p := shoal.Must(shoal.New(opts...))
+	defer p.Shutdown(context.Background())
+	var wg sync.WaitGroup
+	work := func() { task(); wg.Done() }
+	var asleep time.Duration
+	for b.Loop() {
+		wg.Add(n)
+		for range n {
+			if err := p.Submit(work); err != nil {
+				b.Fatal(err)
+			}
+		}
+		wg.Wait()
+		if gap > 0 {
+			start := time.Now()
+			time.Sleep(gap)
+			asleep += time.Since(start)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed()-asleep)/float64(b.N)/float64(n), "ns/task")
+	b.ReportMetric(float64(p.Stats().PeakWorkers), "workers")
+}
+
+func compute(d time.Duration) func() {
+	return func() {
+		for start := time.Now(); time.Since(start) < d; {
+		}
+	}
+}
+
+func BenchmarkTuningWorkers(b *testing.B) {
+	for _, kind := range []struct {
+		name string
+		task func()
+	}{{"compute-20us", compute(20 * time.Microsecond)}, {"block-1ms", func() { time.Sleep(time.Millisecond) }}} {
+		for _, factor := range []int{1, 2, 4, 16, 64} {
+			b.Run(fmt.Sprintf("task=%s/workers=%dxCPU", kind.name, factor), func(b *testing.B) {
+				rounds(b, 1000, 0, kind.task, shoal.WithMaxWorkers(factor*runtime.GOMAXPROCS(0)))
+			})
+		}
+	}
+}
+
+func BenchmarkTuningSizing(b *testing.B) {
+	for _, s := range []struct {
+		name string
+		make func() shoal.Sizer
+	}{{"auto", shoal.Auto}, {"eager", shoal.Eager}, {"balanced", shoal.Balanced}, {"lazy", shoal.Lazy}} {
+		b.Run("task=compute-20us/sizing="+s.name, func(b *testing.B) {
+			rounds(b, 1000, 0, compute(20*time.Microsecond), shoal.WithMaxWorkers(1000), shoal.WithSizing(s.make()))
+		})
+		b.Run("task=block-1ms/sizing="+s.name, func(b *testing.B) {
+			rounds(b, 1000, 0, func() { time.Sleep(time.Millisecond) }, shoal.WithMaxWorkers(1000), shoal.WithSizing(s.make()))
+		})
+	}
+}
+
+func BenchmarkTuningCapacity(b *testing.B) {
+	for _, n := range []int{0, 1, 16, 64, 256, 1024, 1 << 20} {
+		b.Run(fmt.Sprintf("task=empty/capacity=%d", n), func(b *testing.B) {
+			rounds(b, 10_000, 0, empty, shoal.WithQueueCapacity(n))
+		})
+	}
+}
+
+func BenchmarkTuningIdleTimeout(b *testing.B) {
+	for _, d := range []time.Duration{0, time.Millisecond, 5 * time.Second} {
+		b.Run(fmt.Sprintf("task=deep/burst=48/gap=2ms/idle=%v", d), func(b *testing.B) {
+			rounds(b, 48, 2*time.Millisecond, func() { descend(256) }, shoal.WithMaxWorkers(48), shoal.WithIdleTimeout(d))
+		})
+	}
+}
+
+func BenchmarkTuningSpin(b *testing.B) {
+	for _, n := range []int{0, 30, 1000} {
+		b.Run(fmt.Sprintf("task=empty/burst=1/spin=%d", n), func(b *testing.B) {
+			rounds(b, 1, 0, empty, shoal.WithSpin(n))
+		})
+	}
+}
+
+func BenchmarkTuningTiming(b *testing.B) {
+	for _, t := range []struct {
+		name string
+		t    shoal.Timing
+	}{{"off", shoal.TimingOff}, {"sampled", shoal.TimingSampled}, {"full", shoal.TimingFull}} {
+		b.Run("task=empty/timing="+t.name, func(b *testing.B) {
+			rounds(b, 10_000, 0, empty, shoal.WithTiming(t.t))
+		})
+	}
+}
+
+func BenchmarkTuningBatch(b *testing.B) {
+	for _, batch := range []int{1, 8, 64, 1024} {
+		b.Run(fmt.Sprintf("task=empty/batch=%d", batch), func(b *testing.B) {
+			p := shoal.Must(shoal.New())
+			defer p.Shutdown(context.Background())
+			var wg sync.WaitGroup
+			tasks := make([]func(), batch)
+			for i := range tasks {
+				tasks[i] = wg.Done
+			}
+			for b.Loop() {
+				wg.Add(10_240)
+				for range 10_240 / batch {
+					if _, err := p.SubmitBatch(tasks); err != nil {
+						b.Fatal(err)
+					}
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/10_240, "ns/task")
+		})
+	}
+}

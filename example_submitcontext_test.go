@@ -1,0 +1,31 @@
+package shoal_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A task whose client has gone before a worker came to it does not start.
+func ExamplePool_SubmitContext() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+	defer pool.Close()
+
+	busy := make(chan struct{})
+	pool.Submit(func() { <-busy })
+
+	stays, leaves := context.WithCancel(context.Background())
+	defer leaves()
+	left, leave := context.WithCancel(context.Background())
+	pool.SubmitContext(left, func(ctx context.Context) { fmt.Println("answering nobody") })
+	pool.SubmitContext(stays, func(ctx context.Context) { fmt.Println("answering, context:", ctx.Err()) })
+	leave()
+	close(busy)
+
+	pool.Wait()
+	fmt.Println("canceled:", pool.Stats().Canceled)
+	// Output:
+	// answering, context: <nil>
+	// canceled: 1
+}
