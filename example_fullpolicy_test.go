@@ -14,8 +14,9 @@ func full(policy shoal.FullPolicy) (pool *shoal.Pool, release func()) {
 		shoal.WithQueueCapacity(1),
 		shoal.WithFullPolicy(policy),
 	))
-	busy := make(chan struct{})
-	pool.Submit(func() { <-busy })
+	started, busy := make(chan struct{}), make(chan struct{})
+	pool.Submit(func() { close(started); <-busy })
+	<-started
 	pool.Submit(func() { fmt.Println("oldest runs") })
 	return pool, func() { close(busy) }
 }

@@ -15,12 +15,10 @@ func ExamplePool_SubmitContext() {
 	busy := make(chan struct{})
 	pool.Submit(func() { <-busy })
 
-	stays, leaves := context.WithCancel(context.Background())
-	defer leaves()
-	left, leave := context.WithCancel(context.Background())
-	pool.SubmitContext(left, func(ctx context.Context) { fmt.Println("answering nobody") })
-	pool.SubmitContext(stays, func(ctx context.Context) { fmt.Println("answering, context:", ctx.Err()) })
-	leave()
+	ctx, hangUp := context.WithCancel(context.Background())
+	pool.SubmitContext(ctx, func(context.Context) { fmt.Println("answering nobody") })
+	pool.SubmitContext(context.Background(), func(ctx context.Context) { fmt.Println("answering, context:", ctx.Err()) })
+	hangUp()
 	close(busy)
 
 	pool.Wait()

@@ -127,7 +127,7 @@ var faults = []fault{
 	{id: 1, name: "panic(string)", do: func(*faulty) { panic("on purpose") }},
 	{id: 2, name: "panic(error)", do: func(*faulty) { panic(errors.ErrUnsupported) }},
 	{id: 3, name: "panic(nil)", do: func(*faulty) { panic(nil) }},
-	{id: 4, name: "nil map", do: func(*faulty) { var m map[int]int; m[0] = 1 }},
+	{id: 4, name: "nil map", do: func(*faulty) { var m *map[int]int; _ = (*m)[0] }},
 	{id: 4, name: "index out of range", do: func(e *faulty) { _ = []int{}[len(e.gate)] }},
 	{id: 5, name: "panic in a defer after a panic", do: func(*faulty) {
 		defer func() { panic("second") }()

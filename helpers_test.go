@@ -68,23 +68,20 @@ func poolGoroutines() map[string]string {
 		if head == nil {
 			continue
 		}
+		frames, _, _ := strings.Cut(stack, "\ncreated by ")
 		began, at, dead := "", "", false
 		gone := head[2] == "runnable" || head[2] == "running" || head[2] == "preempted"
-		for i, line := range strings.Split(strings.TrimSpace(stack), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(frames), "\n")[1:] {
 			switch {
-			case i == 0:
-			case strings.HasPrefix(line, "created by "):
+			case strings.HasPrefix(line, "runtime.goexit("): // below the first function
 			case line[0] == '\t':
-				if !strings.HasPrefix(began, "created by ") {
+				if !strings.Contains(line, "/runtime/asm_") {
 					at = line
 				}
 			default:
 				began = line
 				dead = dead || strings.HasPrefix(line, "runtime.Goexit(") // what it left
 				gone = gone && (dead || departing.MatchString(line))
-			}
-			if strings.HasPrefix(line, "created by ") {
-				break
 			}
 		}
 		if !beganInPool.MatchString(began) && !createdByPool.MatchString(stack) {

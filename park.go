@@ -237,7 +237,7 @@ func (w *worker) leave() {
 	}
 	defer w.gone() // whatever the hook does
 	p := w.p
-	if w.starting { // read by its own goroutine: no lock needed
+	if w.inHook { // the start hook has ended the goroutine
 		p.logHookGoexit("start")
 		p.mu.Lock()
 		p.hookBroken = true // the next one would end the same way, without end

@@ -81,26 +81,34 @@ func (p *Pool) guard(f func()) {
 	callAs(p.site, f)
 }
 
-// startHook calls the start hook. A hook takes as long as it likes, so the
-// worker is not on standby meanwhile.
+// startHook calls the start hook, unless that has ended a worker before.
 func (w *worker) startHook() {
 	p := w.p
-	if p.onStart == nil {
-		w.hooked = true
-		return
-	}
 	p.mu.Lock()
-	if p.hookBroken {
-		p.mu.Unlock()
+	broken := p.hookBroken
+	p.mu.Unlock()
+	if broken {
 		return
 	}
+	if p.onStart != nil {
+		w.inHook = true
+		w.apart(func() { p.onStart(w.id) })
+		w.inHook = false
+	}
+	w.hooked = true
+}
+
+// apart runs f, a function of the user, on a new worker. It takes as long as
+// it likes, so the worker is not on standby meanwhile (W6).
+func (w *worker) apart(f func()) {
+	p := w.p
+	p.mu.Lock()
 	p.starting++
 	w.starting = true
 	p.setAvailLocked(-w.dropStandby())
 	p.mu.Unlock()
 	p.rearm()
-	p.guard(func() { p.onStart(w.id) })
-	w.hooked = true
+	p.guard(f)
 	p.mu.Lock()
 	p.starting--
 	w.starting = false

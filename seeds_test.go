@@ -298,7 +298,7 @@ func TestSeedP22_PondsGaugesAndCountersAreInStats(t *testing.T) {
 func TestSeedF1_EveryInvalidOptionIsNamedAtOnce(t *testing.T) {
 	_, err := shoal.New(shoal.WithMaxWorkers(0), shoal.WithMinWorkers(-1), shoal.WithQueueCapacity(-1),
 		shoal.WithFullPolicy(9), shoal.WithIdleTimeout(-1), shoal.WithMaxTasksPerWorker(-1), shoal.WithSpin(-1),
-		shoal.WithSizing(nil), shoal.WithContext(nil), shoal.WithTiming(9))
+		shoal.WithSizing(nil), shoal.WithContext(noContext), shoal.WithTiming(9))
 	wantErr(t, "New", err, shoal.ErrConfig)
 	for _, name := range strings.Fields("WithMaxWorkers WithMinWorkers WithQueueCapacity WithFullPolicy WithIdleTimeout " +
 		"WithMaxTasksPerWorker WithSpin WithSizing WithContext WithTiming") {

@@ -114,7 +114,7 @@ func (w *worker) giveWay() {
 			if busy := p.active(h); busy < procs || others < int64(busy-procs+1) {
 				return
 			}
-		} else if rounds > 0 && p.askSizer(p.sizing()) {
+		} else if rounds > 0 && w.askSizer() {
 			return
 		}
 		now := p.now()
@@ -131,9 +131,15 @@ func (w *worker) giveWay() {
 func (p *Pool) active(h uint64) int { return headBusy(h) + int(p.yielding.Load()) }
 
 // askSizer asks the Sizer. A Sizer that panics has said yes.
-func (p *Pool) askSizer(s Sizing) (grow bool) {
+func (w *worker) askSizer() (grow bool) {
+	p := w.p
 	grow = true
-	p.guard(func() { grow = p.sizer.Grow(s) })
+	ask := func() { grow = p.sizer.Grow(p.sizing()) }
+	if _, ours := p.sizer.(*rated); ours {
+		ask()
+	} else {
+		w.apart(ask)
+	}
 	return grow
 }
 

@@ -67,15 +67,15 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // ctx's error at once; the task does not start any more, or, if it runs, sees
 // its context end.
 //
-// Called with the context of one of the pool's own tasks, SubmitWait runs the
-// new task right there, so that tasks that wait for tasks cannot use up the
-// workers.
+// Called from one of the pool's own tasks, SubmitWait runs the new task right
+// there, so that tasks that wait for tasks cannot use up the workers. (There,
+// runtime.Goexit ends the outer task too.)
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if task == nil {
 		return ErrNilTask
 	}
 	c := newWaitedCall(task)
-	if p.inTask(ctx) {
+	if ctx != nil && p.nesting(ctx) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

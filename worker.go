@@ -22,7 +22,8 @@ type worker struct {
 	gentle   bool   // begins by giving way; set like standby
 	asks     bool   // begins by asking the Sizer; set like standby
 	leaving  bool   // told to leave; set like standby
-	starting bool   // in its start hook; guarded by mu
+	starting bool   // runs a function of the user; guarded by mu
+	inHook   bool   // that function is the start hook
 	inTask   bool   // inside a task
 	clean    bool   // left its loop by its own will
 	hooked   bool   // its start hook has returned
@@ -82,7 +83,7 @@ func (w *worker) main() {
 	}
 	pprof.SetGoroutineLabels(p.labels)
 	if w.asks {
-		w.gentle = !p.askSizer(p.sizing())
+		w.gentle = !w.askSizer()
 	}
 	if p.hooked {
 		w.startHook()
