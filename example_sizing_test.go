@@ -19,15 +19,14 @@ func ExampleSizer() {
 
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(100), shoal.WithSizing(backlog{})))
 	defer pool.Close()
-	done := make(chan int)
-	pool.Submit(func() { done <- <-done + 1 }) // waits for the next one
-	pool.Submit(func() { done <- 41 })
+	answer := make(chan int)
+	pool.Submit(func() { fmt.Println("the answer is", <-answer) }) // blocks until
+	pool.Submit(func() { answer <- 42 })                           // this one runs
 	pool.Wait()
-	fmt.Println("workers:", pool.Stats().PeakWorkers)
 	// Output:
 	// 2 workers, 5 waiting:  false
 	// 2 workers, 50 waiting: true
-	// workers: 2
+	// the answer is 42
 }
 
 // The Sizers that come with the package.
