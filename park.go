@@ -146,9 +146,10 @@ func (p *Pool) armLocked(units int) (w *worker, fresh bool) {
 		p.rouseLocked(w, 1-units)
 		w.gentle = p.auto
 		return w, false
-	case p.starting > 0 && p.waitingTasks() <= p.starting:
-		// Enough workers are in their start hooks. Each looks for a task when
-		// its hook returns, or when it leaves instead.
+	case p.asking > 0, p.starting > 0 && p.waitingTasks() <= p.starting:
+		// Whether to grow is being decided, or enough workers are in their
+		// start hooks. They look for tasks when that is done, or when they
+		// leave instead.
 	default:
 		w := p.newWorkerLocked()
 		w.gentle, w.asks = p.auto, !p.auto
@@ -253,8 +254,8 @@ func (w *worker) gone() {
 	p := w.p
 	p.mu.Lock()
 	p.live--
-	if w.starting {
-		p.starting--
+	if w.apartIn != nil {
+		*w.apartIn--
 	}
 	if w.leaving {
 		p.departing--

@@ -58,7 +58,8 @@ type Pool struct {
 	paused     bool
 	min, max   int
 	live       int       // workers that exist, from before their start to after their stop hook
-	starting   int       // of these, the new ones that run a function of the user
+	starting   int       // of these, the ones in their start hook
+	asking     int       // of these, the ones in a Sizer of the user
 	departing  int       // of these, the ones told to leave
 	peak       int       // the most there ever were
 	avail      int       // as published in wake

@@ -92,26 +92,26 @@ func (w *worker) startHook() {
 	}
 	if p.onStart != nil {
 		w.inHook = true
-		w.apart(func() { p.onStart(w.id) })
+		w.apart(&p.starting, func() { p.onStart(w.id) })
 		w.inHook = false
 	}
 	w.hooked = true
 }
 
 // apart runs f, a function of the user, on a new worker. It takes as long as
-// it likes, so the worker is not on standby meanwhile (W6).
-func (w *worker) apart(f func()) {
+// it likes, so the worker is not on standby meanwhile (W6) but counted in n.
+func (w *worker) apart(n *int, f func()) {
 	p := w.p
 	p.mu.Lock()
-	p.starting++
-	w.starting = true
+	*n++
+	w.apartIn = n
 	p.setAvailLocked(-w.dropStandby())
 	p.mu.Unlock()
 	p.rearm()
 	p.guard(f)
 	p.mu.Lock()
-	p.starting--
-	w.starting = false
+	*n--
+	w.apartIn = nil
 	w.standby = true
 	p.setAvailLocked(+1)
 	p.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 // can hold growth back while the workers keep up, but it cannot strand a task
 // behind workers that block.
 //
-// Grow is called from many goroutines, without a lock of the pool held; it may
-// call methods of the pool that do not wait.
+// Grow is called without a lock of the pool held, and may call methods of the
+// pool that do not wait. While it thinks, parked workers are woken as usual,
+// but no other worker is added.
 type Sizer interface {
 	Grow(s Sizing) bool
 }
@@ -138,7 +139,7 @@ func (w *worker) askSizer() (grow bool) {
 	if _, ours := p.sizer.(*rated); ours {
 		ask()
 	} else {
-		w.apart(ask)
+		w.apart(&p.asking, ask)
 	}
 	return grow
 }

@@ -17,23 +17,23 @@ type worker struct {
 	id    int
 	entry func() // w.main, made once
 
-	busy     bool   // counted in head
-	standby  bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
-	gentle   bool   // begins by giving way; set like standby
-	asks     bool   // begins by asking the Sizer; set like standby
-	leaving  bool   // told to leave; set like standby
-	starting bool   // runs a function of the user; guarded by mu
-	inHook   bool   // that function is the start hook
-	inTask   bool   // inside a task
-	clean    bool   // left its loop by its own will
-	hooked   bool   // its start hook has returned
-	seen     uint64 // tickets before this one were given out, when w last looked at tail
-	seenFor  uint64 // that many of them; 0: never looked
-	cur      *call  // the task it is in, if that is a call
-	pending  *call  // finished, to be resolved after it was counted
-	timed    int64  // when the task it is in started, if that is timed; else -1
-	waited   int64  // how long that task waited
-	fresh    bool   // since is when the last task ended
+	busy    bool   // counted in head
+	standby bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
+	gentle  bool   // begins by giving way; set like standby
+	asks    bool   // begins by asking the Sizer; set like standby
+	leaving bool   // told to leave; set like standby
+	apartIn *int   // while it runs a function of the user: where that is counted; guarded by mu
+	inHook  bool   // that function is the start hook
+	inTask  bool   // inside a task
+	clean   bool   // left its loop by its own will
+	hooked  bool   // its start hook has returned
+	seen    uint64 // tickets before this one were given out, when w last looked at tail
+	seenFor uint64 // that many of them; 0: never looked
+	cur     *call  // the task it is in, if that is a call
+	pending *call  // finished, to be resolved after it was counted
+	timed   int64  // when the task it is in started, if that is timed; else -1
+	waited  int64  // how long that task waited
+	fresh   bool   // since is when the last task ended
 
 	step, left int   // tasks between two ticks; tasks until the next
 	tasks      int   // run until the last tick
