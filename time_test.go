@@ -376,6 +376,7 @@ func TestSubmitAfterSubmitsExactlyWhenDue(t *testing.T) {
 			t.Errorf("Wait waited for a task that is not yet due, until %v", d)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if at != 5*time.Second {
 			t.Errorf("ran after %v, want 5s", at)
 		}
@@ -479,6 +480,7 @@ func TestSubmitAfterWaitsForRoomInItsTurn(t *testing.T) {
 				_, err = p.SubmitAfter(2*time.Second, task("first", time.Second))
 				must(t, err)
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				want := map[string]time.Duration{"running": 0, "queued": 10 * time.Second, "first": 11 * time.Second, "second": 12 * time.Second}
 				if !maps.Equal(ran, want) {
 					t.Errorf("ran at %v, want %v", ran, want)
