@@ -890,8 +890,9 @@ func TestSubmitWaitReturnsWhatBecameOfTheTask(t *testing.T) {
 						t.Errorf("panic(nil): %v", err)
 					}
 					err = p.SubmitWait(ctx, func(context.Context) error {
-						var m map[string]int
-						m["x"] = 1
+						var none []int
+						i := len(none)
+						none[i] = 1
 						return nil
 					})
 					var re runtime.Error
