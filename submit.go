@@ -114,8 +114,8 @@ var errNilContext = fmt.Errorf("shoal: nil context")
 // SubmitBatch submits tasks in their order and returns how many of them were
 // accepted: all, with a nil error, or the first n, with the reason why it
 // stopped there. It takes room for up to 64 tasks in one step and looks for
-// workers once per step, so it costs less than as many calls of [Pool.Submit],
-// whose rules it follows. If a task is nil none is accepted.
+// workers once per step; else it follows the rules of [Pool.Submit]. If a task
+// is nil none is accepted.
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	for i, f := range tasks {
 		if f == nil {
