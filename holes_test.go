@@ -1035,6 +1035,34 @@ func TestH25_AnIdlePoolHoldsNoClosure(t *testing.T) {
 	shutClean(t, p)
 }
 
+func TestH25_TasksBesideTheWorkersAreNotHeldEither(t *testing.T) {
+	type big [1 << 16]byte
+	for _, policy := range []shoal.FullPolicy{shoal.Spawn, shoal.CallerRuns} {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(policy))...)
+		release := hold(t, p, 1)
+		ref := func() weak.Pointer[big] {
+			b := new(big)
+			for range 3 {
+				if err := p.SubmitContext(t.Context(), func(ctx context.Context) {
+					runtime.KeepAlive(b)
+					ctx.Done() // so that the context is more than the task
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return weak.Make(b)
+		}()
+		release()
+		p.Wait()
+		runtime.GC()
+		runtime.GC()
+		if ref.Value() != nil {
+			t.Errorf("%v: an object captured by a task is still reachable", policy)
+		}
+		shutClean(t, p)
+	}
+}
+
 func TestH25_AClosedPoolHoldsNothing(t *testing.T) {
 	type big [1 << 16]byte
 	b := new(big)
