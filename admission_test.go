@@ -437,6 +437,55 @@ func TestWaitingSubmittersAreServedInOrder(t *testing.T) {
 	}
 }
 
+// Where there is room for all who wait and nobody else, they get it, however
+// hard others try.
+func TestNobodyOvertakesWaitingSubmitters(t *testing.T) {
+	for round := range 500 {
+		inBubble(t, func(t *testing.T) {
+			const n = 16
+			p := newPool(t, shoal.WithMaxWorkers(n), shoal.WithQueueCapacity(0))
+			p.Pause()
+			gate := make(chan struct{})
+			var waiters atomic.Int32
+			for range n {
+				go func() {
+					if err := p.Submit(func() { <-gate }); err != nil {
+						t.Errorf("Submit: %v", err)
+					}
+					waiters.Add(1)
+				}()
+			}
+			synctest.Wait()
+			var stop atomic.Bool
+			var overtook atomic.Int32
+			var done []<-chan struct{}
+			for range 3 {
+				done = append(done, inBackground(func() {
+					for !stop.Load() {
+						if p.TrySubmit(func() { <-gate }) == nil {
+							overtook.Add(1)
+						}
+						runtime.Gosched()
+					}
+				}))
+			}
+			runtime.Gosched()
+			p.Resume() // room for all who wait, and for nobody else
+			stop.Store(true)
+			for _, d := range done {
+				<-d
+			}
+			synctest.Wait()
+			if w, o := waiters.Load(), overtook.Load(); w != n || o != 0 {
+				t.Errorf("round %d: %d of %d waiters were let in, %d others", round, w, n, o)
+			}
+			close(gate)
+			p.Wait()
+			shutClean(t, p)
+		})
+	}
+}
+
 // One place at a time: each finished task lets exactly one waiter in.
 func TestEachFreePlaceAdmitsOneWaiter(t *testing.T) {
 	for _, capacity := range []int{0, 1, 3} {

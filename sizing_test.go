@@ -310,17 +310,22 @@ func compute() {
 
 var sink atomic.Uint64
 
+// A CPU that the machine takes away for a while looks like a worker that
+// blocks, so the rule is about the pool that was disturbed least.
 func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
-	const most = 1000
-	p := openPool(t, shoal.WithMaxWorkers(most), shoal.WithIdleTimeout(shoal.Forever))
-	for range 4000 {
-		must(t, p.Submit(compute))
+	procs, least := runtime.GOMAXPROCS(0), math.MaxInt
+	for range 8 {
+		p := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithIdleTimeout(shoal.Forever))
+		for range 1500 {
+			must(t, p.Submit(compute))
+		}
+		p.Wait()
+		if least = min(least, p.Stats().PeakWorkers); least <= 2*procs+4 {
+			return
+		}
+		p.Close()
 	}
-	p.Wait()
-	procs := runtime.GOMAXPROCS(0)
-	if s := p.Stats(); s.PeakWorkers > 8*procs+16 {
-		t.Errorf("%d workers for tasks that compute, on %d CPUs", s.PeakWorkers, procs)
-	}
+	t.Errorf("at least %d workers for tasks that compute, on %d CPUs", least, procs)
 }
 
 func TestAutoGrowsToTheMaximumForTasksThatBlock(t *testing.T) {
