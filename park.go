@@ -1,6 +1,8 @@
 package shoal
 
 import (
+	"context"
+	"runtime/pprof"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/sy"
@@ -252,6 +254,8 @@ func (w *worker) leave() {
 // gone is the last thing a worker does.
 func (w *worker) gone() {
 	p := w.p
+	// Who looks at this goroutine in its last moment sees no pool's name.
+	pprof.SetGoroutineLabels(context.Background())
 	p.mu.Lock()
 	p.live--
 	if w.apartIn != nil {
