@@ -111,7 +111,7 @@ func (w *worker) giveWay() {
 			return // nothing to take
 		}
 		if p.auto {
-			others := int64(w.gauge.Read()) - (givingWay.Load() - 1)
+			others := int64(sy.Runnable()) - (givingWay.Load() - 1)
 			if busy := p.active(h); busy < procs || others < int64(busy-procs+1) {
 				return
 			}

@@ -13,44 +13,44 @@ import (
 // A worker is a goroutine that takes tasks from the queue, one at a time, and
 // runs them. Its fields are its own unless they say otherwise.
 type worker struct {
-	p     *Pool
-	id    int
-	entry func() // w.main, made once
+	// What every task touches comes first, in one cache line: while a task
+	// sleeps, its worker grows cold.
+	p          *Pool
+	status     sy.Uint64 // tasks run, and bits; see idleBit
+	since      sy.Int64  // when the current task started, if status has exactBit; written by the worker
+	seen       uint64    // tickets before this one were given out, when w last looked at tail
+	tasks      int       // run until the last tick
+	lastTick   int64     // by the pool's clock
+	step, left int16     // tasks between two ticks; tasks until the next
+	seenFor    uint16    // that many of the tickets before seen; 0: never looked
+	busy       bool      // counted in head
+	standby    bool      // counted in wake; also set, under mu, by whoever wakes or starts the worker
+	inTask     bool      // inside a task
+	fresh      bool      // since is when the last task ended
+	owes       bool      // pending is to be resolved
+	watched    sy.Bool   // set by a reader; cleared by the worker after each task
 
-	busy    bool   // counted in head
-	standby bool   // counted in wake; also set, under mu, by whoever wakes or starts the worker
+	pending *call // finished, to be resolved after it was counted
+	cur     *call // the task it is in, if that is a call
+	timed   int64 // when the task it is in started, if that is timed
+	waited  int64 // how long that task waited
+
+	id      int
+	entry   func() // w.main, made once
 	gentle  bool   // begins by giving way; set like standby
 	asks    bool   // begins by asking the Sizer; set like standby
 	leaving bool   // told to leave; set like standby
-	apartIn *int   // while it runs a function of the user: where that is counted; guarded by mu
-	inHook  bool   // that function is the start hook
-	inTask  bool   // inside a task
-	clean   bool   // left its loop by its own will
+	inHook  bool   // in a function of the user that is the start hook
 	hooked  bool   // its start hook has returned
-	seen    uint64 // tickets before this one were given out, when w last looked at tail
-	seenFor uint64 // that many of them; 0: never looked
-	cur     *call  // the task it is in, if that is a call
-	pending *call  // finished, to be resolved after it was counted
-	timed   int64  // when the task it is in started, if that is timed; else -1
-	waited  int64  // how long that task waited
-	fresh   bool   // since is when the last task ended
+	parked  bool   // guarded by mu
+	apartIn *int   // while it runs a function of the user: where that is counted; guarded by mu
 
-	step, left int   // tasks between two ticks; tasks until the next
-	tasks      int   // run until the last tick
-	lastTick   int64 // by the pool's clock
-
-	wakeup     sy.Event // made at the first park
-	parkedAt   int64    // guarded by mu
-	prev, next *worker  // in the idle list; guarded by mu
-
-	status    sy.Uint64        // tasks run, and bits; see idleBit
-	faults    uint64           // of these, failed; guarded by mu
-	parked    bool             // guarded by mu
-	call      sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
-	since     sy.Int64         // when the current task started, if status has exactBit; written by the worker
-	watched   sy.Bool          // set by a reader; cleared by the worker after each task
-	watchedAt int64            // when it was set; guarded by mu
-	gauge     sy.RunnableGauge
+	wakeup     sy.Event         // made at the first park
+	parkedAt   int64            // guarded by mu
+	prev, next *worker          // in the idle list; guarded by mu
+	faults     uint64           // tasks that failed; guarded by mu
+	call       sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
+	watchedAt  int64            // when watched was set; guarded by mu
 }
 
 // worker.status is the number of tasks run, as of the last time it was
@@ -96,7 +96,6 @@ func (w *worker) main() {
 			break
 		}
 	}
-	w.clean = true
 }
 
 // loop takes and runs tasks until the worker has to leave, and returns false,
@@ -127,7 +126,7 @@ func (w *worker) loop() (again bool) {
 			}
 			continue
 		}
-		if w.pending != nil {
+		if w.owes {
 			w.settle()
 		}
 		if w.standby {
@@ -161,14 +160,14 @@ func (w *worker) take() (queue.Item, uint64, bool) {
 			return w.takeLocked()
 		}
 		t := headTicket(h)
-		if n := ahead(w.seen, t); n == 0 || n > w.seenFor {
+		if n := ahead(w.seen, t); n == 0 || n > uint64(w.seenFor) {
 			// What was seen is used up, by this worker or by others.
 			n = ahead(p.tail.Load(), t)
 			if n == 0 {
 				return queue.Item{}, 0, false
 			}
-			w.seenFor = min(n, maxSeen)
-			w.seen = (t + w.seenFor) & ticketMask
+			n = min(n, maxSeen)
+			w.seen, w.seenFor = (t+n)&ticketMask, uint16(n)
 		}
 		next := h + ticketOne
 		if !w.busy {
@@ -325,7 +324,7 @@ func (w *worker) runCall(c *call) {
 		c.resolve(err)
 		return
 	}
-	w.pending = c
+	w.pending, w.owes = c, true
 }
 
 // finish counts the task that w has just done with, together with whatever
@@ -361,7 +360,7 @@ func (w *worker) idle() {
 		p.promote()
 	}
 	p.quiet(h)
-	if w.pending != nil {
+	if w.owes {
 		w.settle()
 	}
 }
@@ -370,7 +369,7 @@ func (w *worker) idle() {
 // counted before, so that the counters are right for those who waited.
 func (w *worker) settle() {
 	w.pending.resolve(nil)
-	w.pending = nil
+	w.pending, w.owes = nil, false
 }
 
 // publish tells readers how many tasks w has run, and whether since is the
@@ -384,14 +383,14 @@ func (w *worker) publish(done int, exact bool) {
 }
 
 // done is the number of tasks w has run.
-func (w *worker) done() int { return w.tasks + w.step - w.left }
+func (w *worker) done() int { return w.tasks + int(w.step-w.left) }
 
 // tick is called every step tasks. It returns false when the worker has done
 // all tasks of its life. It reads the clock, so it must be rare for short
 // tasks, but for long ones it should not be missed: step adapts.
 func (w *worker) tick() bool {
 	p := w.p
-	w.tasks += w.step - w.left
+	w.tasks += int(w.step - w.left)
 	if n := p.tasksPerWorker; n > 0 && w.tasks >= n {
 		w.step, w.left = 0, 0
 		w.idle()
@@ -426,9 +425,9 @@ func (w *worker) tick() bool {
 }
 
 // setStep begins a step of n tasks, or fewer if the worker's life is shorter.
-func (w *worker) setStep(n int) {
+func (w *worker) setStep(n int16) {
 	if m := w.p.tasksPerWorker; m > 0 {
-		n = min(n, m-w.tasks)
+		n = int16(min(int(n), m-w.tasks))
 	}
 	w.step, w.left = n, n
 }

@@ -19,7 +19,6 @@ type (
 	Pointer[T any] = atomic.Pointer[T]
 	Mutex          = sync.Mutex
 	Timer          = time.Timer
-	RunnableGauge  struct{ s [1]metrics.Sample }
 	AccessKind     bool
 )
 
@@ -48,18 +47,20 @@ func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 // Procs is the number of CPUs that Go code may use at once.
 func Procs() int { return runtime.GOMAXPROCS(0) }
 
-// Read reports how many goroutines of the process could run but wait for a
-// CPU. It allocates nothing and costs about as much as reading the clock. A
-// gauge is for one goroutine at a time.
-func (g *RunnableGauge) Read() uint64 {
-	if g.s[0].Name == "" {
-		g.s[0].Name = "/sched/goroutines/runnable:goroutines"
-	}
-	metrics.Read(g.s[:])
-	if g.s[0].Value.Kind() != metrics.KindUint64 {
+var samples = sync.Pool{New: func() any {
+	return &[1]metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+}}
+
+// Runnable reports how many goroutines of the process could run but wait for a
+// CPU. It costs about as much as reading the clock.
+func Runnable() uint64 {
+	s := samples.Get().(*[1]metrics.Sample)
+	defer samples.Put(s)
+	metrics.Read(s[:])
+	if s[0].Value.Kind() != metrics.KindUint64 {
 		return 0 // a runtime without the metric: growth is then not held back
 	}
-	return g.s[0].Value.Uint64()
+	return s[0].Value.Uint64()
 }
 
 // An Event parks one goroutine until another one wakes it. It holds at most
