@@ -76,6 +76,9 @@ const (
 	// testing/synctest bubble the clock stands still while somebody runs.)
 	giveWayFor    = 10 * time.Millisecond
 	giveWayRounds = 8
+
+	// So many runnable goroutines are a crowd.
+	crowd = 128
 )
 
 // givingWay counts the workers of all pools that are in giveWay: to each
@@ -90,7 +93,11 @@ var givingWay sy.Int64
 // runnable, so that one more would only add to the crowd. The runtime tells
 // how many goroutines are runnable, but not whose they are. This worker holds
 // one CPU, so if more workers are busy than there are runnable goroutines and
-// other CPUs, then some of them are blocked, and a task can start.
+// other CPUs, then some of them are blocked, and a task can start. Yet where a
+// crowd is runnable and, from round to round, many tasks are submitted or
+// started, that crowd is mostly the pool's own submitters and workers. They
+// keep the CPUs busy as it is, and one more worker would only be in their way,
+// so this one then gives way for giveWayFor even so.
 //
 // Foreign goroutines can hide blocked workers that way. So there is a bound:
 // after giveWayFor or giveWayRounds in which no worker took a task, this one
@@ -104,26 +111,33 @@ func (w *worker) giveWay() {
 	}
 	givingWay.Add(1)
 	defer givingWay.Add(-1)
-	last, since := headTicket(h), p.now()
-	for rounds := 0; ; rounds++ {
+	start := p.now()
+	now, since := start, start
+	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
+	for first, rounds := true, 0; ; first, rounds = false, rounds+1 {
 		h := p.head.Load()
-		if p.tail.Load()&ticketMask == headTicket(h) || h&attention != 0 && p.stopsTaking() {
+		front, back := headTicket(h), p.tail.Load()&ticketMask
+		if front == back || h&attention != 0 && p.stopsTaking() {
 			return // nothing to take
 		}
 		if p.auto {
+			busy := p.active(h)
 			others := int64(sy.Runnable()) - (givingWay.Load() - 1)
-			if busy := p.active(h); busy < procs || others < int64(busy-procs+1) {
+			moved := ahead(front, ticket) + ahead(back, tail)
+			ours := others >= crowd && (first || moved >= crowd/2) && now-start < int64(giveWayFor)
+			if busy < procs || others < int64(busy-procs+1) && !ours {
 				return
 			}
-		} else if rounds > 0 && w.askSizer() {
+		} else if !first && w.askSizer() {
 			return
 		}
-		now := p.now()
-		if t := headTicket(h); t != last {
-			last, since, rounds = t, now, 0
+		now = p.now()
+		if front != ticket {
+			since, rounds = now, 0
 		} else if now-since >= int64(giveWayFor) || rounds >= giveWayRounds {
 			return
 		}
+		ticket, tail = front, back
 		sy.Yield()
 	}
 }
