@@ -18,7 +18,7 @@ import (
 // may be one, and false when the worker is to leave.
 func (w *worker) rest() bool {
 	p := w.p
-	w.fresh = false
+	w.fresh, w.marked = false, false
 	if p.spin > 0 {
 		if !w.standby {
 			w.standby = true
@@ -53,13 +53,15 @@ func (w *worker) park() bool {
 	// First announce, then look (W3).
 	p.idle.push(w)
 	p.setAvailLocked(-w.dropStandby())
+	aside := w.aside && p.wake.Load()&standbyMask != 0
+	w.aside = false
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:
 		p.idle.remove(w)
 		p.departLocked(w)
 		p.mu.Unlock()
 		return false
-	case !p.paused && p.backlog():
+	case !p.paused && !aside && p.backlog():
 		p.idle.remove(w)
 		w.standby = true
 		p.setAvailLocked(+1)

@@ -47,9 +47,10 @@ type Pool struct {
 	quota sy.Uint64 // the yields spent in this window; see worker.yieldDue
 	procs sy.Int64  // GOMAXPROCS as last seen
 	// yielding is how many workers let others run between two tasks.
-	yielding sy.Int64
-	wtime    sy.Pointer[recorder]
-	rtime    sy.Pointer[recorder]
+	yielding                 sy.Int64
+	solo, soloAt, aloneUntil sy.Int64
+	wtime                    sy.Pointer[recorder]
+	rtime                    sy.Pointer[recorder]
 
 	_  cacheLine
 	mu sy.Mutex // guards what follows. Never held while anything blocks or a function of the user runs.

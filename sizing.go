@@ -106,7 +106,7 @@ func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
 	procs := int(p.procs.Load())
-	if p.auto && p.active(h) < procs {
+	if p.auto && p.active(h) < procs && p.aloneUntil.Load() == 0 {
 		return
 	}
 	givingWay.Add(1)
@@ -120,13 +120,20 @@ func (w *worker) giveWay() {
 		if front == back || h&attention != 0 && p.stopsTaking() {
 			return // nothing to take
 		}
+		alone := false
 		if p.auto {
 			busy := p.active(h)
-			others := int64(sy.Runnable()) - (givingWay.Load() - 1)
-			moved := ahead(front, ticket) + ahead(back, tail)
-			ours := others >= crowd && (first || moved >= crowd/2) && now-start < int64(giveWayFor)
-			if busy < procs || others < int64(busy-procs+1) && !ours {
-				return
+			alone = busy > 0 && (first || front != ticket) && now < p.aloneUntil.Load()
+			if !alone {
+				if busy < procs {
+					return
+				}
+				others := int64(sy.Runnable()) - (givingWay.Load() - 1)
+				moved := ahead(front, ticket) + ahead(back, tail)
+				ours := others >= crowd && (first || moved >= crowd/2) && now-start < int64(giveWayFor)
+				if others < int64(busy-procs+1) && !ours {
+					return
+				}
 			}
 		} else if !first && w.askSizer() {
 			return
@@ -139,6 +146,14 @@ func (w *worker) giveWay() {
 		}
 		ticket, tail = front, back
 		sy.Yield()
+		if alone {
+			for range 8 {
+				if p.now()-now > int64(aloneLook) {
+					break
+				}
+				sy.Yield()
+			}
+		}
 	}
 }
 

@@ -27,8 +27,11 @@ type worker struct {
 	standby    bool      // counted in wake; also set, under mu, by whoever wakes or starts the worker
 	inTask     bool      // inside a task
 	fresh      bool      // since is when the last task ended
+	marked     bool      // mark is set
 	owes       bool      // pending is to be resolved
 	watched    sy.Bool   // set by a reader; cleared by the worker after each task
+
+	mark uint64 // the next ticket at the last tick
 
 	pending *call // finished, to be resolved after it was counted
 	cur     *call // the task it is in, if that is a call
@@ -39,6 +42,7 @@ type worker struct {
 	entry   func() // w.main, made once
 	gentle  bool   // begins by giving way; set like standby
 	asks    bool   // begins by asking the Sizer; set like standby
+	aside   bool   // parks although tasks wait
 	leaving bool   // told to leave; set like standby
 	inHook  bool   // in a function of the user that is the start hook
 	hooked  bool   // its start hook has returned
@@ -69,8 +73,12 @@ const maxSeen = 1 << 10
 
 const (
 	maxStep   = 64
-	shortStep = 20 * time.Microsecond  // a step shorter than this may grow
-	longStep  = 40 * time.Microsecond  // a longer one shrinks
+	shortStep = 20 * time.Microsecond // a step shorter than this may grow
+	longStep  = 40 * time.Microsecond // a longer one shrinks
+	soloFresh = 10 * time.Millisecond
+	soloTrial = 50 * time.Microsecond
+	soloFor   = time.Millisecond
+	aloneLook = 2 * time.Microsecond
 	window    = 100 * time.Microsecond // in which the pool yields once per CPU
 )
 
@@ -397,19 +405,24 @@ func (w *worker) tick() bool {
 		return false
 	}
 	now := p.now()
-	switch took := time.Duration(now - w.lastTick); {
+	took := time.Duration(now - w.lastTick)
+	w.lastTick = now
+	crowded := w.step == maxStep && p.auto && w.crowded(now, took)
+	switch {
 	case took < shortStep:
 		w.step = min(2*w.step, maxStep)
 	case took > longStep:
 		w.step = max(1, w.step/2)
 	}
-	w.lastTick = now
 	w.setStep(w.step)
 	// If every task is timed this way, then also the one that comes now.
 	if w.fresh = w.step == 1; w.fresh {
 		w.since.Store(now)
 	}
 	w.publish(w.tasks, w.fresh)
+	if crowded {
+		return w.stepAside()
+	}
 	if p.yieldDue(now) {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
@@ -421,6 +434,52 @@ func (w *worker) tick() bool {
 			w.since.Store(p.now())
 		}
 	}
+	return true
+}
+
+// crowded is called at the end of a step of maxStep tasks. It reports whether
+// the workers hinder each other: whether one alone would get more done.
+func (w *worker) crowded(now int64, took time.Duration) bool {
+	p := w.p
+	h := p.head.Load()
+	n := ahead(headTicket(h), w.mark)
+	valid := w.marked && took < longStep && n >= maxStep
+	w.mark, w.marked = headTicket(h), true
+	if !valid {
+		return false
+	}
+	if n < maxStep+maxStep/8 { // alone
+		p.solo.Store(int64(took))
+		p.soloAt.Store(now)
+		return false
+	}
+	if headBusy(h) < 2 {
+		return false
+	}
+	together := int64(took) * maxStep / int64(n)
+	switch {
+	case now-p.soloAt.Load() > int64(soloFresh):
+		p.aloneUntil.Store(now + int64(soloTrial))
+		return true
+	case p.solo.Load() < together*7/8:
+		p.aloneUntil.Store(now + int64(soloFor))
+		return true
+	}
+	return false
+}
+
+// stepAside
+func (w *worker) stepAside() bool {
+	p := w.p
+	w.idle()
+	w.fresh, w.marked = false, false
+	if p.wake.Load()&standbyMask != 0 {
+		w.aside = true
+		return w.park()
+	}
+	w.standby = true
+	p.wake.Add(standbyOne)
+	w.giveWay()
 	return true
 }
 
