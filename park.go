@@ -83,7 +83,7 @@ func (w *worker) park() bool {
 	p.mu.Unlock()
 
 	w.wakeup.Wait()
-	w.fresh = false
+	w.fresh, w.rested, w.awake = false, true, 0
 	if w.leaving {
 		return false
 	}

@@ -21,17 +21,19 @@ type worker struct {
 	seen       uint64    // tickets before this one were given out, when w last looked at tail
 	tasks      int       // run until the last tick
 	lastTick   int64     // by the pool's clock
-	step, left int16     // tasks between two ticks; tasks until the next
+	step, left int8      // tasks between two ticks; tasks until the next
 	seenFor    uint16    // that many of the tickets before seen; 0: never looked
 	busy       bool      // counted in head
 	standby    bool      // counted in wake; also set, under mu, by whoever wakes or starts the worker
 	inTask     bool      // inside a task
 	fresh      bool      // since is when the last task ended
 	marked     bool      // mark is set
+	rested     bool      // has not run for a window since it was parked
 	owes       bool      // pending is to be resolved
 	watched    sy.Bool   // set by a reader; cleared by the worker after each task
 
-	mark uint64 // the next ticket at the last tick
+	awake int64  // if rested: when it ticked first, or 0
+	mark  uint64 // the next ticket at the last tick
 
 	pending *call // finished, to be resolved after it was counted
 	cur     *call // the task it is in, if that is a call
@@ -423,7 +425,7 @@ func (w *worker) tick() bool {
 	if crowded {
 		return w.stepAside()
 	}
-	if p.yieldDue(now) {
+	if !w.justRested(now) && p.yieldDue(now) {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)
@@ -483,10 +485,23 @@ func (w *worker) stepAside() bool {
 	return true
 }
 
+// justRested reports whether w was parked not long ago, so that others had
+// their turn then.
+func (w *worker) justRested(now int64) bool {
+	if !w.rested {
+		return false
+	}
+	if w.awake == 0 {
+		w.awake = now
+	}
+	w.rested = now-w.awake < int64(window)
+	return w.rested
+}
+
 // setStep begins a step of n tasks, or fewer if the worker's life is shorter.
-func (w *worker) setStep(n int16) {
+func (w *worker) setStep(n int8) {
 	if m := w.p.tasksPerWorker; m > 0 {
-		n = int16(min(int(n), m-w.tasks))
+		n = int8(min(int(n), m-w.tasks))
 	}
 	w.step, w.left = n, n
 }
