@@ -31,3 +31,15 @@ func HistogramOf(ds ...time.Duration) Histogram {
 	}
 	return r.Load().snapshot()
 }
+
+// NextStep is nextStep.
+func NextStep(n int, took time.Duration) int { return int(nextStep(int8(n), took)) }
+
+// MaxStep is maxStep.
+const MaxStep = maxStep
+
+// BelieveInSolo has p's workers believe that one alone would be faster.
+func (p *Pool) BelieveInSolo() {
+	p.soloTime.Store(-1)
+	p.soloAt.Store(p.now())
+}

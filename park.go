@@ -53,7 +53,9 @@ func (w *worker) park() bool {
 	// First announce, then look (W3).
 	p.idle.push(w)
 	p.setAvailLocked(-w.dropStandby())
-	aside := w.aside && p.wake.Load()&standbyMask != 0
+	// With another worker on standby, that looks when it leaves it, one may
+	// park although tasks wait (W7).
+	aside := w.aside && p.phase == phaseOpen && p.config.idle > 0 && p.wake.Load()&standbyMask != 0
 	w.aside = false
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:

@@ -47,10 +47,13 @@ type Pool struct {
 	quota sy.Uint64 // the yields spent in this window; see worker.yieldDue
 	procs sy.Int64  // GOMAXPROCS as last seen
 	// yielding is how many workers let others run between two tasks.
-	yielding                 sy.Int64
-	solo, soloAt, aloneUntil sy.Int64
-	wtime                    sy.Pointer[recorder]
-	rtime                    sy.Pointer[recorder]
+	yielding sy.Int64
+	// What a worker alone can do; see worker.crowded.
+	soloTime  sy.Int64 // what a task took it, in nanoseconds
+	soloAt    sy.Int64 // when that was measured, by the pool's clock
+	soloUntil sy.Int64 // until when one is to work alone
+	wtime     sy.Pointer[recorder]
+	rtime     sy.Pointer[recorder]
 
 	_  cacheLine
 	mu sy.Mutex // guards what follows. Never held while anything blocks or a function of the user runs.
@@ -149,6 +152,7 @@ func newPool(c config, first uint64) *Pool {
 	_, rated := c.sizer.(*rated)
 	p.foreign = p.hooked || !p.auto && !rated
 	p.procs.Store(int64(sy.Procs()))
+	p.soloAt.Store(-int64(soloFresh)) // never
 	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)
 	p.tail.Store(first)
 	p.head.Store(first << ticketBit)

@@ -99,6 +99,9 @@ var givingWay sy.Int64
 // keep the CPUs busy as it is, and one more worker would only be in their way,
 // so this one then gives way for giveWayFor even so.
 //
+// And where the workers were found to hinder each other (worker.crowded), this
+// one stays away while another one is busy and gets on.
+//
 // Foreign goroutines can hide blocked workers that way. So there is a bound:
 // after giveWayFor or giveWayRounds in which no worker took a task, this one
 // does. Growth may be delayed, never denied.
@@ -106,7 +109,7 @@ func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
 	procs := int(p.procs.Load())
-	if p.auto && p.active(h) < procs && p.aloneUntil.Load() == 0 {
+	if p.auto && p.active(h) < procs && p.soloUntil.Load() == 0 {
 		return
 	}
 	givingWay.Add(1)
@@ -114,17 +117,22 @@ func (w *worker) giveWay() {
 	start := p.now()
 	now, since := start, start
 	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
-	for first, rounds := true, 0; ; first, rounds = false, rounds+1 {
+	still := 0                                              // rounds without a task taken
+	for first := true; ; first = false {
 		h := p.head.Load()
 		front, back := headTicket(h), p.tail.Load()&ticketMask
 		if front == back || h&attention != 0 && p.stopsTaking() {
 			return // nothing to take
 		}
-		alone := false
+		solo := false
 		if p.auto {
 			busy := p.active(h)
-			alone = busy > 0 && (first || front != ticket) && now < p.aloneUntil.Load()
-			if !alone {
+			until := p.soloUntil.Load()
+			if until != 0 && now >= until {
+				p.soloUntil.CompareAndSwap(until, 0) // so that none need look at the clock
+			}
+			solo = now < until && busy > 0 && still <= soloRounds
+			if !solo {
 				if busy < procs {
 					return
 				}
@@ -140,19 +148,14 @@ func (w *worker) giveWay() {
 		}
 		now = p.now()
 		if front != ticket {
-			since, rounds = now, 0
-		} else if now-since >= int64(giveWayFor) || rounds >= giveWayRounds {
+			since, still = now, 0
+		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
 			return
 		}
 		ticket, tail = front, back
 		sy.Yield()
-		if alone {
-			for range 8 {
-				if p.now()-now > int64(aloneLook) {
-					break
-				}
-				sy.Yield()
-			}
+		for i := 0; solo && i < soloYields && p.now()-now < int64(soloLook); i++ {
+			sy.Yield() // a look has the busy worker lose its cache line
 		}
 	}
 }

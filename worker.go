@@ -75,12 +75,8 @@ const maxSeen = 1 << 10
 
 const (
 	maxStep   = 64
-	shortStep = 20 * time.Microsecond // a step shorter than this may grow
-	longStep  = 40 * time.Microsecond // a longer one shrinks
-	soloFresh = 10 * time.Millisecond
-	soloTrial = 50 * time.Microsecond
-	soloFor   = time.Millisecond
-	aloneLook = 2 * time.Microsecond
+	shortStep = 20 * time.Microsecond  // a step shorter than this may grow
+	longStep  = 40 * time.Microsecond  // a longer one shrinks
 	window    = 100 * time.Microsecond // in which the pool yields once per CPU
 )
 
@@ -409,14 +405,8 @@ func (w *worker) tick() bool {
 	now := p.now()
 	took := time.Duration(now - w.lastTick)
 	w.lastTick = now
-	crowded := w.step == maxStep && p.auto && w.crowded(now, took)
-	switch {
-	case took < shortStep:
-		w.step = min(2*w.step, maxStep)
-	case took > longStep:
-		w.step = max(1, w.step/2)
-	}
-	w.setStep(w.step)
+	crowded := w.crowded(now, took)
+	w.setStep(nextStep(w.step, took))
 	// If every task is timed this way, then also the one that comes now.
 	if w.fresh = w.step == 1; w.fresh {
 		w.since.Store(now)
@@ -432,6 +422,7 @@ func (w *worker) tick() bool {
 		w.idle()
 		sy.Yield()
 		p.yielding.Add(-1)
+		w.marked = false
 		if w.fresh {
 			w.since.Store(p.now())
 		}
@@ -439,38 +430,60 @@ func (w *worker) tick() bool {
 	return true
 }
 
-// crowded is called at the end of a step of maxStep tasks. It reports whether
-// the workers hinder each other: whether one alone would get more done.
+const (
+	soloStep   = 16                     // tasks come in shorter steps only if they are long
+	soloFresh  = 100 * time.Millisecond // for how long a measurement of one worker alone is good
+	soloTrial  = 50 * time.Microsecond  // for how long one works alone to be measured
+	soloFor    = time.Millisecond       // and because that was better
+	soloLook   = 4 * time.Microsecond   // how often the others look whether it gets on
+	soloYields = 64                     // and after how many yields
+	soloRounds = 2                      // and in how many looks it may stand still
+)
+
+// crowded is called at the end of a step. It reports whether the workers
+// hinder each other, so that one alone would get more done. That is so for the
+// shortest tasks: if two workers take turns, each task has the cache lines of
+// the queue, and often of what the tasks share, cross from one CPU to the
+// other, which costs more than the task. How much it costs depends on the
+// machine and the hour, so it is measured: what a worker alone did in a step,
+// against what all did while this one did its step. If nobody knows what one
+// alone would do, that is reason enough to try.
 func (w *worker) crowded(now int64, took time.Duration) bool {
 	p := w.p
-	h := p.head.Load()
-	n := ahead(headTicket(h), w.mark)
-	valid := w.marked && took < longStep && n >= maxStep
-	w.mark, w.marked = headTicket(h), true
-	if !valid {
+	if w.step < soloStep || !p.auto {
+		w.marked = false
 		return false
 	}
-	if n < maxStep+maxStep/8 { // alone
-		p.solo.Store(int64(took))
+	h := p.head.Load()
+	taken := ahead(headTicket(h), w.mark)
+	step := uint64(w.step)
+	valid := w.marked && took < longStep && taken >= step
+	w.mark, w.marked = headTicket(h), true
+	switch {
+	case !valid:
+		return false
+	case taken < step+step/8:
+		p.soloTime.Store(int64(took) / int64(step))
 		p.soloAt.Store(now)
 		return false
-	}
-	if headBusy(h) < 2 {
+	case headBusy(h) < 2:
 		return false
 	}
-	together := int64(took) * maxStep / int64(n)
+	together := int64(took) / int64(taken)
 	switch {
 	case now-p.soloAt.Load() > int64(soloFresh):
-		p.aloneUntil.Store(now + int64(soloTrial))
-		return true
-	case p.solo.Load() < together*7/8:
-		p.aloneUntil.Store(now + int64(soloFor))
-		return true
+		p.soloUntil.Store(now + int64(soloTrial))
+	case p.soloTime.Load() < together-together/8:
+		p.soloUntil.Store(now + int64(soloFor))
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
-// stepAside
+// stepAside makes room for the other workers. If one is on standby w parks,
+// although tasks wait; else it goes on standby, and gives way. It returns as
+// rest does.
 func (w *worker) stepAside() bool {
 	p := w.p
 	w.idle()
@@ -496,6 +509,17 @@ func (w *worker) justRested(now int64) bool {
 	}
 	w.rested = now-w.awake < int64(window)
 	return w.rested
+}
+
+// nextStep is the length of the step after one of n tasks.
+func nextStep(n int8, took time.Duration) int8 {
+	switch {
+	case took < shortStep && n <= maxStep/2:
+		return max(1, 2*n)
+	case took > longStep:
+		return max(1, n/2)
+	}
+	return max(1, n)
 }
 
 // setStep begins a step of n tasks, or fewer if the worker's life is shorter.
