@@ -26,10 +26,12 @@
 //
 // An accepted task, one for which Submit returned nil, runs exactly once,
 // unless the pool is closed or told to drop it, and then it is counted as
-// dropped. A task that waits starts as soon as a worker is free or may be
-// started; nothing polls. There are never more workers than the maximum. No
-// task waits behind another one that already runs. Shutdown and Close return
-// when no goroutine of the pool exists.
+// dropped. While a task waits, a worker that is free, or may be started, is on
+// its way to it; nothing polls. It may give way to the workers there are as
+// long as they start tasks (see [Auto]), and a start hook takes its own time.
+// There are never more workers than the maximum. No task waits behind another
+// one that already runs. Shutdown and Close return when every goroutine of the
+// pool has done its last act.
 //
 // In the terms of the Go memory model, submitting a task synchronizes before
 // the task's start, and a task's end synchronizes before the return of the

@@ -37,7 +37,9 @@ type auto struct{}
 // Auto keeps as many runnable workers as there are CPUs, and adds more only
 // while workers block. It is the default. The pool asks it for parked workers
 // too, so a pool that once needed many for blocking tasks does not let all of
-// them loose on tasks that compute.
+// them loose on tasks that compute. And where tasks are so short that one
+// worker alone gets more of them done than several that get in each other's
+// way, which is measured, the others stand back, for a millisecond at a time.
 func Auto() Sizer { return auto{} }
 
 func (auto) Grow(s Sizing) bool { return s.Workers-s.Idle < sy.Procs() }
