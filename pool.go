@@ -52,8 +52,12 @@ type Pool struct {
 	soloTime  sy.Int64 // what a task took it, in nanoseconds
 	soloAt    sy.Int64 // when that was measured, by the pool's clock
 	soloUntil sy.Int64 // until when one is to work alone
-	wtime     sy.Pointer[recorder]
-	rtime     sy.Pointer[recorder]
+
+	displaced  sy.Uint64 // tickets that DropOldest took, not a worker
+	crowdTail  sy.Uint64 // tail when a worker gave way last
+	crowdSince sy.Int64  // since when a crowd has been runnable, by the pool's clock; 0: there is none
+	wtime      sy.Pointer[recorder]
+	rtime      sy.Pointer[recorder]
 
 	_  cacheLine
 	mu sy.Mutex // guards what follows. Never held while anything blocks or a function of the user runs.

@@ -79,8 +79,10 @@ const (
 	giveWayFor    = 10 * time.Millisecond
 	giveWayRounds = 8
 
-	// So many runnable goroutines are a crowd.
-	crowd = 128
+	// So many runnable goroutines are a crowd; one that stays for longer is
+	// not waited for.
+	crowd    = 128
+	crowdFor = 500 * time.Millisecond
 )
 
 // givingWay counts the workers of all pools that are in giveWay: to each
@@ -119,7 +121,9 @@ func (w *worker) giveWay() {
 	start := p.now()
 	now, since := start, start
 	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
-	still := 0                                              // rounds without a task taken
+	gone := p.displaced.Load()                              // these tickets were not taken by a worker
+	came := ahead(tail, p.crowdTail.Swap(tail)&ticketMask) >= crowd/2
+	still := 0 // rounds without a task taken
 	for first := true; ; first = false {
 		h := p.head.Load()
 		front, back := headTicket(h), p.tail.Load()&ticketMask
@@ -140,7 +144,7 @@ func (w *worker) giveWay() {
 				}
 				others := int64(sy.Runnable()) - (givingWay.Load() - 1)
 				moved := ahead(front, ticket) + ahead(back, tail)
-				ours := others >= crowd && (first || moved >= crowd/2) && now-start < int64(giveWayFor)
+				ours := (first && came || moved >= crowd/2) && now-start < int64(giveWayFor) && p.crowded(others, now)
 				if others < int64(busy-procs+1) && !ours {
 					return
 				}
@@ -149,17 +153,37 @@ func (w *worker) giveWay() {
 			return
 		}
 		now = p.now()
-		if front != ticket {
+		d := p.displaced.Load()
+		if ahead(front, ticket) != d-gone {
+			gone = d
 			since, still = now, 0
 		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
 			return
 		}
-		ticket, tail = front, back
+		ticket, tail, gone = front, back, d
 		sy.Yield()
 		for i := 0; solo && i < soloYields && p.now()-now < int64(soloLook); i++ {
 			sy.Yield() // a look has the busy worker lose its cache line
 		}
+		now = p.now()
 	}
+}
+
+// crowded reports whether so many runnable goroutines are a crowd, and one that
+// will pass: a pool does not wait for longer than crowdFor.
+func (p *Pool) crowded(runnable, now int64) bool {
+	since := p.crowdSince.Load()
+	switch {
+	case runnable < crowd:
+		if since != 0 {
+			p.crowdSince.Store(0)
+		}
+		return false
+	case since == 0:
+		p.crowdSince.Store(now)
+		return true
+	}
+	return now-since < int64(crowdFor)
 }
 
 // active is the number of workers that are in a task, or between two.

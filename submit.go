@@ -343,6 +343,7 @@ func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok bool) {
 		}
 		if p.head.CompareAndSwap(h, h+ticketOne) {
 			p.dropped++
+			p.displaced.Add(1)
 			return seg, t, true
 		}
 	}
