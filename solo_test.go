@@ -75,3 +75,30 @@ func TestWorkersThatStepAsideLeaveNoTaskBehind(t *testing.T) {
 		shutClean(t, p)
 	}
 }
+
+// TestDroppingTasksIsNoProgress floods a pool whose workers are blocked with
+// tasks that displace each other. Taking the oldest task from the queue to
+// drop it must not pass for a worker that gets on: then no worker would be
+// added.
+func TestDroppingTasksIsNoProgress(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	p := newPool(t, shoal.WithMaxWorkers(64), shoal.WithQueueCapacity(4), shoal.WithFullPolicy(shoal.DropOldest))
+	release := hold(t, p, 1)
+	var ran atomic.Bool
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for !ran.Load() {
+				if err := p.Submit(func() { ran.Store(true) }); err != nil {
+					return // it is in the nature of DropOldest that a queue is full again
+				}
+			}
+		})
+	}
+	all.Wait() // hangs if no worker is added
+	if !ran.Load() {
+		t.Error("the submitters were refused")
+	}
+	release()
+	closeAll(t, p)
+}
