@@ -17,11 +17,11 @@ fuzz: ## every fuzz target for 30 s
 	@for f in $$(grep -ho 'func Fuzz[A-Za-z]*' *_test.go | cut -c6-); do \
 		go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s . || exit 1; done
 
-bench: ## shoal beside its peers, about an hour
-	cd bench && go run ./run -count 5 -out results.txt
+bench: ## shoal beside its peers, about an hour; the report is in figures/
+	go run ./cmd/shoal bench -out figures
 
-quick: ## a few rows of that, two minutes
-	cd bench && go run ./run -count 1 -run 'Rand|SubmitWait'
+quick: ## a few rows of that, under two minutes
+	go run ./cmd/shoal bench -quick
 
 cover: ## coverage of the root package by the quick tests
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1

@@ -31,24 +31,25 @@ type Pool interface {
 // Subject is one contestant.
 type Subject struct {
 	Name    string
-	HandOff bool // has no queue: Submit waits until a worker is free
+	Module  string // whose it is; empty: Go's
+	HandOff bool   // has no queue: Submit waits until a worker is free
 	New     func(cfg Config) Pool
 }
 
 // Subjects are all contestants, shoal first.
 var Subjects = []Subject{
-	{Name: "shoal", New: newShoal},
+	{Name: "shoal", Module: "github.com/shoal-go/shoal", New: newShoal},
 	{Name: "goroutines", New: newGoroutines},
-	{Name: "chan-unbuffered", HandOff: true, New: func(c Config) Pool { return newChan(c.MaxWorkers, 0) }},
-	{Name: "chan-buffered", New: func(c Config) Pool { return newChan(c.MaxWorkers, c.Capacity) }},
-	{Name: "pond-eager", New: func(c Config) Pool { return newPond(c, pond.Eager()) }},
-	{Name: "pond-balanced", New: func(c Config) Pool { return newPond(c, pond.Balanced()) }},
-	{Name: "pond-lazy", New: func(c Config) Pool { return newPond(c, pond.Lazy()) }},
-	{Name: "pond-v2", New: newPondV2},
-	{Name: "ants", HandOff: true, New: newAnts},
-	{Name: "workerpool", New: newWorkerpool},
-	{Name: "conc", HandOff: true, New: newConc},
-	{Name: "errgroup", HandOff: true, New: newErrgroup},
+	{Name: "chan-unbuffered", HandOff: true, New: func(c Config) Pool { return newChan(c.MaxWorkers, 0, nil) }},
+	{Name: "chan-buffered", New: func(c Config) Pool { return newChan(c.MaxWorkers, c.Capacity, nil) }},
+	{Name: "pond-eager", Module: "github.com/alitto/pond", New: func(c Config) Pool { return newPond(c, pond.Eager()) }},
+	{Name: "pond-balanced", Module: "github.com/alitto/pond", New: func(c Config) Pool { return newPond(c, pond.Balanced()) }},
+	{Name: "pond-lazy", Module: "github.com/alitto/pond", New: func(c Config) Pool { return newPond(c, pond.Lazy()) }},
+	{Name: "pond-v2", Module: "github.com/alitto/pond/v2", New: newPondV2},
+	{Name: "ants", Module: "github.com/panjf2000/ants/v2", HandOff: true, New: newAnts},
+	{Name: "workerpool", Module: "github.com/gammazero/workerpool", New: newWorkerpool},
+	{Name: "conc", Module: "github.com/sourcegraph/conc", HandOff: true, New: newConc},
+	{Name: "errgroup", Module: "golang.org/x/sync", HandOff: true, New: newErrgroup},
 }
 
 // funcs is the one Pool behind every adapter, so that all of them pay the
@@ -69,13 +70,17 @@ func newGoroutines(Config) Pool {
 
 // newChan is the pool people write by hand, the one pond's page calls
 // "inspired by gobyexample": all workers are started at once and share a channel.
-func newChan(workers, buffer int) Pool {
+// after, if not nil, is what a worker does after each task.
+func newChan(workers, buffer int, after func()) Pool {
 	tasks := make(chan func(), buffer)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for task := range tasks {
 				task()
+				if after != nil {
+					after()
+				}
 			}
 		})
 	}

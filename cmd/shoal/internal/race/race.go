@@ -1,0 +1,224 @@
+package race
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+
+	"github.com/shoal-go/shoal/bench"
+)
+
+// Config says what to measure.
+type Config struct {
+	Rounds  int
+	Run     *regexp.Regexp // workloads whose name matches
+	Pools   *regexp.Regexp // subjects whose name matches
+	Procs   []int          // values of GOMAXPROCS; empty: what it is
+	Quick   bool           // few workloads and subjects
+	Timeout time.Duration  // for each process
+}
+
+// quick are the subjects of a quick race: the best of each kind.
+var quick = []string{"shoal", "goroutines", "chan-buffered", "pond-lazy", "pond-v2", "ants", bench.Floor}
+
+// Plan lists the rows and subjects that c asks for. It is an error if there
+// are none.
+func Plan(c Config) (*Results, error) {
+	r := &Results{
+		Rounds: c.Rounds, Rows: []Row{},
+		Machine: Machine{
+			CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(),
+			BusyBefore: -1, BusyAfter: -1,
+		},
+	}
+	procs := c.Procs
+	if len(procs) == 0 {
+		procs = []int{runtime.GOMAXPROCS(0)}
+	}
+	subjects := map[string]bool{}
+	matched := false
+	for _, n := range procs {
+		for _, w := range bench.Workloads {
+			if !c.Run.MatchString(w.Name) || c.Quick && !w.Quick {
+				continue
+			}
+			matched = true
+			row := Row{Name: w.Name, What: w.What, Source: w.Source, Units: w.Units, Procs: n, workload: w}
+			for _, s := range w.Subjects() {
+				if c.Pools.MatchString(s) && (!c.Quick || slices.Contains(quick, s)) {
+					row.Subjects = append(row.Subjects, s)
+					subjects[s] = true
+				}
+			}
+			if len(row.Subjects) > 0 {
+				r.Rows = append(r.Rows, row)
+			}
+		}
+	}
+	switch {
+	case !matched:
+		return nil, fmt.Errorf("no workload matches -run %q; -list names them", c.Run)
+	case len(r.Rows) == 0:
+		return nil, fmt.Errorf("no subject matches -pools %q; -list names them", c.Pools)
+	}
+	versions := moduleVersions()
+	for _, s := range bench.Subjects {
+		if subjects[s.Name] {
+			v := versions[s.Module]
+			if s.Module == "" {
+				v = runtime.Version()
+			}
+			r.Subjects = append(r.Subjects, Subject{s.Name, s.Module, v})
+		}
+	}
+	return r, nil
+}
+
+// moduleVersions reads the versions of all modules from the build info.
+func moduleVersions() map[string]string {
+	v := map[string]string{}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		v[m.Path] = m.Version
+		if m.Replace != nil && m.Replace.Version != "" {
+			v[m.Path] = m.Replace.Version
+		}
+		if v[m.Path] == "" || v[m.Path] == "(devel)" || v[m.Path] == "v0.0.0" {
+			v[m.Path] = "this checkout"
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+					v[m.Path] = "commit " + s.Value[:12]
+				}
+			}
+		}
+	}
+	return v
+}
+
+// Step is where a race is.
+type Step struct {
+	Round   int
+	Row     Row
+	Subject string
+}
+
+func (s Step) String() string { return s.Row.Name + " " + s.Subject }
+
+// Watcher is told how the race goes.
+type Watcher interface {
+	Checking() // whether the machine is quiet
+	Begin(total time.Duration)
+	Next(Step)
+	Done(Step, Measurement, time.Duration) // what it takes of the total
+	End()
+}
+
+// Run measures all of r's rows, in turn. When ctx ends, or on an error, r has
+// what was measured until then.
+func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	r.Started = time.Now().Round(time.Second)
+	defer func() {
+		r.Finished = time.Now().Round(time.Second)
+		r.Interrupted = ctx.Err() != nil
+	}()
+	w.Checking()
+	r.Machine.CPU, r.Machine.BusyBefore = look(ctx)
+	var total time.Duration
+	for _, row := range r.Rows {
+		total += time.Duration(len(row.Subjects)*c.Rounds) * row.workload.Takes
+	}
+	w.Begin(total)
+	defer w.End()
+	// One round after the other, and within a round the subjects in turn, each
+	// round another one first, so that a slow minute of the machine hits all.
+	for round := 1; round <= c.Rounds; round++ {
+		for _, row := range r.Rows {
+			for i := range row.Subjects {
+				s := Step{round, row, row.Subjects[(i+round-1)%len(row.Subjects)]}
+				w.Next(s)
+				m := measure(ctx, exe, c.Timeout, s)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				r.Measurements = append(r.Measurements, m)
+				w.Done(s, m, row.workload.Takes)
+			}
+		}
+	}
+	w.Checking()
+	_, r.Machine.BusyAfter = look(ctx)
+	return ctx.Err()
+}
+
+// look names the CPU and watches for a second how busy it is.
+func look(ctx context.Context) (name string, busy float64) {
+	name, busy = "unknown CPU", -1
+	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
+		name = infos[0].ModelName
+	}
+	if p, err := cpu.PercentWithContext(ctx, time.Second, false); err == nil && len(p) == 1 {
+		busy = p[0]
+	}
+	return name, busy
+}
+
+// measure runs one workload with one subject in a fresh process: what a
+// subject leaves behind (dead goroutines, a grown heap) slows down the next.
+func measure(ctx context.Context, exe string, timeout time.Duration, s Step) Measurement {
+	m := Measurement{Row: s.Row.Name, Procs: s.Row.Procs, Subject: s.Subject, Round: s.Round}
+	text, err := json.Marshal(order{s.Row.Name, s.Subject})
+	if err != nil {
+		m.Failure = err.Error()
+		return m
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, exe)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text), fmt.Sprintf("GOMAXPROCS=%d", s.Row.Procs))
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		m.Failure = fmt.Sprintf("no end after %v", timeout)
+	case err != nil:
+		m.Failure = fmt.Sprintf("%v: %s", err, reason(stderr.String()))
+	default:
+		var found Measurement
+		if err := json.Unmarshal([]byte(stdout.String()), &found); err != nil {
+			m.Failure = fmt.Sprintf("no result: %v", err)
+		}
+		m.Iterations, m.Values = found.Iterations, found.Values
+	}
+	return m
+}
+
+// reason finds the line that says why a process died.
+func reason(output string) string {
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
+	return first
+}

@@ -1,0 +1,227 @@
+// Package race measures every workload with every subject, each measurement
+// in a process of its own.
+package race
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/perf/benchmath"
+
+	"github.com/shoal-go/shoal/bench"
+)
+
+// Results are all that one run of the race found, as they are kept in
+// results.json.
+type Results struct {
+	Started      time.Time     `json:"started"`
+	Finished     time.Time     `json:"finished"`
+	Interrupted  bool          `json:"interrupted"`
+	Rounds       int           `json:"rounds"`
+	Machine      Machine       `json:"machine"`
+	Subjects     []Subject     `json:"subjects"`
+	Rows         []Row         `json:"rows"`
+	Measurements []Measurement `json:"measurements"`
+}
+
+// Machine is where it ran.
+type Machine struct {
+	CPU  string `json:"cpu"`
+	CPUs int    `json:"cpus"`
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+	Go   string `json:"go"`
+	// BusyBefore and BusyAfter are the share of all CPUs, in percent, that
+	// others used in the second before the first and after the last
+	// measurement; -1 if that could not be found out.
+	BusyBefore float64 `json:"busy_before_percent"`
+	BusyAfter  float64 `json:"busy_after_percent"`
+}
+
+// NoisyPercent is how busy a machine may be with other things before a race.
+const NoisyPercent = 5
+
+// Noisy says whether the machine was busy with something else.
+func (m Machine) Noisy() bool { return m.BusyBefore > NoisyPercent || m.BusyAfter > NoisyPercent }
+
+// Subject is a contestant, with the version that was measured.
+type Subject struct {
+	Name    string `json:"name"`
+	Module  string `json:"module,omitempty"`
+	Version string `json:"version"`
+}
+
+// Row is a workload at one GOMAXPROCS.
+type Row struct {
+	Name     string   `json:"name"`
+	What     string   `json:"what"`
+	Source   string   `json:"source"`
+	Units    []string `json:"units"`
+	Procs    int      `json:"procs"`
+	Subjects []string `json:"subjects"` // that take part; the floor is the last
+
+	workload bench.Workload
+}
+
+// Key tells rows apart.
+func (r Row) Key() string { return fmt.Sprintf("%s-%d", r.Name, r.Procs) }
+
+// Family is the first part of the name.
+func (r Row) Family() string { return bench.Workload{Name: r.Name}.Family() }
+
+// Measurement is what one process said.
+type Measurement struct {
+	Row        string             `json:"row"` // its name
+	Procs      int                `json:"procs"`
+	Subject    string             `json:"subject"`
+	Round      int                `json:"round"` // from 1
+	Iterations int                `json:"iterations,omitempty"`
+	Values     map[string]float64 `json:"values,omitempty"` // by unit
+	Failure    string             `json:"failure,omitempty"`
+}
+
+// Figure is the median of what several rounds found.
+type Figure struct {
+	Median, Low, High float64
+	N                 int
+	Failures          []string
+}
+
+// OK says whether there is a figure at all.
+func (f Figure) OK() bool { return f.N > 0 }
+
+// Figure sums up one row, subject and unit.
+func (r *Results) Figure(row Row, subject, unit string) Figure {
+	var f Figure
+	var values []float64
+	for _, m := range r.Measurements {
+		if m.Row != row.Name || m.Procs != row.Procs || m.Subject != subject {
+			continue
+		}
+		if m.Failure != "" {
+			f.Failures = append(f.Failures, m.Failure)
+		} else if v, ok := m.Values[unit]; ok {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return f
+	}
+	sample := benchmath.NewSample(values, &benchmath.DefaultThresholds)
+	f.Median = benchmath.AssumeNothing.Summary(sample, 0.95).Center
+	f.Low, f.High, f.N = slices.Min(values), slices.Max(values), len(values)
+	return f
+}
+
+// Standing is how shoal did in one row and unit.
+type Standing struct {
+	Row    Row
+	Unit   string
+	Shoal  Figure
+	Peer   string // the best of the others
+	Best   Figure // its figure
+	Floor  Figure
+	Ratio  float64 // shoal : best peer, or NaN
+	Losers []string
+}
+
+// Verdict of a standing.
+type Verdict int
+
+// The verdicts. Level is when the best and the worst round of shoal and of the
+// best peer overlap, and the medians are within a tenth.
+const (
+	Unknown Verdict = iota
+	Loss
+	Level
+	Win
+)
+
+// Verdict says who is ahead.
+func (s Standing) Verdict() Verdict {
+	overlap := s.Shoal.Low <= s.Best.High && s.Best.Low <= s.Shoal.High
+	switch {
+	case math.IsNaN(s.Ratio):
+		return Unknown
+	case overlap && s.Ratio < 1.1 && s.Ratio > 1/1.1:
+		return Level
+	case s.Ratio < 1:
+		return Win
+	default:
+		return Loss
+	}
+}
+
+// Standing compares shoal with the best of the others, the floor not among
+// them.
+func (r *Results) Standing(row Row, unit string) Standing {
+	s := Standing{Row: row, Unit: unit, Ratio: math.NaN()}
+	for _, subject := range row.Subjects {
+		f := r.Figure(row, subject, unit)
+		switch {
+		case subject == "shoal":
+			s.Shoal = f
+		case subject == bench.Floor:
+			s.Floor = f
+		case f.OK() && (!s.Best.OK() || f.Median < s.Best.Median):
+			s.Peer, s.Best = subject, f
+		}
+		for _, why := range slices.Compact(slices.Sorted(slices.Values(f.Failures))) {
+			s.Losers = append(s.Losers, subject+": "+why)
+		}
+	}
+	if s.Shoal.OK() && s.Best.OK() && s.Best.Median > 0 {
+		s.Ratio = s.Shoal.Median / s.Best.Median
+	}
+	return s
+}
+
+// Standings are those of every row, by its first unit.
+func (r *Results) Standings() []Standing {
+	var all []Standing
+	for _, row := range r.Rows {
+		all = append(all, r.Standing(row, row.Units[0]))
+	}
+	return all
+}
+
+// Failed counts the measurements that failed.
+func (r *Results) Failed() int {
+	n := 0
+	for _, m := range r.Measurements {
+		if m.Failure != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteJSON writes the results as results.json has them.
+func (r *Results) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	return e.Encode(r)
+}
+
+// Read reads a results.json.
+func Read(file string) (*Results, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Results)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for i, row := range r.Rows {
+		if len(row.Units) == 0 || row.Procs < 1 {
+			return nil, fmt.Errorf("%s: row %d, %q, has no unit or no GOMAXPROCS", file, i+1, row.Name)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,133 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+)
+
+// Machine says in Markdown where and when r was measured, and with what.
+func Machine(w io.Writer, r *race.Results) error {
+	m := r.Machine
+	_, err := fmt.Fprintf(w, "%s, %d CPUs, %s/%s, %s, %s; medians of %d", m.CPU, m.CPUs, m.OS, m.Arch, m.Go,
+		r.Started.Format("2006-01-02"), r.Rounds)
+	var seen []string
+	for _, s := range r.Subjects {
+		if s.Module == "" || s.Name == "shoal" {
+			continue
+		}
+		if v := s.Module + " " + s.Version; len(seen) == 0 || seen[len(seen)-1] != v {
+			seen = append(seen, v)
+		}
+	}
+	for i, v := range seen {
+		v = strings.TrimPrefix(v, "github.com/")
+		_, err2 := fmt.Fprint(w, map[bool]string{true: "; beside ", false: ", "}[i == 0], v)
+		err = cmp.Or(err, err2)
+	}
+	_, err2 := fmt.Fprintln(w, ".")
+	return cmp.Or(err, err2)
+}
+
+// libraries are the subjects that are neither goroutines nor written by hand.
+func libraries() (names []string) {
+	for _, s := range bench.Subjects {
+		if s.Module != "" && s.Name != "shoal" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// Tables writes rows as a table in Markdown: all rows and units of r, or the
+// first units of those that names has, under the names given there.
+func Tables(w io.Writer, r *race.Results, names [][2]string) error {
+	var b strings.Builder
+	b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | floor |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
+	line := func(row race.Row, unit, name string) {
+		best := func(subjects ...string) (string, race.Figure) {
+			var peer string
+			var best race.Figure
+			for _, s := range subjects {
+				if f := r.Figure(row, s, unit); f.OK() && (!best.OK() || f.Median < best.Median) {
+					peer, best = s, f
+				}
+			}
+			return peer, best
+		}
+		shoal := r.Figure(row, "shoal", unit)
+		ratio := func(subjects ...string) string {
+			_, f := best(subjects...)
+			if !f.OK() || !shoal.OK() || f.Median == 0 {
+				return "–"
+			}
+			return show.Ratio(shoal.Median / f.Median)
+		}
+		_, channel := best("chan-buffered", "chan-unbuffered")
+		peer, library := best(libraries()...)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
+			show.Figure(shoal, unit), show.Spread(shoal), show.Figure(r.Figure(row, "goroutines", unit), unit),
+			show.Figure(channel, unit), strings.TrimSpace(show.Figure(library, unit)+" "+peer),
+			ratio(append(libraries(), "goroutines")...),
+			ratio(append(libraries(), "goroutines", "chan-buffered", "chan-unbuffered")...),
+			show.Figure(r.Figure(row, bench.Floor, unit), unit))
+	}
+	if names == nil {
+		for _, row := range r.Rows {
+			for _, unit := range row.Units {
+				name := row.Name
+				if row.Procs != r.Rows[0].Procs {
+					name = row.Key()
+				}
+				if len(row.Units) > 1 || unit != "ns/op" {
+					name += ", " + show.What(unit)
+				}
+				line(row, unit, plain(name))
+			}
+		}
+	}
+	for _, n := range names {
+		for _, row := range r.Rows {
+			if row.Name == n[0] {
+				line(row, row.Units[0], n[1])
+				break
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// plain takes benchstat's keys out of a name.
+func plain(name string) string {
+	return strings.NewReplacer("load=", "", "stack=", "", "tasks=", "", "submitters=", "", "leaves=", "", "of=", "", "task=", "").Replace(name)
+}
+
+// Seeds writes the pages of the seeds beside today as tables in Markdown.
+func Seeds(w io.Writer, r *race.Results) error {
+	var b strings.Builder
+	for _, t := range newPageData(r).Seeds {
+		fmt.Fprintf(&b, "%s. %s\n\n| %s | %s |\n|---%s|\n", t.Page, t.Note, t.Page, strings.Join(t.Columns, " | "), strings.Repeat("|---", len(t.Columns)))
+		for _, row := range t.Rows {
+			fmt.Fprintf(&b, "| %s", row.Name)
+			for _, v := range row.Ratios {
+				text := "–"
+				if !math.IsNaN(v) {
+					text = show.Ratio(v)
+				}
+				fmt.Fprintf(&b, " | %s", text)
+			}
+			b.WriteString(" |\n")
+		}
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n"))
+	return err
+}

@@ -1,0 +1,66 @@
+// Command shoal has what goes with the library.
+//
+//	shoal bench    measure shoal beside other pools, on this machine
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+)
+
+const usage = `usage: shoal bench [flags]
+
+bench   measure shoal beside other pools, on this machine
+
+shoal bench -h lists its flags.
+`
+
+// errUsage is an error of whoever typed the command.
+type errUsage struct{ error }
+
+func main() {
+	bench.Metronome()
+	race.Child() // neither returns in a process that was started for it
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status(err, os.Stderr))
+}
+
+// status says what went wrong, in a line, and returns the exit status.
+func status(err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &errUsage{}):
+		fmt.Fprintln(stderr, "shoal:", err)
+		return 2
+	default:
+		fmt.Fprintln(stderr, "shoal:", err)
+		return 1
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
+	if len(args) == 0 {
+		return errUsage{errors.New("which command? There is: bench")}
+	}
+	switch args[0] {
+	case "bench":
+		return benchCommand(ctx, args[1:], stdout, stderr)
+	case "help", "-h", "-help", "--help":
+		_, err := io.WriteString(stdout, usage)
+		return err
+	default:
+		return errUsage{fmt.Errorf("unknown command %q; there is: bench", args[0])}
+	}
+}
