@@ -39,11 +39,13 @@ func bucketEnd(i int) int64 {
 	return int64(i%subBuckets+subBuckets+1) << e
 }
 
-// A recorder is a histogram that is being written to by many goroutines.
+// A recorder is a histogram that is being written to by many goroutines. Each
+// power of two has its buckets made at first use: most of them never see a
+// value, and a pool may live for one task.
 type recorder struct {
-	buckets [numBuckets]sy.Uint64
-	sum     sy.Int64
-	max     sy.Int64
+	rows [(numBuckets + subBuckets - 1) / subBuckets]sy.Pointer[[subBuckets]sy.Uint64]
+	sum  sy.Int64
+	max  sy.Int64
 }
 
 // record adds ns to the recorder at r, making it at first use.
@@ -57,23 +59,34 @@ func record(r *sy.Pointer[recorder], ns int64) {
 	h.sum.Add(ns)
 	for m := h.max.Load(); ns > m && !h.max.CompareAndSwap(m, ns); m = h.max.Load() {
 	}
-	h.buckets[bucketOf(ns)].Add(1)
+	i := bucketOf(ns)
+	at := &h.rows[i/subBuckets]
+	row := at.Load()
+	if row == nil {
+		at.CompareAndSwap(nil, new([subBuckets]sy.Uint64))
+		row = at.Load()
+	}
+	row[i%subBuckets].Add(1)
 }
 
 func (r *recorder) snapshot() (h Histogram) {
 	if r == nil {
 		return h
 	}
-	for i := range r.buckets {
-		n := r.buckets[i].Load()
-		if n == 0 {
+	for i := range r.rows {
+		row := r.rows[i].Load()
+		if row == nil {
 			continue
 		}
 		if h.buckets == nil {
 			h.buckets = make([]uint64, numBuckets)
 		}
-		h.buckets[i] = n
-		h.Count += n
+		for j := range row {
+			if n := row[j].Load(); n != 0 {
+				h.buckets[i*subBuckets+j] = n
+				h.Count += n
+			}
+		}
 	}
 	h.sum = r.sum.Load()
 	h.max = r.max.Load()

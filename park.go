@@ -14,6 +14,13 @@ import (
 // worker afterwards, and whoever stops being available, or stops being on
 // standby, looks for tasks afterwards.
 
+// After a yield that brought a task a worker yields goodLuck + 1 times more
+// before it parks, and after as many in vain only every -badLuck + 1 times.
+const (
+	goodLuck = 8
+	badLuck  = -15
+)
+
 // rest is called by a worker that found no task. It returns true when there
 // may be one, and false when the worker is to leave.
 func (w *worker) rest() bool {
@@ -30,10 +37,21 @@ func (w *worker) rest() bool {
 				break
 			}
 			if p.tail.Load()&ticketMask != headTicket(h) {
+				if i > 0 {
+					w.luck = goodLuck
+				}
 				return true
 			}
-			if i == 0 {
-				// Whoever would submit next may be waiting for this CPU.
+			if i > 0 {
+				continue
+			}
+			// Whoever would submit next may be waiting for this CPU. If not,
+			// yielding costs more than it looks: the runtime then wakes
+			// another CPU to look for work. So it is done while it pays.
+			if w.luck--; w.luck < badLuck {
+				w.luck = 0
+			}
+			if w.luck >= 0 {
 				sy.Yield()
 			}
 		}

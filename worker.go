@@ -43,6 +43,7 @@ type worker struct {
 	id      int
 	entry   func() // w.main, made once
 	gentle  bool   // begins by giving way; set like standby
+	luck    int8   // whether to let others run before parking; see rest
 	asks    bool   // begins by asking the Sizer; set like standby
 	aside   bool   // parks although tasks wait
 	leaving bool   // told to leave; set like standby
@@ -415,7 +416,7 @@ func (w *worker) tick() bool {
 	if crowded {
 		return w.stepAside()
 	}
-	if !w.justRested(now) && p.yieldDue(now) {
+	if !w.justRested(now) && p.yieldDue(now) && !sy.FreeCPU() {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)

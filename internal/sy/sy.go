@@ -47,20 +47,37 @@ func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 // Procs is the number of CPUs that Go code may use at once.
 func Procs() int { return runtime.GOMAXPROCS(0) }
 
-var samples = sync.Pool{New: func() any {
-	return &[1]metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+// load is what [Runnable] and [FreeCPU] read.
+type load [2]metrics.Sample
+
+var loads = sync.Pool{New: func() any {
+	return &load{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 }}
 
 // Runnable reports how many goroutines of the process could run but wait for a
 // CPU. It costs about as much as reading the clock.
 func Runnable() uint64 {
-	s := samples.Get().(*[1]metrics.Sample)
-	defer samples.Put(s)
-	metrics.Read(s[:])
-	if s[0].Value.Kind() != metrics.KindUint64 {
+	l := loads.Get().(*load)
+	defer loads.Put(l)
+	metrics.Read(l[:1])
+	return l.value(0)
+}
+
+// FreeCPU reports whether no goroutine waits for a CPU and fewer are running
+// than may. Then the runtime has a thread at hand that looks after timers and
+// the network. It costs about as much as reading the clock.
+func FreeCPU() bool {
+	l := loads.Get().(*load)
+	defer loads.Put(l)
+	metrics.Read(l[:])
+	return l[1].Value.Kind() == metrics.KindUint64 && l.value(0) == 0 && l.value(1) < uint64(Procs())
+}
+
+func (l *load) value(i int) uint64 {
+	if l[i].Value.Kind() != metrics.KindUint64 {
 		return 0 // a runtime without the metric: growth is then not held back
 	}
-	return s[0].Value.Uint64()
+	return l[i].Value.Uint64()
 }
 
 // An Event parks one goroutine until another one wakes it. It holds at most
