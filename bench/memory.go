@@ -42,6 +42,7 @@ var memoryRows = slices.Concat(rows("Memory", "shoal", Workload{
 			floorFrom(1, 1, empty)
 		}
 	},
+	without: func(s Subject) bool { return s.Name == "goroutines" }, // that is the floor
 }))
 
 // backlog makes a pool and fills its queue behind one blocked worker.

@@ -26,7 +26,7 @@ func (r *Results) WriteBench(w io.Writer) error {
 		for _, c := range []struct{ key, value string }{
 			{"goos", r.Machine.OS}, {"goarch", r.Machine.Arch}, {"cpu", r.Machine.CPU}, {"pkg", "github.com/shoal-go/shoal/bench"},
 		} {
-			res.SetConfig(c.key, c.value)
+			res.Config = append(res.Config, benchfmt.Config{Key: c.key, Value: []byte(c.value), File: true})
 		}
 		if err := out.Write(res); err != nil {
 			return err

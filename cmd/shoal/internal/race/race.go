@@ -76,8 +76,11 @@ func Plan(c Config) (*Results, error) {
 	for _, s := range bench.Subjects {
 		if subjects[s.Name] {
 			v := versions[s.Module]
-			if s.Module == "" {
+			switch {
+			case s.Module == "":
 				v = runtime.Version()
+			case v == "":
+				v = "unknown"
 			}
 			r.Subjects = append(r.Subjects, Subject{s.Name, s.Module, v})
 		}

@@ -133,8 +133,8 @@ type Standing struct {
 // Verdict of a standing.
 type Verdict int
 
-// The verdicts. Level is when the best and the worst round of shoal and of the
-// best peer overlap, and the medians are within a tenth.
+// The verdicts. Level is when the medians are within a tenth, and the rounds of
+// shoal and of the best peer overlap or are too few to tell.
 const (
 	Unknown Verdict = iota
 	Loss
@@ -144,11 +144,11 @@ const (
 
 // Verdict says who is ahead.
 func (s Standing) Verdict() Verdict {
-	overlap := s.Shoal.Low <= s.Best.High && s.Best.Low <= s.Shoal.High
+	overlap := s.Shoal.N < 3 || s.Best.N < 3 || s.Shoal.Low <= s.Best.High && s.Best.Low <= s.Shoal.High
 	switch {
 	case math.IsNaN(s.Ratio):
 		return Unknown
-	case overlap && s.Ratio < 1.1 && s.Ratio > 1/1.1:
+	case overlap && s.Ratio < 1.1 && s.Ratio > 0.9:
 		return Level
 	case s.Ratio < 1:
 		return Win

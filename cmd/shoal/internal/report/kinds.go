@@ -74,7 +74,7 @@ func answerFor(standings []race.Standing) answer {
 		text += fmt.Sprintf(", %d level", level)
 	}
 	if lost > 0 {
-		text += fmt.Sprintf(", %d lost (most: %s, %.2f times %s)", lost, worst.Row.Name, worst.Ratio, worst.Peer)
+		text += fmt.Sprintf(", %d lost (most: %s, %.2f × %s)", lost, worst.Row.Name, worst.Ratio, worst.Peer)
 	}
 	if mean < 1 {
 		text += fmt.Sprintf(". On average it takes %.2f of what the best other takes.", mean)

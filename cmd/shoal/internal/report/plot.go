@@ -57,7 +57,7 @@ func barPlot(r *race.Results, row race.Row, unit string, light bool) ([]byte, er
 	p.HideX()
 	p.Y.LineStyle.Width = 0
 	p.Y.Tick.Length = 0
-	p.Y.Padding = vg.Points(4)
+	p.Y.Padding = vg.Points(8) // a reader without the font has a wider one
 	p.Y.Tick.Label.Font.Size = vg.Points(13)
 	most := bars[0].figure.Median
 	var (
@@ -83,7 +83,7 @@ func barPlot(r *race.Results, row race.Row, unit string, light bool) ([]byte, er
 		}
 		p.Add(chart)
 		labels.XYs = append(labels.XYs, plotter.XY{X: b.figure.Median, Y: float64(i)})
-		labels.Labels = append(labels.Labels, " "+show.Figure(b.figure, unit))
+		labels.Labels = append(labels.Labels, show.Figure(b.figure, unit))
 	}
 	p.NominalY(names...)
 	p.Y.Tick.Length = 0
@@ -95,6 +95,7 @@ func barPlot(r *race.Results, row race.Row, unit string, light bool) ([]byte, er
 		text.TextStyle[i].Font.Size = vg.Points(13)
 		text.TextStyle[i].YAlign = draw.YCenter
 	}
+	text.Offset = vg.Point{X: vg.Points(5), Y: vg.Points(2)}
 	p.Add(text)
 	p.X.Min, p.X.Max = 0, most*1.35 // room for the label
 	p.Y.Min, p.Y.Max = -0.6, float64(len(bars))-0.4

@@ -1,0 +1,234 @@
+package race
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/shoal-go/shoal/bench"
+)
+
+func TestMain(m *testing.M) {
+	bench.Metronome()
+	Child()
+	os.Exit(m.Run())
+}
+
+// recorder is a watcher that keeps what it is told.
+type recorder struct {
+	steps []string
+	next  func(Step) // may be nil
+}
+
+func (r *recorder) Checking()           {}
+func (r *recorder) Begin(time.Duration) {}
+func (r *recorder) End()                {}
+func (r *recorder) Next(s Step) {
+	r.steps = append(r.steps, fmt.Sprintf("%d %s", s.Round, s))
+	if r.next != nil {
+		r.next(s)
+	}
+}
+func (r *recorder) Done(Step, Measurement, time.Duration) {}
+
+func config(run, pools string) Config {
+	return Config{Rounds: 1, Run: regexp.MustCompile(run), Pools: regexp.MustCompile(pools), Timeout: time.Minute}
+}
+
+func plan(t *testing.T, c Config) *Results {
+	t.Helper()
+	r, err := Plan(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestSubjectsTakeTurns(t *testing.T) {
+	c := config("^SubmitWait$", "^(shoal|goroutines|floor)$")
+	c.Rounds = 2
+	r, w := plan(t, c), new(recorder)
+	if err := r.Run(context.Background(), c, w); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"1 SubmitWait shoal", "1 SubmitWait goroutines", "1 SubmitWait floor",
+		"2 SubmitWait goroutines", "2 SubmitWait floor", "2 SubmitWait shoal",
+	}
+	if !slices.Equal(w.steps, want) {
+		t.Errorf("measured in the order %q, want %q", w.steps, want)
+	}
+	if f := r.Figure(r.Rows[0], "shoal", "ns/op"); f.N != 2 || f.Median <= 0 || f.Low > f.Median || f.High < f.Median {
+		t.Errorf("shoal's figure is %+v", f)
+	}
+	if len(r.Subjects) != 2 || r.Subjects[0].Version == "" || r.Subjects[1].Version != runtime.Version() {
+		t.Errorf("the subjects are %+v", r.Subjects)
+	}
+}
+
+func TestProcs(t *testing.T) {
+	c := config("^SubmitWait$", "^shoal$")
+	c.Procs = []int{1, 3}
+	r := plan(t, c)
+	if err := r.Run(context.Background(), c, new(recorder)); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range c.Procs {
+		if m := r.Measurements[i]; m.Procs != n || m.Failure != "" {
+			t.Errorf("measurement %d is %+v", i, m)
+		}
+	}
+}
+
+// TestHangAndCrash: they are reported in their row, and the race goes on.
+func TestHangAndCrash(t *testing.T) {
+	c := config("^(Neighbour|SubmitWait)$", "^shoal$")
+	r := plan(t, c)
+	c.Timeout = time.Second // Neighbour takes two
+	for i := range r.Rows {
+		if r.Rows[i].Name == "SubmitWait" {
+			r.Rows[i].Subjects = []string{"nobody"}
+		}
+	}
+	if err := r.Run(context.Background(), c, new(recorder)); err != nil {
+		t.Fatal(err)
+	}
+	failures := map[string]string{}
+	for _, m := range r.Measurements {
+		failures[m.Row] = m.Failure
+	}
+	if got := failures["Neighbour"]; got != "no end after 1s" {
+		t.Errorf("the hang is reported as %q", got)
+	}
+	if got := failures["SubmitWait"]; !strings.Contains(got, "exit status 1") || !strings.Contains(got, "nobody") {
+		t.Errorf("the crash is reported as %q", got)
+	}
+	if r.Failed() != 2 {
+		t.Errorf("%d measurements failed, want 2", r.Failed())
+	}
+}
+
+func TestCtrlCKeepsWhatIsFinished(t *testing.T) {
+	c := config("^(SubmitWait|Neighbour)$", "^shoal$")
+	r := plan(t, c)
+	slices.SortFunc(r.Rows, func(a, b Row) int { return strings.Compare(b.Name, a.Name) }) // SubmitWait first
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &recorder{next: func(s Step) {
+		if s.Row.Name == "Neighbour" {
+			cancel()
+		}
+	}}
+	if err := r.Run(ctx, c, w); err != context.Canceled {
+		t.Errorf("Run = %v", err)
+	}
+	if len(r.Measurements) != 1 || r.Measurements[0].Row != "SubmitWait" || !r.Interrupted {
+		t.Errorf("interrupted: %t, kept %+v", r.Interrupted, r.Measurements)
+	}
+}
+
+// made are results as if three rounds had been run.
+func made() *Results {
+	r := &Results{
+		Rounds:  3,
+		Machine: Machine{CPU: "a CPU", CPUs: 2, OS: "linux", Arch: "amd64", Go: "go1.26", BusyBefore: 1, BusyAfter: 1},
+		Rows: []Row{
+			{Name: "Rand/load=1u-1Mt", Units: []string{"ns/op"}, Procs: 2, Subjects: []string{"shoal", "ants", "pond-v2", bench.Floor}},
+			{Name: "FanOut/leaves=65536", Units: []string{"ns/op"}, Procs: 2, Subjects: []string{"shoal", "ants"}},
+		},
+	}
+	for row, subjects := range map[string]map[string][]float64{
+		"Rand/load=1u-1Mt":    {"shoal": {30, 20, 10}, "ants": {100, 300, 200}, "pond-v2": {400, 500, 600}, bench.Floor: {5, 5, 5}},
+		"FanOut/leaves=65536": {"shoal": {30, 20, 40}, "ants": {10, 11, 12}},
+	} {
+		for s, values := range subjects {
+			for i, v := range values {
+				r.Measurements = append(r.Measurements, Measurement{
+					Row: row, Procs: 2, Subject: s, Round: i + 1, Iterations: 1, Values: map[string]float64{"ns/op": v},
+				})
+			}
+		}
+	}
+	return r
+}
+
+func TestStanding(t *testing.T) {
+	r := made()
+	s := r.Standing(r.Rows[0], "ns/op")
+	if s.Peer != "ants" || s.Ratio != 0.1 || s.Floor.Median != 5 || s.Verdict() != Win {
+		t.Errorf("%+v, verdict %v", s, s.Verdict())
+	}
+	if s := r.Standing(r.Rows[1], "ns/op"); s.Verdict() != Loss || math.Abs(s.Ratio-30.0/11) > 1e-9 {
+		t.Errorf("%+v, verdict %v", s, s.Verdict())
+	}
+	if s := r.Standing(r.Rows[1], "B/op"); s.Verdict() != Unknown {
+		t.Errorf("nothing measured, verdict %v", s.Verdict())
+	}
+	for _, c := range []struct {
+		shoal, best Figure
+		ratio       float64
+		want        Verdict
+	}{
+		{Figure{Low: 9, High: 11, N: 5}, Figure{Low: 10, High: 12, N: 5}, 0.95, Level},
+		{Figure{Low: 9, High: 9.5, N: 5}, Figure{Low: 10, High: 12, N: 5}, 0.95, Win},
+		{Figure{Low: 9, High: 11, N: 5}, Figure{Low: 10, High: 12, N: 5}, 0.8, Win},
+		{Figure{Low: 9, High: 11, N: 5}, Figure{Low: 8, High: 12, N: 5}, 1.2, Loss},
+		{Figure{Low: 9, High: 9, N: 1}, Figure{Low: 9.5, High: 9.5, N: 1}, 0.95, Level},
+	} {
+		if got := (Standing{Shoal: c.shoal, Best: c.best, Ratio: c.ratio}).Verdict(); got != c.want {
+			t.Errorf("%+v: verdict %v, want %v", c, got, c.want)
+		}
+	}
+}
+
+func TestJSONComesBack(t *testing.T) {
+	r := made()
+	file := filepath.Join(t.TempDir(), "results.json")
+	var b bytes.Buffer
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, r) {
+		t.Errorf("read %+v, wrote %+v", got, r)
+	}
+}
+
+func TestResultsForBenchstat(t *testing.T) {
+	r := made()
+	var b bytes.Buffer
+	if err := r.WriteBench(&b); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for rd := benchfmt.NewReader(&b, "results.txt"); rd.Scan(); {
+		res, ok := rd.Result().(*benchfmt.Result)
+		if !ok {
+			t.Fatalf("%v", rd.Result())
+		}
+		if _, ok := res.Value("sec/op"); !ok || res.GetConfig("cpu") != "a CPU" {
+			t.Errorf("%s: %+v", res.Name, res)
+		}
+		n++
+	}
+	if n != len(r.Measurements) {
+		t.Errorf("benchstat reads %d results of %d", n, len(r.Measurements))
+	}
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+)
+
+// all are results of every workload and subject, each subject a bit slower
+// than the one before; conc always fails.
+func all() *race.Results {
+	r := &race.Results{Rounds: 1, Machine: race.Machine{CPU: "a <CPU>", CPUs: 2, BusyBefore: 50}}
+	for _, w := range bench.Workloads {
+		row := race.Row{Name: w.Name, What: w.What, Units: w.Units, Procs: 2, Subjects: w.Subjects()}
+		r.Rows = append(r.Rows, row)
+		for i, s := range row.Subjects {
+			m := race.Measurement{Row: w.Name, Procs: 2, Subject: s, Round: 1, Iterations: 1, Values: map[string]float64{}}
+			for _, u := range w.Units {
+				m.Values[u] = float64(1000 * (i + 1))
+			}
+			if s == "conc" {
+				m.Values, m.Failure = nil, "fatal error: <all goroutines are asleep>"
+			}
+			r.Measurements = append(r.Measurements, m)
+		}
+	}
+	for _, s := range bench.Subjects {
+		r.Subjects = append(r.Subjects, race.Subject{Name: s.Name, Module: s.Module, Version: "v1.2.3"})
+	}
+	return r
+}
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	r := all()
+	if err := Write(dir, r); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	if !strings.Contains(page, "<h1>Is it faster for my kind of work?</h1>") {
+		t.Error("it does not open with the question")
+	}
+	for _, row := range r.Rows {
+		if !strings.Contains(page, ">"+strings.ReplaceAll(row.What, "'", "&#39;")+"<") {
+			t.Errorf("the page does not show %s", row.Name)
+		}
+		if want := "-run &#39;^" + row.Name + "$&#39;"; !strings.Contains(page, want) {
+			t.Errorf("the page does not say how to repeat %s (%s)", row.Name, want)
+		}
+	}
+	for _, want := range []string{"conc: fatal error: &lt;all goroutines", "a &lt;CPU&gt;", "not quiet", "10 ms"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	// Whatever it loads would be an attribute with an address.
+	if outside := regexp.MustCompile(`(?i)(src|href|url)\s*[=(]\s*["']?(https?:)?//[^\s"')]*`).FindString(page); outside != "" {
+		t.Errorf("the page refers to %s", outside)
+	}
+	plots, err := filepath.Glob(filepath.Join(dir, "plots", "*.svg"))
+	if err != nil || len(plots) != len(r.Rows)+1 {
+		t.Errorf("%d plots for %d rows and the one of all sizes: %v", len(plots), len(r.Rows), err)
+	}
+	for _, p := range plots {
+		if err := wellFormed(p); err != nil {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
+func wellFormed(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for d := xml.NewDecoder(bytes.NewReader(data)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// TestEveryRowHasAKind: a row without one would not be on the page.
+func TestEveryRowHasAKind(t *testing.T) {
+	for _, w := range bench.Workloads {
+		n := 0
+		for _, k := range kinds {
+			if k.rows(race.Row{Name: w.Name}) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s belongs to %d kinds of work", w.Name, n)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	s := func(ratio float64) race.Standing {
+		f := race.Figure{Median: 1, Low: 1, High: 1, N: 5}
+		return race.Standing{Shoal: f, Best: race.Figure{Median: 1 / ratio, Low: 1 / ratio, High: 1 / ratio, N: 5}, Ratio: ratio}
+	}
+	for _, c := range []struct {
+		ratios []float64
+		want   string
+	}{
+		{nil, "Not measured"},
+		{[]float64{0.2, 0.5}, "Yes"},
+		{[]float64{0.2, 1}, "Yes"},
+		{[]float64{0.2, 0.3, 1.5}, "Mostly"},
+		{[]float64{0.2, 1.5}, "About the same"},
+		{[]float64{1, 1}, "About the same"},
+		{[]float64{1.5, 2}, "No"},
+	} {
+		var all []race.Standing
+		for _, r := range c.ratios {
+			all = append(all, s(r))
+		}
+		if got := answerFor(all); got.Word != c.want {
+			t.Errorf("%v: %q, want %q (%s)", c.ratios, got.Word, c.want, got.Text)
+		}
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	var b bytes.Buffer
+	if err := Tables(&b, all(), [][2]string{{"SubmitWait", "one, and its answer"}, {"NoSuch", "nothing"}}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[2], "| one, and its answer | 1.00 µs |") {
+		t.Errorf("the table is\n%s", b.String())
+	}
+	columns := strings.Count(lines[0], "|")
+	for _, l := range lines {
+		if strings.Count(l, "|") != columns {
+			t.Errorf("not as many columns as the head: %s", l)
+		}
+	}
+}
