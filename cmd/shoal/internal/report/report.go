@@ -55,7 +55,7 @@ func Write(dir string, r *race.Results) error {
 			if s.file == "" {
 				continue
 			}
-			if err := os.WriteFile(filepath.Join(plots, s.file+".svg"), s.svg, 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(plots, s.file), s.svg, 0o666); err != nil {
 				return err
 			}
 		}
@@ -197,7 +197,7 @@ func (p *pageData) scale(rows []race.Row) sectionData {
 func (p *pageData) draw(d *sectionData, name string, plot func(light bool) ([]byte, error)) {
 	svg, err := plot(true)
 	if err == nil && svg != nil {
-		d.svg, d.file = svg, strings.NewReplacer("/", "-", "=", "-").Replace(name)
+		d.svg, d.file = svg, PlotFile(name)
 		svg, err = plot(false)
 		d.Plot = inline(svg, d.Title)
 	}
@@ -211,6 +211,11 @@ func (p *pageData) command(pattern string, row race.Row) string {
 		c += fmt.Sprintf(" -procs %d", row.Procs)
 	}
 	return c
+}
+
+// PlotFile is the name of the file with the plot of a row, or of a family.
+func PlotFile(name string) string {
+	return strings.NewReplacer("/", "-", "=", "-").Replace(name) + ".svg"
 }
 
 var svgTag = regexp.MustCompile(`(?s)^.*?<svg width="[^"]*" height="[^"]*"`)

@@ -25,7 +25,24 @@ func Progress(f *os.File, rounds int) race.Watcher {
 	return &lines{w: f, rounds: rounds}
 }
 
+// clock knows how much time is left.
+type clock struct {
+	begun       time.Time
+	total, done time.Duration
+}
+
+func (c *clock) begin(total time.Duration) { c.begun, c.total, c.done = time.Now(), total, 0 }
+
+// left goes by what was planned, until it knows better.
+func (c *clock) left() time.Duration {
+	if c.done < c.total/50 {
+		return c.total - c.done
+	}
+	return time.Duration(float64(time.Since(c.begun)) * float64(c.total-c.done) / float64(c.done))
+}
+
 type bar struct {
+	clock
 	w      io.Writer
 	rounds int
 	bar    *progressbar.ProgressBar
@@ -34,13 +51,14 @@ type bar struct {
 func (b *bar) Checking() { fmt.Fprintln(b.w, "watching how busy this machine is, for a second") }
 
 func (b *bar) Begin(total time.Duration) {
+	b.begin(total)
 	b.bar = progressbar.NewOptions64(total.Milliseconds(),
 		progressbar.OptionSetWriter(b.w),
 		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetPredictTime(false),
 		progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionShowDescriptionAtLineEnd(),
-		progressbar.OptionSetTheme(progressbar.ThemeUnicode),
+		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
 		progressbar.OptionUseANSICodes(true),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionThrottle(100*time.Millisecond),
@@ -48,7 +66,7 @@ func (b *bar) Begin(total time.Duration) {
 }
 
 func (b *bar) Next(s race.Step) {
-	b.bar.Describe(fmt.Sprintf("round %d of %d: %s, %s", s.Round, b.rounds, s.Row.Name, s.Subject))
+	b.bar.Describe(fmt.Sprintf("%s left, round %d of %d: %s, %s", roundly(b.left()), s.Round, b.rounds, s.Row.Name, s.Subject))
 }
 
 func (b *bar) Done(s race.Step, m race.Measurement, takes time.Duration) {
@@ -56,22 +74,22 @@ func (b *bar) Done(s race.Step, m race.Measurement, takes time.Duration) {
 		b.bar.Clear()
 		fmt.Fprintf(b.w, "%s, %s: %s\n", s.Row.Name, s.Subject, m.Failure)
 	}
+	b.done += takes
 	b.bar.Add64(takes.Milliseconds())
 }
 
 func (b *bar) End() { b.bar.Finish() }
 
 type lines struct {
-	w           io.Writer
-	rounds      int
-	begun       time.Time
-	total, done time.Duration
+	clock
+	w      io.Writer
+	rounds int
 }
 
 func (l *lines) Checking() { fmt.Fprintln(l.w, "watching how busy this machine is, for a second") }
 
 func (l *lines) Begin(total time.Duration) {
-	l.begun, l.total = time.Now(), total
+	l.begin(total)
 	fmt.Fprintf(l.w, "about %s to go\n", roundly(total))
 }
 
@@ -79,13 +97,12 @@ func (l *lines) Next(race.Step) {}
 
 func (l *lines) Done(s race.Step, m race.Measurement, takes time.Duration) {
 	l.done += takes
-	left := time.Duration(float64(time.Since(l.begun)) * float64(l.total-l.done) / float64(l.done))
 	said := m.Failure
 	if said == "" {
 		unit := s.Row.Units[0]
 		said = Amount(m.Values[unit], unit)
 	}
-	fmt.Fprintf(l.w, "round %d of %d, %s left: %s, %s: %s\n", s.Round, l.rounds, roundly(left), s.Row.Name, s.Subject, said)
+	fmt.Fprintf(l.w, "round %d of %d, %s left: %s, %s: %s\n", s.Round, l.rounds, roundly(l.left()), s.Row.Name, s.Subject, said)
 }
 
 func (l *lines) End() {}

@@ -1,0 +1,148 @@
+// Command figures puts the figures of a race into README.md and
+// docs/performance.md, between the marks that are there for them, and its
+// plots into docs/figures. It takes the folder that shoal bench -out has
+// written, and runs in the root of the repository:
+//
+//	go run ./cmd/shoal/internal/figures figures
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/report"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+)
+
+// chief are the rows of the README.
+var chief = [][2]string{
+	{"Rand/load=1u-1Mt", "1 user, 1,000,000 tasks of `rand.Float64`"},
+	{"Rand/load=100u-10Kt", "100 users, the same million"},
+	{"Rand/load=10Ku-100t", "10,000 users, the same million"},
+	{"Rand/load=1Mu-1t", "1,000,000 users, one task each"},
+	{"Sleep/load=1u-1Mt", "1 user, 1,000,000 sleeps of 10 ms"},
+	{"Sleep/load=1Ku-1Kt", "1000 users, the same"},
+	{"Sleep/load=1Mu-1t", "1,000,000 users, one sleep each"},
+	{"Burst/stack=deep", "bursts of 48, deep stacks"},
+	{"Burst/stack=shallow", "bursts of 48, shallow stacks"},
+	{"Saturated/stack=deep", "48 workers saturated, deep stacks"},
+	{"Saturated/stack=shallow", "the same, shallow"},
+	{"Limit10k/stack=deep/tasks=50000", "limit 10,000, 50,000 tasks, deep"},
+	{"Limit10k/stack=shallow/tasks=50000", "the same, shallow"},
+	{"Submitters/submitters=100", "100 submitters, 1,000,000 empty tasks"},
+	{"FanOut/leaves=65536", "recursive fan-out, 65,536 leaves"},
+	{"SubmitWait", "submit one, wait for it"},
+	{"Latency/load=80", "steady traffic at 80 %, how late a task starts, p99"},
+	{"Startup", "make a pool, run a task, close it"},
+	{"Memory/of=backlog", "memory a waiting task"},
+	{"Memory/of=worker", "memory an idle worker"},
+}
+
+// pictures are the plots that the documents show.
+var pictures = []string{"Rand/load=1u-1Mt", "Sleep/load=1u-1Mt", "Latency/load=80", "Neighbour", "Scale"}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want one argument, the folder of a report, not %q", args)
+	}
+	r, err := race.Read(filepath.Join(args[0], "results.json"))
+	if err != nil {
+		return err
+	}
+	parts := map[string]func(io.Writer) error{
+		"machine":   func(w io.Writer) error { return report.Machine(w, r) },
+		"chief":     func(w io.Writer) error { return report.Tables(w, r, chief) },
+		"rows":      func(w io.Writer) error { return report.Tables(w, r, nil) },
+		"neighbour": func(w io.Writer) error { return neighbour(w, r) },
+		"seeds":     func(w io.Writer) error { return report.Seeds(w, r) },
+	}
+	for _, file := range []string{"README.md", filepath.Join("docs", "performance.md")} {
+		if err := fill(file, parts); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join("docs", "figures")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, p := range pictures {
+		name := p
+		for _, row := range r.Rows {
+			if row.Name == p {
+				name = row.Key()
+			}
+		}
+		data, err := os.ReadFile(filepath.Join(args[0], "plots", report.PlotFile(name)))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, report.PlotFile(p)), data, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var mark = regexp.MustCompile(`(?s)(<!-- figures: (\w+) -->\n).*?(<!-- end -->)`)
+
+// fill replaces what is between the marks of a file.
+func fill(file string, parts map[string]func(io.Writer) error) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var failed error
+	done := mark.ReplaceAllFunc(data, func(old []byte) []byte {
+		m := mark.FindSubmatch(old)
+		part := parts[string(m[2])]
+		if part == nil {
+			failed = fmt.Errorf("%s: there are no figures called %q", file, m[2])
+			return old
+		}
+		var b bytes.Buffer
+		if err := part(&b); err != nil {
+			failed = err
+		}
+		return slices.Concat(m[1], b.Bytes(), m[3])
+	})
+	if failed != nil {
+		return failed
+	}
+	return os.WriteFile(file, done, 0o666)
+}
+
+// neighbour is the table of manners.
+func neighbour(w io.Writer, r *race.Results) error {
+	i := slices.IndexFunc(r.Rows, func(row race.Row) bool { return row.Name == "Neighbour" })
+	if i < 0 {
+		return fmt.Errorf("the neighbour was not measured")
+	}
+	units := []string{"p50-late-µs", "p99-late-µs", "max-goroutines", "ns/op"}
+	fmt.Fprint(w, "| pool | late, p50 | late, p99 | goroutines | time per task |\n|---|---|---|---|---|\n")
+	for _, s := range r.Rows[i].Subjects {
+		fmt.Fprintf(w, "| %s |", s)
+		for _, u := range units {
+			f := r.Figure(r.Rows[i], s, u)
+			text := show.Figure(f, u)
+			if u == "max-goroutines" && f.OK() {
+				text = fmt.Sprintf("%.0f", f.Median)
+			}
+			fmt.Fprintf(w, " %s |", text)
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
