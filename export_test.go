@@ -43,3 +43,9 @@ func (p *Pool) BelieveInSolo() {
 	p.soloTime.Store(-1)
 	p.soloAt.Store(p.now())
 }
+
+// BelieveInCPUs makes p act as if n CPUs were there, until it looks again.
+func BelieveInCPUs(p *Pool, n int) { p.procs.Store(int64(n)) }
+
+// Standby is how many workers are awake, or being woken, without a task.
+func Standby(p *Pool) int { return int(p.wake.Load() & standbyMask) }

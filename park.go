@@ -14,11 +14,11 @@ import (
 // worker afterwards, and whoever stops being available, or stops being on
 // standby, looks for tasks afterwards.
 
-// After a yield that brought a task a worker yields goodLuck + 1 times more
-// before it parks, and after as many in vain only every -badLuck + 1 times.
+// After a yield that brought a task a worker yields up to goodLuck + 1 times
+// before it parks; once they were in vain, only every -badLuck + 2 times.
 const (
-	goodLuck = 8
-	badLuck  = -15
+	goodLuck = 3
+	badLuck  = -7
 )
 
 // rest is called by a worker that found no task. It returns true when there
@@ -159,6 +159,24 @@ func (p *Pool) arm(units int) {
 	w, fresh := p.armLocked(units)
 	p.mu.Unlock()
 	w.resume(fresh)
+}
+
+// armBeside puts a parked worker on standby beside others, if more tasks wait
+// than there are of these, and there is a CPU for it. It need not: any of those
+// on standby would see to the tasks (W1).
+func (p *Pool) armBeside(next uint64) {
+	p.mu.Lock()
+	w := p.idle.top
+	standby := int(p.wake.Load() & standbyMask)
+	if w == nil || p.avail == 0 || standby >= int(p.procs.Load()) || p.waitingTasks() <= standby {
+		p.mu.Unlock()
+		return
+	}
+	p.rouseLocked(w, 1)
+	w.gentle = p.auto
+	p.mu.Unlock()
+	p.woken.Store(next)
+	w.resume(false)
 }
 
 // armLocked is the part of arm under the lock. The caller must call resume on

@@ -41,6 +41,7 @@ type Pool struct {
 
 	_       cacheLine
 	wake    sy.Uint64 // available and standby workers; see word.go
+	woken   sy.Uint64 // the tickets given out when a submitter last woke a worker; a hint
 	waiting sy.Int64  // goroutines in Wait; pairs with head: see quiet
 
 	_     cacheLine
