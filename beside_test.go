@@ -32,7 +32,7 @@ func TestTasksSubmittedTogetherWakeAWorkerPerCPU(t *testing.T) {
 func standbyAfter(t *testing.T, cpus, tasks int) int {
 	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(5), shoal.WithMinWorkers(5)))
 	defer p.Close()
-	for p.Stats().Idle < 5 {
+	for shoal.Standby(p) > 0 { // until they are all parked
 		runtime.Gosched()
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // they begin when we let them
