@@ -243,8 +243,9 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			return ErrClosed
 		}
 		if p.room.empty() && p.admitLocked(it) {
+			next := p.tail.Load() &^ sealedBit // or later: it is for a hint
 			p.mu.Unlock()
-			p.published()
+			p.pushed(next)
 			return nil
 		}
 		switch policy {

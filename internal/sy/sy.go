@@ -48,10 +48,14 @@ func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 func Procs() int { return runtime.GOMAXPROCS(0) }
 
 // load is what [Runnable] and [FreeCPU] read.
-type load [2]metrics.Sample
+type load [3]metrics.Sample
 
 var loads = sync.Pool{New: func() any {
-	return &load{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	return &load{
+		{Name: "/sched/goroutines/runnable:goroutines"},
+		{Name: "/sched/goroutines/running:goroutines"},
+		{Name: "/sched/goroutines/not-in-go:goroutines"},
+	}
 }}
 
 // Runnable reports how many goroutines of the process could run but wait for a
@@ -63,14 +67,20 @@ func Runnable() uint64 {
 	return l.value(0)
 }
 
-// FreeCPU reports whether no goroutine waits for a CPU and fewer are running
-// than may. Then the runtime has a thread at hand that looks after timers and
-// the network. It costs about as much as reading the clock.
+// FreeCPU reports whether no goroutine waits for a CPU and fewer are running,
+// or in system calls, than may. Then the runtime has a thread at hand that
+// looks after timers and the network. It costs about as much as reading the
+// clock.
 func FreeCPU() bool {
 	l := loads.Get().(*load)
 	defer loads.Put(l)
 	metrics.Read(l[:])
-	return l[1].Value.Kind() == metrics.KindUint64 && l.value(0) == 0 && l.value(1) < uint64(Procs())
+	for i := range l {
+		if l[i].Value.Kind() != metrics.KindUint64 {
+			return false // a runtime without the metric
+		}
+	}
+	return l.value(0) == 0 && l.value(1)+l.value(2) < uint64(Procs())
 }
 
 func (l *load) value(i int) uint64 {
