@@ -45,12 +45,17 @@ func libraries() (names []string) {
 	return names
 }
 
-// Tables writes rows as a table in Markdown: all rows and units of r, or the
-// first units of those that names has, under the names given there.
+// Tables writes rows as a table in Markdown: all rows and units of r, or, with
+// fewer columns, the first units of those that names has, under the names given
+// there.
 func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 	var b strings.Builder
-	b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | floor |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n")
+	if names == nil {
+		b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | floor |\n" +
+			"|---|---|---|---|---|---|---|---|---|\n")
+	} else {
+		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best | floor |\n|---|---|---|---|---|---|---|\n")
+	}
 	line := func(row race.Row, unit, name string) {
 		best := func(subjects ...string) (string, race.Figure) {
 			var peer string
@@ -72,12 +77,16 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		}
 		_, channel := best("chan-buffered", "chan-unbuffered")
 		peer, library := best(libraries()...)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
-			show.Figure(shoal, unit), show.Spread(shoal), show.Figure(r.Figure(row, "goroutines", unit), unit),
-			show.Figure(channel, unit), strings.TrimSpace(show.Figure(library, unit)+" "+peer),
-			ratio(append(libraries(), "goroutines")...),
-			ratio(append(libraries(), "goroutines", "chan-buffered", "chan-unbuffered")...),
-			show.Figure(r.Figure(row, bench.Floor, unit), unit))
+		all := ratio(append(libraries(), "goroutines", "chan-buffered", "chan-unbuffered")...)
+		cells := []string{
+			name, show.Figure(shoal, unit), show.Spread(shoal), show.Figure(r.Figure(row, "goroutines", unit), unit),
+			show.Figure(channel, unit), strings.TrimSpace(show.Figure(library, unit) + " " + peer),
+			ratio(append(libraries(), "goroutines")...), all, show.Figure(r.Figure(row, bench.Floor, unit), unit),
+		}
+		if names != nil {
+			cells = []string{cells[0], cells[1], cells[3], cells[4], cells[5], "**" + all + "**", cells[8]}
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	if names == nil {
 		for _, row := range r.Rows {
