@@ -45,18 +45,28 @@ func (w *worker) rest() bool {
 			if i > 0 {
 				continue
 			}
-			// Whoever would submit next may be waiting for this CPU. If not,
-			// yielding costs more than it looks: the runtime then wakes
-			// another CPU to look for work. So it is done while it pays.
-			if w.luck--; w.luck < badLuck {
-				w.luck = 0
-			}
-			if w.luck >= 0 {
+			if w.yieldPays() {
 				sy.Yield()
 			}
 		}
 	}
 	return w.park()
+}
+
+// yieldPays reports whether a worker that found no task should let others run
+// before it parks. Whoever would submit next may be waiting for this CPU. If
+// not, a yield costs more than it looks: the runtime wakes another CPU to look
+// for work, and meanwhile this worker is on standby, so that submitters wake
+// nobody. Where tasks are long a look at who waits is cheap; else yields are
+// made while they bring tasks.
+func (w *worker) yieldPays() bool {
+	if w.step == 1 {
+		return sy.Runnable() > 0
+	}
+	if w.luck--; w.luck < badLuck {
+		w.luck = 0
+	}
+	return w.luck >= 0
 }
 
 // park parks the worker until it is woken, unless there is a task or a reason
