@@ -1,13 +1,15 @@
 // Command figures puts the figures of a race into README.md and
 // docs/performance.md, between the marks that are there for them, and its
 // plots into docs/figures. It takes the folder that shoal bench -out has
-// written, and runs in the root of the repository:
+// written, and perhaps more, of later runs, whose rows replace those of the
+// first; and runs in the root of the repository:
 //
 //	go run ./cmd/shoal/internal/figures figures
 package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,12 +57,27 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("want one argument, the folder of a report, not %q", args)
+	if len(args) == 0 {
+		return errors.New("want the folders of one report or more")
 	}
-	r, err := race.Read(filepath.Join(args[0], "results.json"))
-	if err != nil {
-		return err
+	var r *race.Results
+	folder := map[string]string{} // where the plot of a row is
+	for _, dir := range args {
+		later, err := race.Read(filepath.Join(dir, "results.json"))
+		if err != nil {
+			return err
+		}
+		for _, row := range later.Rows {
+			folder[row.Key()] = dir
+		}
+		if r == nil {
+			r = later
+			continue
+		}
+		r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool {
+			return folder[race.Row{Name: m.Row, Procs: m.Procs}.Key()] == dir
+		})
+		r.Measurements = append(r.Measurements, later.Measurements...)
 	}
 	parts := map[string]func(io.Writer) error{
 		"machine":   func(w io.Writer) error { return report.Machine(w, r) },
@@ -79,13 +96,13 @@ func run(args []string) error {
 		return err
 	}
 	for _, p := range pictures {
-		name := p
+		name, from := p, args[0] // a whole family
 		for _, row := range r.Rows {
 			if row.Name == p {
-				name = row.Key()
+				name, from = row.Key(), folder[row.Key()]
 			}
 		}
-		data, err := os.ReadFile(filepath.Join(args[0], "plots", report.PlotFile(name)))
+		data, err := os.ReadFile(filepath.Join(from, "plots", report.PlotFile(name)))
 		if err != nil {
 			return err
 		}
