@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -150,12 +151,15 @@ func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
 	}
 	w.Begin(total)
 	defer w.End()
-	// One round after the other, and within a round the subjects in turn, each
-	// round another one first, so that a slow minute of the machine hits all.
+	// One round after the other, and within a round the subjects in turn, so
+	// that a slow minute of the machine hits all. The order is another one each
+	// time: what was measured before leaves its trace (after a floor that lets
+	// the CPUs idle, p99 in the next process was three times as high), and must
+	// not always precede the same subject.
 	for round := 1; round <= c.Rounds; round++ {
-		for _, row := range r.Rows {
-			for i := range row.Subjects {
-				s := Step{round, row, row.Subjects[(i+round-1)%len(row.Subjects)]}
+		for n, row := range r.Rows {
+			for _, i := range rand.New(rand.NewPCG(uint64(round), uint64(n))).Perm(len(row.Subjects)) {
+				s := Step{round, row, row.Subjects[i]}
 				w.Next(s)
 				m := measure(ctx, exe, c.Timeout, s)
 				if ctx.Err() != nil {

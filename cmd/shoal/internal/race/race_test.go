@@ -58,19 +58,27 @@ func plan(t *testing.T, c Config) *Results {
 
 func TestSubjectsTakeTurns(t *testing.T) {
 	c := config("^SubmitWait$", "^(shoal|goroutines|floor)$")
-	c.Rounds = 2
+	c.Rounds = 4
 	r, w := plan(t, c), new(recorder)
 	if err := r.Run(context.Background(), c, w); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		"1 SubmitWait shoal", "1 SubmitWait goroutines", "1 SubmitWait floor",
-		"2 SubmitWait goroutines", "2 SubmitWait floor", "2 SubmitWait shoal",
+	orders := map[string]bool{}
+	for round := range c.Rounds {
+		steps := w.steps[3*round : 3*round+3]
+		orders[strings.ReplaceAll(strings.Join(steps, ","), fmt.Sprint(round+1, " "), "")] = true
+		want := []string{"floor", "goroutines", "shoal"}
+		for i := range want {
+			want[i] = fmt.Sprintf("%d SubmitWait %s", round+1, want[i])
+		}
+		if got := slices.Sorted(slices.Values(steps)); !slices.Equal(got, want) {
+			t.Errorf("measured %q, want %q", got, want)
+		}
 	}
-	if !slices.Equal(w.steps, want) {
-		t.Errorf("measured in the order %q, want %q", w.steps, want)
+	if len(w.steps) != 3*c.Rounds || len(orders) < 2 {
+		t.Errorf("%d steps, always in the order %v", len(w.steps), orders)
 	}
-	if f := r.Figure(r.Rows[0], "shoal", "ns/op"); f.N != 2 || f.Median <= 0 || f.Low > f.Median || f.High < f.Median {
+	if f := r.Figure(r.Rows[0], "shoal", "ns/op"); f.N != 4 || f.Median <= 0 || f.Low > f.Median || f.High < f.Median {
 		t.Errorf("shoal's figure is %+v", f)
 	}
 	if len(r.Subjects) != 2 || r.Subjects[0].Version == "" || r.Subjects[1].Version != runtime.Version() {
