@@ -42,10 +42,7 @@ func (w *worker) rest() bool {
 				}
 				return true
 			}
-			if i > 0 {
-				continue
-			}
-			if w.yieldPays() {
+			if i == 0 && w.yieldPays() {
 				sy.Yield()
 			}
 		}

@@ -97,10 +97,8 @@ func run(args []string) error {
 	}
 	for _, p := range pictures {
 		name, from := p, args[0] // a whole family
-		for _, row := range r.Rows {
-			if row.Name == p {
-				name, from = row.Key(), folder[row.Key()]
-			}
+		if row, ok := r.Row(p); ok {
+			name, from = row.Key(), folder[row.Key()]
 		}
 		data, err := os.ReadFile(filepath.Join(from, "plots", report.PlotFile(name)))
 		if err != nil {
@@ -143,16 +141,16 @@ func fill(file string, parts map[string]func(io.Writer) error) error {
 
 // neighbour is the table of manners.
 func neighbour(w io.Writer, r *race.Results) error {
-	i := slices.IndexFunc(r.Rows, func(row race.Row) bool { return row.Name == "Neighbour" })
-	if i < 0 {
+	row, ok := r.Row("Neighbour")
+	if !ok {
 		return fmt.Errorf("the neighbour was not measured")
 	}
 	units := []string{"p50-late-µs", "p99-late-µs", "max-goroutines", "ns/op"}
 	fmt.Fprint(w, "| pool | late, p50 | late, p99 | goroutines | time per task |\n|---|---|---|---|---|\n")
-	for _, s := range r.Rows[i].Subjects {
+	for _, s := range row.Subjects {
 		fmt.Fprintf(w, "| %s |", s)
 		for _, u := range units {
-			f := r.Figure(r.Rows[i], s, u)
+			f := r.Figure(row, s, u)
 			text := show.Figure(f, u)
 			if u == "max-goroutines" && f.OK() {
 				text = fmt.Sprintf("%.0f", f.Median)

@@ -118,6 +118,31 @@ func (r *Results) Figure(row Row, subject, unit string) Figure {
 	return f
 }
 
+// Best is the subject with the lowest median, the first of equals, and its
+// figure. Without any figure it is nobody.
+func (r *Results) Best(row Row, unit string, subjects ...string) (name string, best Figure) {
+	for _, s := range subjects {
+		if f := r.Figure(row, s, unit); f.OK() && (!best.OK() || f.Median < best.Median) {
+			name, best = s, f
+		}
+	}
+	return name, best
+}
+
+// Row finds the first row of that name.
+func (r *Results) Row(name string) (row Row, ok bool) {
+	i := slices.IndexFunc(r.Rows, func(row Row) bool { return row.Name == name })
+	if i < 0 {
+		return row, false
+	}
+	return r.Rows[i], true
+}
+
+// SeveralProcs says whether rows were measured at different GOMAXPROCS.
+func (r *Results) SeveralProcs() bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Procs != r.Rows[0].Procs })
+}
+
 // Standing is how shoal did in one row and unit.
 type Standing struct {
 	Row    Row
@@ -133,13 +158,13 @@ type Standing struct {
 // Verdict of a standing.
 type Verdict int
 
-// The verdicts. Level is when the medians are within a tenth, and the rounds of
+// The verdicts, the worst first. Level is when the medians are within a tenth, and the rounds of
 // shoal and of the best peer overlap or are too few to tell.
 const (
-	Unknown Verdict = iota
-	Loss
+	Loss Verdict = iota
 	Level
 	Win
+	Unknown
 )
 
 // Verdict says who is ahead.
@@ -160,21 +185,21 @@ func (s Standing) Verdict() Verdict {
 // Standing compares shoal with the best of the others, the floor not among
 // them.
 func (r *Results) Standing(row Row, unit string) Standing {
-	s := Standing{Row: row, Unit: unit, Ratio: math.NaN()}
+	s := Standing{
+		Row: row, Unit: unit, Ratio: math.NaN(),
+		Shoal: r.Figure(row, "shoal", unit), Floor: r.Figure(row, bench.Floor, unit),
+	}
+	var others []string
 	for _, subject := range row.Subjects {
 		f := r.Figure(row, subject, unit)
-		switch {
-		case subject == "shoal":
-			s.Shoal = f
-		case subject == bench.Floor:
-			s.Floor = f
-		case f.OK() && (!s.Best.OK() || f.Median < s.Best.Median):
-			s.Peer, s.Best = subject, f
+		if subject != "shoal" && subject != bench.Floor {
+			others = append(others, subject)
 		}
 		for _, why := range slices.Compact(slices.Sorted(slices.Values(f.Failures))) {
 			s.Losers = append(s.Losers, subject+": "+why)
 		}
 	}
+	s.Peer, s.Best = r.Best(row, unit, others...)
 	if s.Shoal.OK() && s.Best.OK() && s.Best.Median > 0 {
 		s.Ratio = s.Shoal.Median / s.Best.Median
 	}

@@ -72,8 +72,7 @@ type pageData struct {
 	Kinds    []kindData
 	Seeds    []seeds.Table
 	Failures []string
-	Several  bool // GOMAXPROCS values
-	Missing  int  // measurements that an interrupt prevented
+	Missing  int // measurements that an interrupt prevented
 	err      error
 }
 
@@ -114,7 +113,6 @@ func newPageData(r *race.Results) *pageData {
 		p.Noise = show.Noise(r.Machine)
 	}
 	for _, row := range r.Rows {
-		p.Several = p.Several || row.Procs != r.Rows[0].Procs
 		p.Missing += len(row.Subjects) * r.Rounds
 	}
 	p.Missing -= len(r.Measurements)
@@ -137,7 +135,7 @@ func newPageData(r *race.Results) *pageData {
 		if len(rows) == 0 {
 			continue
 		}
-		if k.ID == "scale" && len(rows) > 1 && !p.Several {
+		if k.ID == "scale" && len(rows) > 1 && !p.SeveralProcs() {
 			d.Sections = append([]sectionData{p.scale(rows)}, d.Sections...)
 		}
 		d.Answer = answerFor(standings)
@@ -154,7 +152,7 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 		Verdict: map[race.Verdict]string{race.Win: "win", race.Level: "level", race.Loss: "loss"}[s.Verdict()],
 		Ratio:   show.Ratio(s.Ratio), Peer: s.Peer,
 	}
-	if p.Several {
+	if p.SeveralProcs() {
 		d.Title += fmt.Sprintf(" (GOMAXPROCS %d)", row.Procs)
 	}
 	for _, unit := range row.Units {
@@ -207,7 +205,7 @@ func (p *pageData) draw(d *sectionData, name string, plot func(light bool) ([]by
 // command repeats what a plot shows.
 func (p *pageData) command(pattern string, row race.Row) string {
 	c := fmt.Sprintf("go run ./cmd/shoal bench -run '%s' -count %d", pattern, p.Rounds)
-	if p.Several {
+	if p.SeveralProcs() {
 		c += fmt.Sprintf(" -procs %d", row.Procs)
 	}
 	return c

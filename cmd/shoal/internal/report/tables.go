@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/shoal-go/shoal/bench"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/seeds"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
 )
 
@@ -57,26 +57,16 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best | floor |\n|---|---|---|---|---|---|---|\n")
 	}
 	line := func(row race.Row, unit, name string) {
-		best := func(subjects ...string) (string, race.Figure) {
-			var peer string
-			var best race.Figure
-			for _, s := range subjects {
-				if f := r.Figure(row, s, unit); f.OK() && (!best.OK() || f.Median < best.Median) {
-					peer, best = s, f
-				}
-			}
-			return peer, best
-		}
 		shoal := r.Figure(row, "shoal", unit)
 		ratio := func(subjects ...string) string {
-			_, f := best(subjects...)
+			_, f := r.Best(row, unit, subjects...)
 			if !f.OK() || !shoal.OK() || f.Median == 0 {
 				return "–"
 			}
 			return show.Ratio(shoal.Median / f.Median)
 		}
-		_, channel := best("chan-buffered", "chan-unbuffered")
-		peer, library := best(libraries()...)
+		_, channel := r.Best(row, unit, "chan-buffered", "chan-unbuffered")
+		peer, library := r.Best(row, unit, libraries()...)
 		all := ratio(append(libraries(), "goroutines", "chan-buffered", "chan-unbuffered")...)
 		cells := []string{
 			name, show.Figure(shoal, unit), show.Spread(shoal), show.Figure(r.Figure(row, "goroutines", unit), unit),
@@ -103,11 +93,8 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		}
 	}
 	for _, n := range names {
-		for _, row := range r.Rows {
-			if row.Name == n[0] {
-				line(row, row.Units[0], n[1])
-				break
-			}
+		if row, ok := r.Row(n[0]); ok {
+			line(row, row.Units[0], n[1])
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -122,16 +109,12 @@ func plain(name string) string {
 // Seeds writes the pages of the seeds beside today as tables in Markdown.
 func Seeds(w io.Writer, r *race.Results) error {
 	var b strings.Builder
-	for _, t := range newPageData(r).Seeds {
+	for _, t := range seeds.Tables(r) {
 		fmt.Fprintf(&b, "%s. %s\n\n| %s | %s |\n|---%s|\n", t.Page, t.Note, t.Page, strings.Join(t.Columns, " | "), strings.Repeat("|---", len(t.Columns)))
 		for _, row := range t.Rows {
 			fmt.Fprintf(&b, "| %s", row.Name)
 			for _, v := range row.Ratios {
-				text := "–"
-				if !math.IsNaN(v) {
-					text = show.Ratio(v)
-				}
-				fmt.Fprintf(&b, " | %s", text)
+				fmt.Fprintf(&b, " | %s", show.Ratio(v))
 			}
 			b.WriteString(" |\n")
 		}

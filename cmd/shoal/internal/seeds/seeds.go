@@ -51,21 +51,13 @@ func Tables(r *race.Results) []Table {
 // today is the best of some subjects to the best of others, in the first row
 // of that name.
 func today(r *race.Results, name, unit string, some, others []string) float64 {
-	best := func(row race.Row, subjects []string) float64 {
-		b := math.NaN()
-		for _, s := range subjects {
-			if f := r.Figure(row, s, unit); f.OK() && !(f.Median >= b) {
-				b = f.Median
-			}
-		}
-		return b
+	row, _ := r.Row(name)
+	_, one := r.Best(row, unit, some...)
+	_, other := r.Best(row, unit, others...)
+	if !one.OK() || !other.OK() {
+		return math.NaN()
 	}
-	for _, row := range r.Rows {
-		if row.Name == name {
-			return best(row, some) / best(row, others)
-		}
-	}
-	return math.NaN()
+	return one.Median / other.Median
 }
 
 var (
@@ -179,11 +171,8 @@ func taskgo(r *race.Results) Table {
 		{"Limit10k/stack=shallow/tasks=500000", 303.1, 254.2, 242.9},
 	} {
 		here := math.NaN()
-		for _, measured := range r.Rows {
-			if measured.Name == row.name {
-				here = r.Standing(measured, "ns/op").Ratio
-				break
-			}
+		if measured, ok := r.Row(row.name); ok {
+			here = r.Standing(measured, "ns/op").Ratio
 		}
 		name := strings.NewReplacer("/stack=", ", ", "/tasks=", ", ").Replace(row.name)
 		t.Rows = append(t.Rows, Row{name, []float64{row.reuse / min(row.noReuse, row.lxz), here}})

@@ -20,16 +20,20 @@ func Terminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // time left in a terminal, plain lines elsewhere.
 func Progress(f *os.File, rounds int) race.Watcher {
 	if Terminal(f) {
-		return &bar{w: f, rounds: rounds}
+		return &bar{clock: clock{w: f, rounds: rounds}}
 	}
-	return &lines{w: f, rounds: rounds}
+	return &lines{clock{w: f, rounds: rounds}}
 }
 
-// clock knows how much time is left.
+// clock is what both watchers have: it knows how much time is left.
 type clock struct {
+	w           io.Writer
+	rounds      int
 	begun       time.Time
 	total, done time.Duration
 }
+
+func (c *clock) Checking() { fmt.Fprintln(c.w, "watching how busy this machine is, for a second") }
 
 func (c *clock) begin(total time.Duration) { c.begun, c.total, c.done = time.Now(), total, 0 }
 
@@ -43,12 +47,8 @@ func (c *clock) left() time.Duration {
 
 type bar struct {
 	clock
-	w      io.Writer
-	rounds int
-	bar    *progressbar.ProgressBar
+	bar *progressbar.ProgressBar
 }
-
-func (b *bar) Checking() { fmt.Fprintln(b.w, "watching how busy this machine is, for a second") }
 
 func (b *bar) Begin(total time.Duration) {
 	b.begin(total)
@@ -80,13 +80,7 @@ func (b *bar) Done(s race.Step, m race.Measurement, takes time.Duration) {
 
 func (b *bar) End() { b.bar.Finish() }
 
-type lines struct {
-	clock
-	w      io.Writer
-	rounds int
-}
-
-func (l *lines) Checking() { fmt.Fprintln(l.w, "watching how busy this machine is, for a second") }
+type lines struct{ clock }
 
 func (l *lines) Begin(total time.Duration) {
 	l.begin(total)

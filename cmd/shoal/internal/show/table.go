@@ -24,7 +24,7 @@ func Amount(v float64, unit string) string {
 	name := unit
 	switch {
 	case strings.HasPrefix(unit, "ns/"):
-		name = strings.TrimPrefix(scale(&v, 1000, "ns", "µs", "ms", "s")+strings.TrimPrefix(unit, "ns"), "")
+		name = scale(&v, 1000, "ns", "µs", "ms", "s") + strings.TrimPrefix(unit, "ns")
 	case strings.HasSuffix(unit, "-µs"):
 		v *= 1000
 		name = scale(&v, 1000, "ns", "µs", "ms", "s")
@@ -102,6 +102,15 @@ func What(unit string) string {
 	return strings.TrimSuffix(unit, "-µs")
 }
 
+func newTable(w io.Writer) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.Style().Options.DrawBorder = false
+	t.Style().Format.Header = text.FormatDefault
+	return t
+}
+
 // Table prints how shoal did, losses first.
 func Table(w io.Writer, r *race.Results, colours bool) {
 	if colours {
@@ -111,14 +120,10 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 	}
 	standings := r.Standings()
 	slices.SortStableFunc(standings, func(a, b race.Standing) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(-a.Ratio, -b.Ratio))
+		return cmp.Or(cmp.Compare(a.Verdict(), b.Verdict()), cmp.Compare(-a.Ratio, -b.Ratio))
 	})
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleLight)
-	t.Style().Options.DrawBorder = false
-	t.Style().Format.Header = text.FormatDefault
-	several := slices.ContainsFunc(r.Rows, func(row race.Row) bool { return row.Procs != r.Rows[0].Procs })
+	t := newTable(w)
+	several := r.SeveralProcs()
 	t.AppendHeader(table.Row{"workload", "shoal", "spread", "best other", "", "shoal : best", "floor"})
 	right := table.ColumnConfig{Align: text.AlignRight}
 	var configs []table.ColumnConfig
@@ -175,19 +180,6 @@ func Noise(m race.Machine) string {
 		max(0, m.BusyBefore), max(0, m.BusyAfter))
 }
 
-func rank(s race.Standing) int {
-	switch s.Verdict() {
-	case race.Loss:
-		return 0
-	case race.Level:
-		return 1
-	case race.Win:
-		return 2
-	default:
-		return 3
-	}
-}
-
 func colour(v race.Verdict) text.Color {
 	switch v {
 	case race.Loss:
@@ -203,11 +195,7 @@ func colour(v race.Verdict) text.Color {
 
 // List prints the workloads and the subjects of a plan.
 func List(w io.Writer, r *race.Results) {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleLight)
-	t.Style().Options.DrawBorder = false
-	t.Style().Format.Header = text.FormatDefault
+	t := newTable(w)
 	t.AppendHeader(table.Row{"workload", "from", "what"})
 	for _, row := range r.Rows {
 		t.AppendRow(table.Row{row.Name, row.Source, row.What})
