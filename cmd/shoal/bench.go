@@ -20,8 +20,8 @@ import (
 
 type benchFlags struct {
 	race.Config
-	list, json bool
-	out, from  string
+	list, json, profile bool
+	out, from           string
 }
 
 // benchCommand measures, or reads what was measured, and shows it.
@@ -132,12 +132,16 @@ func parseBench(args []string, help io.Writer) (c benchFlags, err error) {
 	fs.BoolVar(&c.list, "list", false, "only name the workloads and subjects")
 	fs.BoolVar(&c.json, "json", false, "print results.json instead of a table")
 	fs.StringVar(&c.out, "out", "", "write results.json, results.txt (for benchstat), tables.md, plots and report.html to this `folder`")
+	fs.BoolVar(&c.profile, "profile", false, "after the race, run shoal once more in each row with a CPU profile, and say where its time went (needs -out)")
 	fs.StringVar(&c.from, "from", "", "measure nothing; show the results.json in this `file`")
 	err = fs.Parse(args)
 	counted := false
 	fs.Visit(func(f *flag.Flag) { counted = counted || f.Name == "count" })
 	if c.Quick && !counted {
 		c.Rounds = 1
+	}
+	if c.profile {
+		c.Profiles = filepath.Join(c.out, "profiles")
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -150,6 +154,8 @@ func parseBench(args []string, help io.Writer) (c benchFlags, err error) {
 		err = errUsage{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	case c.Rounds < 1 || c.Rounds > 1000:
 		err = errUsage{fmt.Errorf("-count %d: must be from 1 to 1000", c.Rounds)}
+	case c.profile && c.out == "":
+		err = errUsage{errors.New("-profile needs -out, for the profiles")}
 	case c.Timeout <= 0:
 		err = errUsage{fmt.Errorf("-timeout %v: must be positive", c.Timeout)}
 	}

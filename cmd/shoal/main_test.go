@@ -49,6 +49,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"bench -count x", `"x"`},
 		{"bench -timeout -1s", "-timeout -1s"},
 		{"bench -procs 2,0", `"0"`},
+		{"bench -profile", "-out"},
 		{"bench -from " + filepath.Join(dir, "nothing"), "nothing"},
 		{"bench -from " + strings.ReplaceAll(file, " ", "\x00"), "a file"},
 		{"bench -run SubmitWait -out " + strings.ReplaceAll(file, " ", "\x00"), "-out"},

@@ -2,7 +2,8 @@
 // docs/performance.md, between the marks that are there for them, and its
 // plots into docs/figures. It takes the folder that shoal bench -out has
 // written, and perhaps more, of later runs, whose rows replace those of the
-// first; and runs in the root of the repository:
+// first, but for rows with nobody but shoal, of which only the profile is taken;
+// and runs in the root of the repository:
 //
 //	go run ./cmd/shoal/internal/figures figures
 package main
@@ -68,7 +69,9 @@ func run(args []string) error {
 			return err
 		}
 		for _, row := range later.Rows {
-			folder[row.Key()] = dir
+			if r == nil || len(row.Subjects) > 1 {
+				folder[row.Key()] = dir
+			}
 		}
 		if r == nil {
 			r = later
@@ -77,12 +80,22 @@ func run(args []string) error {
 		r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool {
 			return folder[race.Row{Name: m.Row, Procs: m.Procs}.Key()] == dir
 		})
-		r.Measurements = append(r.Measurements, later.Measurements...)
+		for _, m := range later.Measurements {
+			if folder[race.Row{Name: m.Row, Procs: m.Procs}.Key()] == dir {
+				r.Measurements = append(r.Measurements, m)
+			}
+		}
+		for i, row := range r.Rows {
+			if now, ok := later.Row(row.Name); ok && now.Key() == row.Key() && now.Profile != nil {
+				r.Rows[i].Profile = now.Profile
+			}
+		}
 	}
 	parts := map[string]func(io.Writer) error{
 		"machine":   func(w io.Writer) error { return report.Machine(w, r) },
 		"chief":     func(w io.Writer) error { return report.Tables(w, r, chief) },
 		"rows":      func(w io.Writer) error { return report.Tables(w, r, nil) },
+		"where":     func(w io.Writer) error { return report.Where(w, r) },
 		"neighbour": func(w io.Writer) error { return neighbour(w, r) },
 		"seeds":     func(w io.Writer) error { return report.Seeds(w, r) },
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"testing"
 
@@ -18,6 +19,7 @@ const childEnv = "SHOAL_BENCH_ORDER"
 
 type order struct {
 	Workload, Subject string
+	Profile           string // file for a CPU profile; empty: none
 }
 
 // Child does what the parent process ordered, if it did. Otherwise it returns
@@ -51,6 +53,17 @@ func obey(text string) (m Measurement, err error) {
 	testing.Init() // testing's flags, which hold how long a benchmark takes
 	if err := flag.Set("test.benchtime", w.Benchtime); err != nil {
 		return m, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	if o.Profile != "" {
+		f, err := os.Create(o.Profile)
+		if err != nil {
+			return m, err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return m, err
+		}
+		defer pprof.StopCPUProfile()
 	}
 	r := testing.Benchmark(func(b *testing.B) { w.Run(b, o.Subject) })
 	if r.N == 0 {

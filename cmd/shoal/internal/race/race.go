@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -18,6 +19,7 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 
 	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 // Config says what to measure.
@@ -28,6 +30,9 @@ type Config struct {
 	Procs   []int          // values of GOMAXPROCS; empty: what it is
 	Quick   bool           // few workloads and subjects
 	Timeout time.Duration  // for each process
+	// Profiles, if not empty, is a folder for a CPU profile of shoal in each
+	// row, from one more process each after the last round.
+	Profiles string
 }
 
 // quick are the subjects of a quick race: the best of each kind.
@@ -148,6 +153,9 @@ func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
 	var total time.Duration
 	for _, row := range r.Rows {
 		total += time.Duration(len(row.Subjects)*c.Rounds) * row.workload.Takes
+		if c.Profiles != "" && slices.Contains(row.Subjects, profiled) {
+			total += row.workload.Takes
+		}
 	}
 	w.Begin(total)
 	defer w.End()
@@ -161,7 +169,7 @@ func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
 			for _, i := range rand.New(rand.NewPCG(uint64(round), uint64(n))).Perm(len(row.Subjects)) {
 				s := Step{round, row, row.Subjects[i]}
 				w.Next(s)
-				m := measure(ctx, exe, c.Timeout, s)
+				m := measure(ctx, exe, c.Timeout, s, "")
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
@@ -172,7 +180,43 @@ func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
 	}
 	w.Checking()
 	_, r.Machine.BusyAfter = look(ctx)
+	if c.Profiles != "" {
+		return r.profile(ctx, exe, c, w)
+	}
 	return ctx.Err()
+}
+
+// profiled is the subject that profiles are taken of.
+const profiled = "shoal"
+
+// profile takes a CPU profile of every row. What is measured meanwhile counts
+// for nothing: profiling costs time.
+func (r *Results) profile(ctx context.Context, exe string, c Config, w Watcher) error {
+	if err := os.MkdirAll(c.Profiles, 0o777); err != nil {
+		return err
+	}
+	for i, row := range r.Rows {
+		if !slices.Contains(row.Subjects, profiled) {
+			continue
+		}
+		s := Step{c.Rounds + 1, row, profiled}
+		w.Next(s)
+		file := filepath.Join(c.Profiles, strings.NewReplacer("/", "-", "=", "-").Replace(row.Key())+".pprof")
+		m := measure(ctx, exe, c.Timeout, s, file)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.Done(s, m, row.workload.Takes)
+		if m.Failure != "" {
+			return fmt.Errorf("profile of %s: %s", row.Key(), m.Failure)
+		}
+		p, err := where.Read(file, row.Procs)
+		if err != nil {
+			return err
+		}
+		r.Rows[i].Profile = p
+	}
+	return nil
 }
 
 // look names the CPU and watches for a second how busy it is.
@@ -189,9 +233,9 @@ func look(ctx context.Context) (name string, busy float64) {
 
 // measure runs one workload with one subject in a fresh process: what a
 // subject leaves behind (dead goroutines, a grown heap) slows down the next.
-func measure(ctx context.Context, exe string, timeout time.Duration, s Step) Measurement {
+func measure(ctx context.Context, exe string, timeout time.Duration, s Step, profile string) Measurement {
 	m := Measurement{Row: s.Row.Name, Procs: s.Row.Procs, Subject: s.Subject, Round: s.Round}
-	text, err := json.Marshal(order{s.Row.Name, s.Subject})
+	text, err := json.Marshal(order{s.Row.Name, s.Subject, profile})
 	if err != nil {
 		m.Failure = err.Error()
 		return m

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 func TestMain(m *testing.M) {
@@ -83,6 +84,28 @@ func TestSubjectsTakeTurns(t *testing.T) {
 	}
 	if len(r.Subjects) != 2 || r.Subjects[0].Version == "" || r.Subjects[1].Version != runtime.Version() {
 		t.Errorf("the subjects are %+v", r.Subjects)
+	}
+}
+
+// TestProfiles: they come after the last round and count for nothing.
+func TestProfiles(t *testing.T) {
+	c := config("^(SubmitWait|Scale/tasks=1000)$", "^(shoal|goroutines)$")
+	c.Profiles = filepath.Join(t.TempDir(), "profiles")
+	r, w := plan(t, c), new(recorder)
+	if err := r.Run(context.Background(), c, w); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Measurements) != 4 || len(w.steps) != 6 {
+		t.Errorf("%d measurements, steps %q; want 4 and 6", len(r.Measurements), w.steps)
+	}
+	for _, row := range r.Rows {
+		p := row.Profile
+		if p == nil {
+			t.Fatalf("%s has no profile", row.Key())
+		}
+		if p.Samples == 0 || p.Busy <= 0 || p.Shares[where.Pool] <= 0 || p.Shares[where.Other] > 0.5 {
+			t.Errorf("%s: %+v", row.Key(), p)
+		}
 	}
 }
 

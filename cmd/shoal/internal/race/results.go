@@ -14,6 +14,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 // Results are all that one run of the race found, as they are kept in
@@ -64,6 +65,8 @@ type Row struct {
 	Units    []string `json:"units"`
 	Procs    int      `json:"procs"`
 	Subjects []string `json:"subjects"` // that take part; the floor is the last
+
+	Profile *where.Profile `json:"profile,omitempty"` // of shoal
 
 	workload bench.Workload
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/seeds"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 //go:embed report.html
@@ -90,6 +91,7 @@ type sectionData struct {
 	Verdict        string // a CSS class
 	Ratio          string
 	Peer           string
+	Where          string // shoal's time went
 
 	file string
 	svg  []byte
@@ -154,6 +156,15 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 	}
 	if p.SeveralProcs() {
 		d.Title += fmt.Sprintf(" (GOMAXPROCS %d)", row.Procs)
+	}
+	if row.Profile != nil {
+		var parts []string
+		for _, part := range where.Parts {
+			if share := row.Profile.Shares[part]; share >= 0.005 {
+				parts = append(parts, fmt.Sprintf("%s %s", part, show.Percent(share)))
+			}
+		}
+		d.Where = fmt.Sprintf("%s; CPUs busy %s", strings.Join(parts, ", "), show.Percent(row.Profile.Busy))
 	}
 	for _, unit := range row.Units {
 		u := unitData{Unit: unit}

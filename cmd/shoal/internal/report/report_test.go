@@ -13,6 +13,7 @@ import (
 
 	"github.com/shoal-go/shoal/bench"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 // all are results of every workload and subject, each subject a bit slower
@@ -151,5 +152,46 @@ func TestMarkdown(t *testing.T) {
 		if strings.Count(l, "|") != columns {
 			t.Errorf("not as many columns as the head: %s", l)
 		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	r := all()
+	for i, m := range r.Measurements {
+		if m.Row == r.Rows[0].Name && m.Subject == "shoal" {
+			r.Measurements[i].Values = map[string]float64{r.Rows[0].Units[0]: 1e6} // it loses this one
+		}
+	}
+	won, lost := 0, 0
+	for i, row := range r.Rows {
+		r.Rows[i].Profile = &where.Profile{Samples: 100, Busy: 0.5, Shares: map[where.Part]float64{where.Task: 0.75, where.Pool: 0.25}}
+		if r.Standing(row, row.Units[0]).Ratio >= closeTo {
+			lost++
+		} else {
+			won++
+		}
+	}
+	if won == 0 || lost == 0 {
+		t.Fatalf("%d rows are won, %d lost: nothing to tell apart", won, lost)
+	}
+	var b bytes.Buffer
+	if err := Where(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 2+lost {
+		t.Fatalf("%d lines for %d close rows (%d won):\n%s", len(lines), lost, won, b.String())
+	}
+	for _, l := range lines {
+		if strings.Count(l, "|") != strings.Count(lines[0], "|") {
+			t.Errorf("not as many columns as the head: %s", l)
+		}
+	}
+	if !strings.Contains(lines[2], " 50 % | 75 % |") {
+		t.Errorf("no shares in %s", lines[2])
+	}
+	row := r.Rows[0]
+	if d := newPageData(r).section(row, r.Standing(row, row.Units[0])); d.Where != "tasks 75 %, pool 25 %; CPUs busy 50 %" {
+		t.Errorf("the page says %q", d.Where)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/shoal-go/shoal/bench"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/seeds"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
 )
 
 // Machine says in Markdown where and when r was measured, and with what.
@@ -96,6 +98,38 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		if row, ok := r.Row(n[0]); ok {
 			line(row, row.Units[0], n[1])
 		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// closeTo is the ratio of shoal to the best other above which a row is not
+// clearly won: 1.3 times as fast.
+const closeTo = 1 / 1.3
+
+// Where writes, as a table in Markdown, where shoal's time went in the rows
+// that it has lost or won by little, as far as there are profiles.
+func Where(w io.Writer, r *race.Results) error {
+	var b strings.Builder
+	b.WriteString("| row | shoal : all | shoal : floor | CPUs busy |")
+	for _, p := range where.Parts {
+		fmt.Fprintf(&b, " %s |", p)
+	}
+	fmt.Fprintf(&b, "\n|%s\n", strings.Repeat("---|", 4+len(where.Parts)))
+	for _, row := range r.Rows {
+		s := r.Standing(row, row.Units[0])
+		if row.Profile == nil || s.Ratio < closeTo {
+			continue
+		}
+		floor := math.NaN()
+		if s.Floor.OK() && s.Floor.Median > 0 {
+			floor = s.Shoal.Median / s.Floor.Median
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |", plain(row.Name), show.Ratio(s.Ratio), show.Ratio(floor), show.Percent(row.Profile.Busy))
+		for _, p := range where.Parts {
+			fmt.Fprintf(&b, " %s |", show.Percent(row.Profile.Shares[p]))
+		}
+		b.WriteString("\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

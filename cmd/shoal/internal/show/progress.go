@@ -45,6 +45,14 @@ func (c *clock) left() time.Duration {
 	return time.Duration(float64(time.Since(c.begun)) * float64(c.total-c.done) / float64(c.done))
 }
 
+// turn says which round s belongs to.
+func (c *clock) turn(s race.Step) string {
+	if s.Round > c.rounds {
+		return "profiles"
+	}
+	return fmt.Sprintf("round %d of %d", s.Round, c.rounds)
+}
+
 type bar struct {
 	clock
 	bar *progressbar.ProgressBar
@@ -66,7 +74,7 @@ func (b *bar) Begin(total time.Duration) {
 }
 
 func (b *bar) Next(s race.Step) {
-	b.bar.Describe(fmt.Sprintf("%s left, round %d of %d: %s, %s", roundly(b.left()), s.Round, b.rounds, s.Row.Name, s.Subject))
+	b.bar.Describe(fmt.Sprintf("%s left, %s: %s, %s", roundly(b.left()), b.turn(s), s.Row.Name, s.Subject))
 }
 
 func (b *bar) Done(s race.Step, m race.Measurement, takes time.Duration) {
@@ -96,7 +104,7 @@ func (l *lines) Done(s race.Step, m race.Measurement, takes time.Duration) {
 		unit := s.Row.Units[0]
 		said = Amount(m.Values[unit], unit)
 	}
-	fmt.Fprintf(l.w, "round %d of %d, %s left: %s, %s: %s\n", s.Round, l.rounds, roundly(l.left()), s.Row.Name, s.Subject, said)
+	fmt.Fprintf(l.w, "%s, %s left: %s, %s: %s\n", l.turn(s), roundly(l.left()), s.Row.Name, s.Subject, said)
 }
 
 func (l *lines) End() {}

@@ -74,6 +74,9 @@ func Ratio(r float64) string {
 	return strconv.FormatFloat(r, 'f', 2, 64)
 }
 
+// Percent writes a share.
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
 // Spread writes how far the rounds were from their median.
 func Spread(f race.Figure) string {
 	if f.N < 2 || f.Median == 0 {
