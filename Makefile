@@ -13,9 +13,23 @@ test: ## the quick tests
 race: ## the tests under the race detector
 	go test -race ./...
 
-fuzz: ## every fuzz target for 30 s
-	@for f in $$(grep -ho 'func Fuzz[A-Za-z]*' *_test.go | cut -c6-); do \
-		go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s . || exit 1; done
+explore: ## the engine under every schedule of small programs, a few minutes
+	bash scripts/explore
+
+mutants: ## break the engine in many ways; each must be noticed, a few minutes
+	go run ./internal/mutants
+
+torture: ## 1,000,000,000 tasks, each with a word that must be written once
+	go test -run '^TestTorture$$' -timeout 0 -v -torture.tasks 1000000000 .
+
+histories: ## 100,000 histories of the parallel pool, checked for linearizability
+	cd linear && go test -timeout 0 -v -histories 100000
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	bash scripts/fuzz $(or $(FUZZTIME),30s)
+
+nightly: ## all that takes longer: explore, mutants, torture, histories, fuzz
+	bash scripts/nightly
 
 bench: ## shoal beside its peers, about an hour; the report is in figures/
 	go run ./cmd/shoal bench -out figures
@@ -26,4 +40,4 @@ quick: ## a few rows of that, under two minutes
 cover: ## coverage of the root package by the quick tests
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1
 
-.PHONY: help check test race fuzz bench quick cover
+.PHONY: help check test race explore mutants torture histories fuzz nightly bench quick cover

@@ -486,7 +486,7 @@ func (p *Pool) follow(parent context.Context) {
 		}
 	}()
 	fired := false
-	stop := context.AfterFunc(parent, func() {
+	stop := sy.AfterDone(parent, func() {
 		p.mu.Lock()
 		fired = true
 		p.helpers++

@@ -40,6 +40,7 @@ func (w *worker) rest() bool {
 				if i > 0 {
 					w.luck = goodLuck
 				}
+				sy.Reach("rest found a task")
 				return true
 			}
 			if i == 0 && w.yieldPays() {
@@ -89,6 +90,7 @@ func (w *worker) park() bool {
 		p.mu.Unlock()
 		return false
 	case !p.paused && !aside && p.backlog():
+		sy.Reach("park saw a task")
 		p.idle.remove(w)
 		w.standby = true
 		p.setAvailLocked(+1)
@@ -101,6 +103,7 @@ func (w *worker) park() bool {
 		p.mu.Unlock()
 		return false
 	}
+	sy.Reach("park")
 	w.parked = true
 	w.parkedAt = now
 	p.armReclaimLocked(now)
@@ -132,6 +135,7 @@ func (w *worker) dropStandby() int {
 
 // departLocked tells w to leave. If w was on standby the caller owes a rearm.
 func (p *Pool) departLocked(w *worker) {
+	sy.Reach("depart")
 	if !w.leaving {
 		w.leaving = true
 		p.departing++
@@ -179,6 +183,7 @@ func (p *Pool) armBeside(next uint64) {
 		p.mu.Unlock()
 		return
 	}
+	sy.Reach("arm beside")
 	p.rouseLocked(w, 1)
 	w.gentle = p.auto
 	p.mu.Unlock()
@@ -192,6 +197,7 @@ func (p *Pool) armLocked(units int) (w *worker, fresh bool) {
 	switch w := p.idle.top; {
 	case p.avail == 0:
 	case w != nil:
+		sy.Reach("arm parked")
 		p.rouseLocked(w, 1-units)
 		w.gentle = p.auto
 		return w, false
@@ -200,6 +206,7 @@ func (p *Pool) armLocked(units int) (w *worker, fresh bool) {
 		// start hooks. They look for tasks when that is done, or when they
 		// leave instead.
 	default:
+		sy.Reach("arm new")
 		w := p.newWorkerLocked()
 		w.gentle, w.asks = p.auto, !p.auto
 		p.setAvailLocked(1 - units)
@@ -405,6 +412,7 @@ func (p *Pool) reclaimIdle() {
 		}
 		p.idle.remove(w)
 		w.parked = false
+		sy.Reach("reclaim")
 		p.departLocked(w)
 		due = append(due, w)
 	}

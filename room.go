@@ -70,6 +70,7 @@ func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 		return nil
 	}
 	p.mu.Unlock()
+	sy.Reach("wait for room")
 	var cancel <-chan struct{}
 	if ctx != nil {
 		cancel = ctx.Done()
@@ -115,6 +116,7 @@ func (p *Pool) promoteLocked() bool {
 			w.woken.Set()
 		}
 		any = true
+		sy.Reach("promote")
 	}
 	if any {
 		p.setAttentionLocked()

@@ -145,6 +145,7 @@ func (p *Pool) runHere(it queue.Item) error {
 	}
 	p.outsideLocked(it)
 	p.mu.Unlock()
+	sy.Reach("run here")
 	p.runOutside(it)
 	return nil
 }
@@ -152,6 +153,7 @@ func (p *Pool) runHere(it queue.Item) error {
 // runSpawned runs it on a goroutine of its own. outsideLocked was called, and
 // helpers counts the goroutine.
 func (p *Pool) runSpawned(it queue.Item) {
+	sy.Reach("spawn")
 	sy.Go(func() {
 		defer p.helperDone()
 		pprof.SetGoroutineLabels(p.labels)

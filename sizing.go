@@ -77,7 +77,7 @@ const (
 	// worker starts a task: by the clock, or in rounds of the scheduler. (In a
 	// testing/synctest bubble the clock stands still while somebody runs.)
 	giveWayFor    = 10 * time.Millisecond
-	giveWayRounds = 8
+	giveWayRounds = 8 >> sy.Shorter
 
 	// So many runnable goroutines are a crowd; one that stays for longer is
 	// not waited for.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // Submit has the pool run task once, on one of its workers. It returns nil
@@ -282,17 +283,21 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			if p.capacity == 0 {
 				break // what is in the queue is being handed to a free worker
 			}
-			if seg, t, ok := p.takeOldestLocked(); ok {
-				promoted := p.promoteLocked()
-				p.mu.Unlock()
-				if promoted {
-					p.published()
-				}
-				discard(p.takeCell(seg, t), ErrDropped)
-				p.mu.Lock()
-				continue
+			seg, t, ok := p.takeOldestLocked()
+			// Where there is nothing to drop any more workers have taken it, and
+			// so made room.
+			promoted := p.promoteLocked()
+			p.mu.Unlock()
+			if promoted {
+				p.published()
 			}
+			if ok {
+				discard(p.takeCell(seg, t), ErrDropped)
+			}
+			p.mu.Lock()
+			continue
 		}
+		sy.Reach("full")
 		p.rejected.Add(1)
 		p.mu.Unlock()
 		return ErrQueueFull
@@ -361,6 +366,7 @@ func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok bool) {
 			return nil, 0, false
 		}
 		if p.head.CompareAndSwap(h, h+ticketOne) {
+			sy.Reach("drop oldest")
 			p.dropped++
 			p.displaced.Add(1)
 			return seg, t, true

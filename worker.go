@@ -265,6 +265,7 @@ func (w *worker) leaveStandby(ticket uint64) {
 	w.standby = false
 	more := w.seenFor != 0 && w.seen != (ticket+1)&ticketMask // or was, when last looked
 	if more && p.wake.Load() >= availOne {
+		sy.Reach("hand standby on")
 		p.arm(standbyOne)
 		return
 	}

@@ -36,12 +36,7 @@ const (
 	// TicketMask cuts a number down to a ticket.
 	TicketMask = 1<<TicketBits - 1
 
-	segSize  = 256 // a segment then fills its size class of the allocator
 	cellMask = segSize - 1
-
-	// StampEvery is how many tickets share one place for a time stamp, unless
-	// the array stamps every ticket.
-	StampEvery = 64
 )
 
 // A Segment is a run of cells.
@@ -114,6 +109,7 @@ func (s *Segment) Extend() *Segment {
 	}
 	fresh := newSegment(s.base+segSize, s.full != nil)
 	if s.next.CompareAndSwap(nil, fresh) {
+		sy.Reach("extend")
 		return fresh
 	}
 	return s.next.Load()
@@ -130,8 +126,6 @@ func (s *Segment) Take(t uint64) Item {
 		if it := c.TryTake(); !it.IsZero() {
 			return it
 		}
-		if i >= 32 {
-			sy.Yield()
-		}
+		sy.Relax(&c.o, i)
 	}
 }

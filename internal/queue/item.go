@@ -41,13 +41,16 @@ func As[T any](it Item) *T { return (*T)(unsafe.Add(it.p, -1)) }
 
 // A Cell is a place for one Item. It goes from empty to full once, by Put, and
 // is emptied once, by Take.
-type Cell struct{ p unsafe.Pointer }
+type Cell struct {
+	o sy.Object // first: it takes no room there
+	p unsafe.Pointer
+}
 
 // Put publishes it. It pairs with the load in Take; being a read-modify-write
 // on the machines where that matters, it also orders the publication before
 // whatever the caller reads next, which the wake-up protocol relies on.
 func (c *Cell) Put(it Item) {
-	sy.Access(sy.Write)
+	sy.Access(&c.o, sy.Write)
 	atomic.StorePointer(&c.p, it.p)
 }
 
@@ -55,7 +58,7 @@ func (c *Cell) Put(it Item) {
 // yet. One goroutine owns the taking side of a cell, so clearing it needs no
 // atomic: nobody looks at the cell any more.
 func (c *Cell) TryTake() Item {
-	sy.Access(sy.Read)
+	sy.Access(&c.o, sy.Read)
 	p := atomic.LoadPointer(&c.p)
 	if p != nil {
 		c.p = nil

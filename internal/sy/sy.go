@@ -3,6 +3,7 @@
 package sy
 
 import (
+	"context"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -28,9 +29,28 @@ const (
 	Write AccessKind = true
 )
 
-// Access announces an access to shared memory that does not go through a type
-// of this package. In a normal build it is nothing.
-func Access(AccessKind) {}
+// An Object stands for shared memory that is not of a type of this package. In
+// a normal build it is nothing. It must not be the last field of a struct: there
+// it would take room.
+type Object struct{}
+
+// Access announces an access to o. In a normal build it is nothing.
+func Access(o *Object, k AccessKind) {}
+
+// Relax is called in round i of a loop that waits until another goroutine, which
+// is about to do so, has changed what o stands for.
+func Relax(o *Object, i int) {
+	if i >= 32 {
+		runtime.Gosched()
+	}
+}
+
+// Reach marks a place that explorations must come to. In a normal build it is
+// nothing.
+func Reach(place string) {}
+
+// Shorter is by how many bits loops that give up are shorter in models.
+const Shorter = 0
 
 // Go starts f on a goroutine of its own.
 func Go(f func()) { go f() }
@@ -43,6 +63,9 @@ func Since(start time.Time) int64 { return int64(time.Since(start)) }
 
 // AfterFunc calls f on a goroutine of its own after d.
 func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
+
+// AfterDone calls f on a goroutine of its own when ctx is done.
+func AfterDone(ctx context.Context, f func()) (stop func() bool) { return context.AfterFunc(ctx, f) }
 
 // Procs is the number of CPUs that Go code may use at once.
 func Procs() int { return runtime.GOMAXPROCS(0) }

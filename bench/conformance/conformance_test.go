@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	child()
+	os.Exit(m.Run())
+}
+
+// TestShoalPassesTheContract runs every case with shoal, each in a process of
+// its own.
+func TestShoalPassesTheContract(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(&out, "", "^shoal$", 2, true); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if n := strings.Count(out.String(), "| ok |"); n != len(contract) {
+		t.Errorf("%d of %d cases were passed:\n%s", n, len(contract), &out)
+	}
+}
+
+// TestTheContractCanFail: a pool that loses tasks, or hangs, is found out.
+func TestTheContractCanFail(t *testing.T) {
+	broken := map[string]subject{
+		"once/one task": {"loses", "", func(s spec) pool {
+			p := newShoal(s)
+			p.submit = func(func()) error { return nil }
+			return p
+		}},
+		"once/10,000 tasks, one worker": {"doubles", "", func(s spec) pool {
+			p := newShoal(s)
+			submit := p.submit
+			p.submit = func(f func()) error { return submit(func() { f(); f() }) }
+			return p
+		}},
+		"bound/never more at once than workers": {"has no bound", "", func(s spec) pool {
+			s.workers *= 2
+			return newShoal(s)
+		}},
+		"stop/runs all that was accepted": {"stops too early", "", func(s spec) pool {
+			p := newShoal(s)
+			p.stop = func() {}
+			return p
+		}},
+		"panic/the handler gets the value, once": {"has no handler", "", func(s spec) pool {
+			s.onPanic = func(any) {}
+			return newShoal(s)
+		}},
+	}
+	for i := range contract {
+		c := &contract[i]
+		s, ok := broken[c.name]
+		if !ok {
+			continue
+		}
+		delete(broken, c.name)
+		if o := c.try(s); o.Mark != "FAIL" {
+			t.Errorf("a pool that %s: %s: %v", s.name, c.name, o)
+		}
+	}
+	if len(broken) > 0 {
+		t.Errorf("no such cases: %v", broken)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	for _, c := range []struct {
+		cases, pools string
+		parallel     int
+	}{{"(", "", 1}, {"", "(", 1}, {"nosuchcase", "", 1}, {"", "nosuchpool", 1}, {"", "", 0}} {
+		if err := run(&bytes.Buffer{}, c.cases, c.pools, c.parallel, false); err == nil {
+			t.Errorf("%+v: no error", c)
+		}
+	}
+}

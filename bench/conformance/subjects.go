@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/alitto/pond"
+	pondv2 "github.com/alitto/pond/v2"
+	"github.com/gammazero/workerpool"
+	"github.com/panjf2000/ants/v2"
+	concpool "github.com/sourcegraph/conc/pool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A spec is the pool that a case wants.
+type spec struct {
+	workers  int
+	min      int
+	capacity int           // tasks that may wait; 0: as the pool likes
+	idle     time.Duration // 0: as the pool likes
+	onPanic  func(any)
+}
+
+// A pool is what a subject offers; what is nil it does not.
+type pool struct {
+	submit    func(task func()) error // may wait for room
+	bounded   bool                    // capacity is a bound
+	try       func(task func()) error // does not wait
+	submitCtx func(ctx context.Context, task func()) error
+	call      func(task func() error) error // waits for the task and returns its error
+	stop      func()                        // runs what was accepted; returns when all of it is over
+	stopNow   func()                        // drops what waits; returns when all is over
+	stopCtx   func(ctx context.Context) error
+	wait      func() // until nothing waits or runs; the pool can be used after it
+	resize    func(n int) error
+	pause     func()
+	resume    func()
+	onPanic   bool
+	workers   func() int
+	waiting   func() int
+	completed func() int
+	failed    func() int
+}
+
+type subject struct {
+	name, module string
+	make         func(spec) pool
+}
+
+var errRefused = errors.New("refused")
+
+var subjects = []subject{
+	{"shoal", "github.com/shoal-go/shoal", newShoal},
+	{"pond", "github.com/alitto/pond", newPond},
+	{"pond-v2", "github.com/alitto/pond/v2", newPondV2},
+	{"ants", "github.com/panjf2000/ants/v2", newAnts},
+	{"workerpool", "github.com/gammazero/workerpool", newWorkerpool},
+	{"conc", "github.com/sourcegraph/conc", newConc},
+	{"errgroup", "golang.org/x/sync", newErrgroup},
+	{"channel", "", newChannel},
+}
+
+func newShoal(s spec) pool {
+	opts := []shoal.Option{shoal.WithMaxWorkers(s.workers), shoal.WithMinWorkers(s.min)}
+	if s.capacity > 0 {
+		opts = append(opts, shoal.WithQueueCapacity(s.capacity))
+	}
+	if s.idle > 0 {
+		opts = append(opts, shoal.WithIdleTimeout(s.idle))
+	}
+	if s.onPanic != nil {
+		opts = append(opts, shoal.WithPanicHandler(func(e *shoal.PanicError) { s.onPanic(e.Value) }))
+	}
+	p, err := shoal.New(opts...)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	return pool{
+		submit: p.Submit, bounded: true, try: p.TrySubmit,
+		submitCtx: func(ctx context.Context, task func()) error {
+			return p.SubmitContext(ctx, func(context.Context) { task() })
+		},
+		call:    func(f func() error) error { return p.SubmitWait(ctx, func(context.Context) error { return f() }) },
+		stop:    func() { _ = p.Shutdown(ctx) },
+		stopNow: func() { _ = p.Close() }, stopCtx: p.Shutdown, wait: p.Wait,
+		resize: func(n int) error { return p.Resize(0, n) }, pause: p.Pause, resume: p.Resume, onPanic: true,
+		workers: func() int { return p.Stats().Workers }, waiting: p.Len,
+		completed: func() int { return int(p.Stats().Completed) }, failed: func() int { return int(p.Stats().Failed) },
+	}
+}
+
+func newPond(s spec) pool {
+	opts := []pond.Option{pond.MinWorkers(s.min)}
+	if s.idle > 0 {
+		opts = append(opts, pond.IdleTimeout(s.idle))
+	}
+	if s.onPanic != nil {
+		opts = append(opts, pond.PanicHandler(s.onPanic))
+	}
+	capacity := s.capacity
+	if capacity == 0 {
+		capacity = 1 << 20
+	}
+	p := pond.New(s.workers, capacity, opts...)
+	// On a stopped pool Submit panics with ErrSubmitOnStoppedPool, as documented.
+	guard := func(f func() error) (err error) {
+		defer func() {
+			if v := recover(); v == pond.ErrSubmitOnStoppedPool {
+				err = pond.ErrSubmitOnStoppedPool
+			} else if v != nil {
+				panic(v)
+			}
+		}()
+		return f()
+	}
+	return pool{
+		submit:  func(f func()) error { return guard(func() error { p.Submit(f); return nil }) },
+		bounded: true,
+		try: func(f func()) error {
+			return guard(func() error {
+				if !p.TrySubmit(f) {
+					return errRefused
+				}
+				return nil
+			})
+		},
+		stop: p.StopAndWait, stopNow: func() { <-p.Stop().Done() }, onPanic: true,
+		workers: p.RunningWorkers, waiting: func() int { return int(p.WaitingTasks()) },
+		completed: func() int { return int(p.CompletedTasks()) }, failed: func() int { return int(p.FailedTasks()) },
+	}
+}
+
+func newPondV2(s spec) pool {
+	var opts []pondv2.Option
+	if s.capacity > 0 {
+		opts = append(opts, pondv2.WithQueueSize(s.capacity))
+	}
+	p := pondv2.NewPool(s.workers, opts...)
+	return pool{
+		submit: p.Go, bounded: true,
+		try: func(f func()) error {
+			if _, ok := p.TrySubmit(f); !ok {
+				return errRefused
+			}
+			return nil
+		},
+		call: func(f func() error) error { return p.SubmitErr(f).Wait() },
+		stop: p.StopAndWait, resize: func(n int) error { p.Resize(n); return nil },
+		workers: func() int { return int(p.RunningWorkers()) }, waiting: func() int { return int(p.WaitingTasks()) },
+		completed: func() int { return int(p.CompletedTasks()) }, failed: func() int { return int(p.FailedTasks()) },
+	}
+}
+
+func newAnts(s spec) pool {
+	var opts []ants.Option
+	if s.idle > 0 {
+		opts = append(opts, ants.WithExpiryDuration(s.idle))
+	}
+	if s.onPanic != nil {
+		opts = append(opts, ants.WithPanicHandler(s.onPanic))
+	}
+	p, err := ants.NewPool(s.workers, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return pool{
+		submit: p.Submit,
+		stop:   func() { _ = p.ReleaseTimeout(time.Minute) },
+		stopCtx: func(ctx context.Context) error {
+			return p.ReleaseContext(ctx)
+		},
+		resize: func(n int) error { p.Tune(n); return nil }, onPanic: true,
+		workers: p.Running, waiting: p.Waiting,
+	}
+}
+
+func newWorkerpool(s spec) pool {
+	p := workerpool.New(s.workers)
+	var resume context.CancelFunc
+	return pool{
+		submit: p.Do, // Submit, which tells whether the task was accepted
+		call: func(f func() error) (err error) {
+			if e := p.DoWait(func() { err = f() }); e != nil {
+				return e
+			}
+			return err
+		},
+		stop: p.StopWait, stopNow: p.Stop,
+		pause: func() {
+			var ctx context.Context
+			ctx, resume = context.WithCancel(context.Background())
+			p.Pause(ctx)
+		},
+		resume:  func() { resume() },
+		waiting: p.WaitingQueueSize,
+	}
+}
+
+func newConc(s spec) pool {
+	p := concpool.New().WithMaxGoroutines(s.workers)
+	return pool{
+		submit: func(f func()) error { p.Go(f); return nil },
+		// Wait panics again with what a task panicked with, as documented.
+		stop: func() {
+			defer func() { _ = recover() }()
+			p.Wait()
+		},
+	}
+}
+
+func newErrgroup(s spec) pool {
+	var g errgroup.Group
+	g.SetLimit(s.workers)
+	wait := func() { _ = g.Wait() }
+	return pool{
+		submit: func(f func()) error { g.Go(func() error { f(); return nil }); return nil },
+		try: func(f func()) error {
+			if !g.TryGo(func() error { f(); return nil }) {
+				return errRefused
+			}
+			return nil
+		},
+		stop: wait, wait: wait,
+	}
+}
+
+// newChannel is the pool that people write by hand.
+func newChannel(s spec) pool {
+	capacity := s.capacity
+	if capacity == 0 {
+		capacity = 1 << 20
+	}
+	tasks := make(chan func(), capacity)
+	var wg sync.WaitGroup
+	for range s.workers {
+		wg.Go(func() {
+			for f := range tasks {
+				f()
+			}
+		})
+	}
+	return pool{
+		submit: func(f func()) error { tasks <- f; return nil }, bounded: true,
+		try: func(f func()) error {
+			select {
+			case tasks <- f:
+				return nil
+			default:
+				return errRefused
+			}
+		},
+		stop: func() { close(tasks); wg.Wait() },
+	}
+}

@@ -1,0 +1,65 @@
+package explore
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// M is what a model talks to.
+type M struct {
+	r     *run
+	after []func()
+
+	// What package sy tells the code under test about the machine.
+	Procs    int    // CPUs; 64 unless the model says otherwise
+	Runnable uint64 // goroutines that wait for one
+	FreeCPU  bool
+}
+
+// Env is what the model that runs says about the machine, or nil.
+func Env() *M {
+	if now == nil {
+		return nil
+	}
+	return now.m
+}
+
+// Go starts a thread of the model.
+func (m *M) Go(name string, f func()) { m.r.start(name, m.r.current, false, f) }
+
+// After has f run when all threads have ended. It is for checks.
+func (m *M) After(f func()) { m.after = append(m.after, f) }
+
+// Failf ends the run: it has failed.
+func (m *M) Failf(format string, args ...any) {
+	m.r.fail(fmt.Sprintf(format, args...))
+	if m.r.current != nil && now != nil {
+		m.r.current.abort()
+	}
+}
+
+// Reach is [Reach], also for After.
+func (m *M) Reach(place string) { m.r.x.reached[place]++ }
+
+// Peak is the most goroutines of the code under test that there were at once.
+func (m *M) Peak() int { return m.r.peak }
+
+// Timed tells the explorer that the model calls Advance, so that reading the
+// clock is an access.
+func (m *M) Timed() { m.r.timed = true }
+
+// Advance lets d pass.
+func (m *M) Advance(d time.Duration) {
+	c := &m.r.clock
+	Access(&c.o, Write, "Advance")
+	c.now += d
+	for _, t := range c.timers {
+		if t.at <= c.now { // stopped or not: its thread decides
+			t.due.Set()
+		}
+	}
+}
+
+// Forever is longer than any timer.
+const Forever = time.Duration(math.MaxInt64 / 4)

@@ -1,0 +1,102 @@
+// Package suite runs models as tests. Its flags belong to go test:
+//
+//	go test -tags poolsim -run TestExplore                  every schedule of every model
+//	go test -tags poolsim -run TestExplore -explore.random 100000 -explore.seed 7
+//	go test -tags poolsim -run 'TestExplore/close/Submit_and_Close' -explore.replay '0*31 2*4 1'
+package suite
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/explore"
+)
+
+var (
+	replay = flag.String("explore.replay", "", "repeat this one `schedule` of the model that -run names")
+	random = flag.Int("explore.random", 0, "instead of all schedules, this many at random, and as many by PCT")
+	seed   = flag.Uint64("explore.seed", 1, "for -explore.random")
+	limit  = flag.Duration("explore.time", 0, "give up on a model after that time (0: never)")
+)
+
+// A Model is a small concurrent program.
+type Model struct {
+	Name  string
+	Bound int      // the most preemptions; 0: all schedules
+	Reach []string // places that some schedule must come to
+	Run   func(m *explore.M)
+}
+
+func (m *Model) modes() []explore.Mode {
+	switch {
+	case *random > 0:
+		return []explore.Mode{explore.Random(*random, *seed), explore.PCT(*random, 3, *seed)}
+	case m.Bound > 0:
+		return []explore.Mode{explore.Bound(m.Bound)}
+	}
+	return []explore.Mode{explore.All()}
+}
+
+// Test explores all models, each as a subtest, and says at the end how much
+// that was.
+func Test(t *testing.T, models []Model) {
+	schedules, faults, ran := 0, 0, 0
+	for i := range models {
+		m := &models[i]
+		t.Run(m.Name, func(t *testing.T) {
+			if *replay != "" {
+				f, err := explore.Replay(m.Run, *replay)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Log(f.Error())
+				return
+			}
+			ran++
+			n, ok := m.test(t)
+			schedules += n
+			if !ok {
+				faults++
+			}
+		})
+	}
+	if *replay == "" {
+		fmt.Printf("explored: %d models, %d schedules, %d faults\n", ran, schedules, faults)
+	}
+}
+
+// test explores m and reports how many schedules that took, and whether none of
+// them failed.
+func (m *Model) test(t *testing.T) (schedules int, ok bool) {
+	reached := map[string]int{}
+	for _, mode := range m.modes() {
+		begun := time.Now()
+		r := explore.Explore(m.Run, mode, explore.Limits{Time: *limit})
+		schedules += r.Schedules
+		if r.Failure != nil {
+			f, err := explore.Replay(m.Run, r.Failure.Replay)
+			if err != nil || f.Why != r.Failure.Why {
+				t.Errorf("the replay differs: %v, %v", f, err)
+			}
+			t.Errorf("%v: schedule %d fails: %s\nreplay: go test -tags poolsim -run '%s' -explore.replay '%s'\n%s",
+				mode, schedules, r.Failure.Why, t.Name(), r.Failure.Replay, f.Trace)
+			return schedules, false
+		}
+		took := time.Since(begun).Round(time.Millisecond)
+		if !r.Complete {
+			t.Errorf("%v: not complete after %d schedules in %v", mode, r.Schedules, took)
+		}
+		for place, n := range r.Reached {
+			reached[place] += n
+		}
+		t.Logf("%v: %d schedules of up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Longest, r.Cut, took)
+	}
+	for _, place := range m.Reach {
+		if reached[place] == 0 {
+			t.Errorf("no schedule comes to: %s", place)
+		}
+	}
+	return schedules, true
+}

@@ -1,0 +1,12 @@
+//go:build poolsim
+
+package queue
+
+// In models a few tasks must do to fill a segment.
+const (
+	segSize = 4
+
+	// StampEvery is how many tickets share one place for a time stamp, unless
+	// the array stamps every ticket.
+	StampEvery = 4
+)

@@ -1,0 +1,939 @@
+//go:build poolsim
+
+package shoal
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/explore"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// These are the models that `make explore` runs: small programs around the
+// real engine, each under every schedule (see package explore), or, where
+// those are too many, under all with a bounded number of preemptions.
+//
+// Most of them demand that what was accepted runs before the pool is closed:
+// closing wakes everybody, and so would hide a lost wake-up.
+
+// A model is one of them.
+type model struct {
+	name  string
+	bound int      // preemptions; 0: all schedules
+	reach []string // places that some schedule must come to
+	run   func(s *sim)
+}
+
+// A sim is what a model works with.
+type sim struct {
+	*explore.M
+	p        *Pool
+	accepted [8]bool
+	refused  [8]error
+	ran      [8]int
+	left     sy.Int64 // tasks that have to run until done is opened
+	done     sy.Latch
+	workers  int  // the most there may be
+	drops    bool // accepted tasks may be dropped
+}
+
+// pool makes the pool of the model, for n tasks after which done is opened.
+func (s *sim) pool(n int, opts ...Option) *Pool {
+	return s.poolAt(0, n, opts...)
+}
+
+// poolAt is pool, for one whose first ticket is first.
+func (s *sim) poolAt(first uint64, n int, opts ...Option) *Pool {
+	s.left.Store(int64(n))
+	s.done = sy.MakeLatch()
+	c := defaults()
+	c.maxWorkers, c.timing, c.idle, c.spin = 1, TimingOff, Forever, 0
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	if err := c.validate(); err != nil {
+		s.Failf("%v", err)
+	}
+	p := newPool(c, first)
+	s.p = p
+	// The yields of this window are spent: otherwise every task of every
+	// worker would be an access to one word, and most schedules about that.
+	p.quota.Store(1<<12 - 1)
+	if s.workers == 0 {
+		s.workers = c.maxWorkers
+	}
+	if c.parent != nil {
+		p.follow(c.parent)
+	}
+	s.After(s.check)
+	return p
+}
+
+// check is what must hold at the end of every run.
+func (s *sim) check() {
+	p := s.p
+	st := p.Stats()
+	switch {
+	case p.live != 0 || p.helpers != 0 || p.outside != 0 || p.starting != 0 || p.asking != 0 || p.departing != 0:
+		s.Failf("at the end there are live %d, helpers %d, outside %d, starting %d, asking %d, departing %d",
+			p.live, p.helpers, p.outside, p.starting, p.asking, p.departing)
+	case st.State != Closed:
+		s.Failf("at the end the pool is %v", st.State)
+	case st.InFlight != 0 || st.Queued != 0 || st.Running != 0 || st.Workers != 0:
+		s.Failf("at the end: %+v", st)
+	case st.Submitted != st.Completed+st.Dropped+st.Canceled:
+		s.Failf("submitted %d = completed %d + dropped %d + canceled %d", st.Submitted, st.Completed, st.Dropped, st.Canceled)
+	case st.PeakWorkers > s.workers:
+		s.Failf("%d workers, of at most %d", st.PeakWorkers, s.workers)
+	case p.wake.Load()&standbyMask != 0:
+		s.Failf("%d on standby at the end", p.wake.Load()&standbyMask)
+	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty():
+		s.Failf("somebody is still on a list")
+	}
+	dropped := 0
+	for i := range s.ran {
+		switch {
+		case s.ran[i] > 1:
+			s.Failf("task %d ran %d times", i, s.ran[i])
+		case s.ran[i] == 1 && !s.accepted[i]:
+			s.Failf("task %d was refused (%v) and ran", i, s.refused[i])
+		case s.ran[i] == 0 && s.accepted[i]:
+			dropped++
+		}
+	}
+	if dropped > int(st.Dropped+st.Canceled) {
+		s.Failf("%d accepted tasks did not run, %d were dropped, %d canceled", dropped, st.Dropped, st.Canceled)
+	}
+	if dropped > 0 && !s.drops {
+		s.Failf("%d accepted tasks did not run", dropped)
+	}
+}
+
+// task is the task of number i.
+func (s *sim) task(i int) func() { return s.and(i, func() {}) }
+
+// and is task i, which also does f.
+func (s *sim) and(i int, f func()) func() {
+	return func() {
+		s.ran[i]++
+		f()
+		s.finished()
+	}
+}
+
+// finished counts one of the tasks that done waits for.
+func (s *sim) finished() {
+	if s.left.Add(-1) == 0 {
+		s.done.Open()
+	}
+}
+
+// took notes what became of the submission of task i.
+func (s *sim) took(i int, err error) bool {
+	s.accepted[i], s.refused[i] = err == nil, err
+	return err == nil
+}
+
+// submit submits task i, which must be accepted.
+func (s *sim) submit(i int) { s.submitTask(i, s.task(i)) }
+
+func (s *sim) submitTask(i int, f func()) {
+	s.accepted[i] = true // before: it may run first
+	if err := s.p.Submit(f); err != nil {
+		s.Failf("Submit of task %d: %v", i, err)
+	}
+}
+
+// try submits task i, which may be refused.
+func (s *sim) try(i int) bool { return s.took(i, s.p.Submit(s.task(i))) }
+
+// closer starts a thread that closes the pool when all tasks have run.
+func (s *sim) closer() {
+	s.Go("closer", func() {
+		s.done.Wait()
+		s.close()
+	})
+}
+
+func (s *sim) close() {
+	if err := s.p.Close(); err != nil {
+		s.Failf("Close: %v", err)
+	}
+	s.gone("Close")
+}
+
+func (s *sim) shutdown() {
+	if err := s.p.Shutdown(context.Background()); err != nil {
+		s.Failf("Shutdown: %v", err)
+	}
+	s.gone("Shutdown")
+}
+
+// gone: when Close or Shutdown returns, nothing of the pool is left. (Its last
+// goroutine has nothing more to do than to return.)
+func (s *sim) gone(what string) {
+	if p := s.p; p.live != 0 || p.helpers != 0 || p.outside != 0 {
+		s.Failf("after %s there are live %d, helpers %d, outside %d", what, p.live, p.helpers, p.outside)
+	}
+}
+
+// reset gives what all pools share back its first value: a run that was given
+// up has left it as it was.
+func reset() {
+	sitesTaken = [len(sitesTaken)]sy.Uint64{}
+	givingWay = sy.Int64{}
+}
+
+// saysNo is a Sizer.
+type saysNo struct{}
+
+func (saysNo) Grow(Sizing) bool { return false }
+
+var models = []model{
+	// ----- the queue under the pool, parking, and waking -----
+
+	{name: "wake/one task, no worker yet", reach: []string{"arm new"}, run: func(s *sim) {
+		s.pool(1)
+		s.closer()
+		s.submit(0)
+	}},
+	{name: "wake/a task for a worker about to park", reach: []string{"park", "arm parked", "park saw a task"}, run: func(s *sim) {
+		s.pool(2)
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "wake/two submitters, one worker", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+		s.pool(2)
+		s.closer()
+		s.Go("other", func() { s.submit(1) })
+		s.submit(0)
+	}},
+	{name: "wake/the minimum of workers parks meanwhile", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+		s.pool(1, WithMinWorkers(1))
+		s.closer()
+		s.submit(0)
+	}},
+	{name: "wake/a worker that leaves when it is idle (pond#33, tokio#525)", reach: []string{"depart"}, run: func(s *sim) {
+		s.pool(2, WithIdleTimeout(0))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "wake/spin before parking", reach: []string{"rest found a task"}, run: func(s *sim) {
+		s.pool(2, WithSpin(1))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "wake/three rounds, one worker, the next task after the last has run", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+		s.pool(3)
+		s.closer()
+		step := [2]sy.Event{sy.MakeEvent(), sy.MakeEvent()}
+		s.submitTask(0, s.and(0, func() { step[0].Set() }))
+		step[0].Wait()
+		s.submitTask(1, s.and(1, func() { step[1].Set() }))
+		step[1].Wait()
+		s.submit(2)
+	}},
+
+	// ----- the standby chain: a second worker for a second task -----
+
+	{name: "chain/the first task waits for the second", bound: 3, reach: []string{"hand standby on"}, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		s.submitTask(1, s.and(1, func() { second.Set() }))
+	}},
+	{name: "chain/the first task waits for the second of another submitter", bound: 3, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2))
+		s.closer()
+		second := sy.MakeEvent()
+		s.Go("other", func() { s.submitTask(1, s.and(1, func() { second.Set() })) })
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+	}},
+	{name: "chain/parked workers, the first task waits for the second", bound: 3, reach: []string{"arm parked"}, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		s.submitTask(1, s.and(1, func() { second.Set() }))
+	}},
+	{name: "chain/three tasks that wait for each other", bound: 3, reach: []string{"hand standby on"}, run: func(s *sim) {
+		s.pool(3, WithMaxWorkers(3))
+		s.closer()
+		a, b := sy.MakeEvent(), sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { a.Wait() }))
+		s.submitTask(1, s.and(1, func() { b.Wait(); a.Set() }))
+		s.submitTask(2, s.and(2, func() { b.Set() }))
+	}},
+	{name: "chain/a worker is woken beside one that was", bound: 3, reach: []string{"arm beside"}, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "chain/a batch of three", bound: 3, run: func(s *sim) {
+		s.pool(3, WithMaxWorkers(2))
+		s.closer()
+		s.accepted[0], s.accepted[1], s.accepted[2] = true, true, true
+		if n, err := s.p.SubmitBatch([]func(){s.task(0), s.task(1), s.task(2)}); n != 3 || err != nil {
+			s.Failf("SubmitBatch = %d, %v", n, err)
+		}
+	}},
+	{name: "chain/a task submits a task and waits for it", bound: 3, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() {
+			s.submitTask(1, s.and(1, func() { second.Set() }))
+			second.Wait()
+		}))
+	}},
+	{name: "chain/tasks across a change of segments", reach: []string{"extend"}, run: func(s *sim) {
+		s.poolAt(3, 2)
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "chain/tickets wrap", run: func(s *sim) {
+		s.poolAt(TicketBitsMask, 2)
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+
+	// ----- admission -----
+
+	{name: "admit/exactly capacity and workers", reach: []string{"full"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(1), WithFullPolicy(Reject))
+		s.closer()
+		gate := sy.MakeLatch()
+		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		if !s.try(1) {
+			s.Failf("the second of two was refused")
+		}
+		if s.try(2) {
+			s.Failf("a third of two was accepted")
+		}
+		gate.Open()
+	}},
+	{name: "admit/two for one place", reach: []string{"full"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(1), WithFullPolicy(Reject))
+		gate, other := sy.MakeLatch(), sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		ok := false
+		s.Go("other", func() { ok = s.try(1); other.Set() })
+		mine := s.try(2)
+		other.Wait()
+		if mine == ok {
+			s.Failf("accepted: %t and %t", mine, ok)
+		}
+		gate.Open()
+		s.done.Wait()
+		s.close()
+	}},
+	{name: "admit/wait for room", reach: []string{"wait for room", "promote"}, run: func(s *sim) {
+		s.pool(3, WithQueueCapacity(1))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+		s.submit(2)
+	}},
+	{name: "admit/two wait for room (pond#115)", bound: 3, reach: []string{"wait for room", "promote"}, run: func(s *sim) {
+		s.pool(4, WithQueueCapacity(1))
+		s.closer()
+		s.Go("other", func() { s.submit(2); s.submit(3) })
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "admit/hand-off", reach: []string{"wait for room"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(0))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "admit/hand-off of two submitters", bound: 3, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(0))
+		s.closer()
+		s.Go("other", func() { s.submit(1) })
+		s.submit(0)
+	}},
+	{name: "admit/DropOldest", reach: []string{"drop oldest"}, run: func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.submit(0)
+		s.submit(1)
+		s.submit(2)
+		s.p.Wait()
+		if s.ran[2] != 1 {
+			s.Failf("the latest did not run")
+		}
+		if n := s.ran[0] + s.ran[1] + s.ran[2] + int(s.p.Stats().Dropped); n != 3 {
+			s.Failf("%d of 3 tasks", n)
+		}
+		s.close()
+	}},
+	{name: "admit/DropOldest by two", bound: 3, reach: []string{"drop oldest"}, run: func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		other := sy.MakeEvent()
+		s.Go("other", func() { s.submit(2); other.Set() })
+		s.submit(0)
+		s.submit(1)
+		other.Wait()
+		s.p.Wait()
+		if n := s.ran[0] + s.ran[1] + s.ran[2] + int(s.p.Stats().Dropped); n != 3 {
+			s.Failf("%d of 3 tasks", n)
+		}
+		s.close()
+	}},
+	{name: "admit/CallerRuns", reach: []string{"run here"}, run: func(s *sim) {
+		s.pool(3, WithQueueCapacity(1), WithFullPolicy(CallerRuns))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+		s.submit(2)
+	}},
+	{name: "admit/Spawn", reach: []string{"spawn"}, run: func(s *sim) {
+		s.workers = 2 // the worker, and what Spawn has started
+		s.pool(2, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+		if s.p.peak > 1 {
+			s.Failf("%d workers", s.p.peak)
+		}
+	}},
+	{name: "admit/a task finds its own pool full", reach: []string{"run here"}, run: func(s *sim) {
+		s.pool(3, WithQueueCapacity(1))
+		s.closer()
+		s.submitTask(0, s.and(0, func() {
+			s.submit(1)
+			s.submit(2)
+		}))
+	}},
+	{name: "admit/the context of a submitter that waits ends", reach: []string{"wait for room", "gave up"}, run: func(s *sim) {
+		s.pool(1, WithQueueCapacity(0))
+		ctx, gate := explore.NewContext(), sy.MakeLatch()
+		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
+		err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
+		s.took(1, err)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.Failf("SubmitContext: %v", err)
+		}
+		if err != nil {
+			explore.Reach("gave up")
+		}
+		s.drops = true // accepted, then cancelled
+		s.done.Wait()
+		s.p.Wait()
+		s.close()
+	}},
+	{name: "admit/the room of one that gave up is the next one's", bound: 3, reach: []string{"gave up"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(0))
+		s.closer()
+		ctx, gate := explore.NewContext(), sy.MakeLatch()
+		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		s.Go("gives up", func() {
+			err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
+			s.took(1, err)
+			s.drops = true
+			if err != nil {
+				explore.Reach("gave up")
+			}
+		})
+		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
+		s.submit(2)
+	}},
+
+	// ----- closing -----
+
+	{name: "close/Submit and Shutdown", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+		s.pool(0)
+		s.Go("stopper", s.shutdown)
+		if s.try(0) {
+			explore.Reach("accepted")
+		} else {
+			explore.Reach("refused")
+		}
+	}},
+	{name: "close/Submit and Close", reach: []string{"refused", "ran", "dropped"}, run: func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.Go("stopper", s.close)
+		ok := s.try(0)
+		s.After(func() {
+			switch {
+			case !ok:
+				s.Reach("refused")
+			case s.ran[0] == 1:
+				s.Reach("ran")
+			default:
+				s.Reach("dropped")
+			}
+		})
+	}},
+	{name: "close/two submitters and Shutdown", bound: 3, run: func(s *sim) {
+		s.pool(0)
+		s.Go("stopper", s.shutdown)
+		s.Go("other", func() { s.try(1) })
+		s.try(0)
+	}},
+	{name: "close/two tasks and Shutdown, two workers", bound: 3, run: func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.Go("stopper", s.shutdown)
+		s.try(0)
+		s.try(1)
+	}},
+	{name: "close/a worker about to park, and Shutdown", run: func(s *sim) {
+		s.pool(0, WithMinWorkers(1))
+		s.shutdown()
+	}},
+	{name: "close/two calls of Shutdown", run: func(s *sim) {
+		s.pool(0)
+		s.submit(0)
+		s.Go("stopper", s.shutdown)
+		s.shutdown()
+		if s.ran[0] != 1 {
+			s.Failf("Shutdown returned before the task ran")
+		}
+	}},
+	{name: "close/Close and Shutdown", run: func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.submit(0)
+		s.Go("stopper", s.close)
+		err := s.p.Shutdown(context.Background())
+		var inc *Incomplete
+		if s.ran[0] == 1 && err != nil || s.ran[0] == 0 && !errors.As(err, &inc) {
+			s.Failf("ran %d, Shutdown: %v", s.ran[0], err)
+		}
+		s.gone("Shutdown")
+	}},
+	{name: "close/the context of Shutdown ends", reach: []string{"incomplete", "clean"}, run: func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		ctx := explore.NewContext()
+		s.submit(0)
+		s.Go("canceler", ctx.Cancel)
+		err := s.p.Shutdown(ctx)
+		var inc *Incomplete
+		switch {
+		case err == nil:
+			explore.Reach("clean")
+			if s.ran[0] != 1 {
+				s.Failf("a clean end, and the task did not run")
+			}
+			s.gone("Shutdown")
+		case errors.As(err, &inc) && inc.Dropped+inc.Running == 1:
+			explore.Reach("incomplete")
+		default:
+			s.Failf("Shutdown: %v", err)
+		}
+	}},
+	{name: "close/a submitter waits for room", reach: []string{"refused"}, run: func(s *sim) {
+		s.pool(0, WithQueueCapacity(0))
+		s.drops = true
+		s.Go("stopper", s.close)
+		s.try(0)
+		if s.try(1); errors.Is(s.refused[1], ErrClosed) {
+			explore.Reach("refused")
+		}
+	}},
+	{name: "close/the parent context ends", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+		ctx := explore.NewContext()
+		s.workers = 2 // the worker, and who closes
+		s.pool(0, WithContext(ctx))
+		s.drops = true
+		s.Go("canceler", ctx.Cancel)
+		if s.try(0) {
+			explore.Reach("accepted")
+		} else {
+			explore.Reach("refused")
+		}
+		s.p.done.Wait()
+		s.gone("the end of the parent")
+	}},
+	{name: "close/while paused", run: func(s *sim) {
+		s.pool(0)
+		s.p.Pause()
+		s.submit(0)
+		s.Go("resumer", s.p.Resume)
+		s.shutdown()
+		if s.ran[0] != 1 {
+			s.Failf("the task did not run")
+		}
+	}},
+	{name: "close/a task submits while Shutdown waits", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+		s.pool(0)
+		s.submitTask(0, s.and(0, func() {
+			if s.try(1) {
+				explore.Reach("accepted")
+			} else {
+				explore.Reach("refused")
+			}
+		}))
+		s.shutdown()
+	}},
+
+	// ----- sizes -----
+
+	{name: "size/Resize lets a submitter in (ants#205)", bound: 3, reach: []string{"wait for room"}, run: func(s *sim) {
+		s.workers = 2
+		s.pool(2, WithQueueCapacity(0))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		s.Go("resizer", func() {
+			if err := s.p.Resize(0, 2); err != nil {
+				s.Failf("Resize: %v", err)
+			}
+		})
+		s.submitTask(1, s.and(1, func() { second.Set() }))
+	}},
+	{name: "size/shrink while two tasks run", bound: 3, run: func(s *sim) {
+		s.pool(3, WithMaxWorkers(2))
+		s.closer()
+		s.Go("resizer", func() {
+			if err := s.p.Resize(0, 1); err != nil && err != ErrClosed {
+				s.Failf("Resize: %v", err)
+			}
+		})
+		s.submit(0)
+		s.submit(1)
+		s.submit(2)
+	}},
+	{name: "size/shrink and a worker about to park", bound: 3, run: func(s *sim) {
+		s.pool(1, WithMaxWorkers(2), WithMinWorkers(2))
+		s.Go("resizer", func() {
+			if err := s.p.Resize(1, 1); err != nil {
+				s.Failf("Resize: %v", err)
+			}
+			s.done.Wait()
+			s.close()
+		})
+		s.submit(0)
+	}},
+	{name: "size/Resize and Shutdown", bound: 3, run: func(s *sim) {
+		s.workers = 2
+		s.pool(0)
+		s.submit(0)
+		s.Go("stopper", s.shutdown)
+		if err := s.p.Resize(2, 2); err != nil && err != ErrClosed {
+			s.Failf("Resize: %v", err)
+		}
+	}},
+	{name: "size/the sizer says no, the task runs", run: func(s *sim) {
+		s.pool(1, WithSizing(saysNo{}))
+		s.closer()
+		s.submit(0)
+	}},
+	{name: "size/the sizer says no, and the first task waits for the second", bound: 3, run: func(s *sim) {
+		s.pool(2, WithMaxWorkers(2), WithSizing(saysNo{}))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		s.submitTask(1, s.and(1, func() { second.Set() }))
+	}},
+	{name: "size/one CPU, and the first task waits for the second", bound: 3, run: func(s *sim) {
+		s.Procs = 1
+		s.pool(2, WithMaxWorkers(2))
+		s.closer()
+		second := sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		s.submitTask(1, s.and(1, func() { second.Set() }))
+	}},
+
+	// ----- pausing -----
+
+	{name: "pause/Resume and a submitter", run: func(s *sim) {
+		s.pool(1)
+		s.closer()
+		s.p.Pause()
+		s.Go("resumer", s.p.Resume)
+		s.submit(0)
+	}},
+	{name: "pause/nothing is taken after Pause has returned", reach: []string{"held back"}, run: func(s *sim) {
+		s.pool(1)
+		s.closer()
+		s.Go("submitter", func() { s.submit(0) })
+		s.p.Pause()
+		before := headTicket(s.p.head.Load())
+		if s.p.tail.Load() > before {
+			explore.Reach("held back")
+		}
+		if now := headTicket(s.p.head.Load()); now != before {
+			s.Failf("paused, and %d tickets were taken", now-before)
+		}
+		s.p.Resume()
+	}},
+	{name: "pause/a submitter without room", reach: []string{"wait for room"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(1))
+		s.closer()
+		s.p.Pause()
+		s.Go("resumer", s.p.Resume)
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "pause/Pause, Resume and a worker about to park", run: func(s *sim) {
+		s.pool(1, WithMinWorkers(1))
+		s.closer()
+		s.Go("submitter", func() { s.submit(0) })
+		s.p.Pause()
+		s.p.Resume()
+	}},
+
+	// ----- the life of a worker -----
+
+	{name: "life/one task in a worker's life", run: func(s *sim) {
+		s.pool(2, WithMaxTasksPerWorker(1))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+	}},
+	{name: "life/Goexit", run: func(s *sim) {
+		s.pool(2)
+		s.closer()
+		s.submitTask(0, func() { s.ran[0]++; s.finished(); runtime.Goexit() })
+		s.submit(1)
+	}},
+	{name: "life/Goexit of the minimum", run: func(s *sim) {
+		s.pool(2, WithMinWorkers(1))
+		s.closer()
+		s.submitTask(0, func() { s.ran[0]++; s.finished(); runtime.Goexit() })
+		s.submit(1)
+	}},
+	{name: "life/panic", run: func(s *sim) {
+		told := 0
+		s.pool(2, WithPanicHandler(func(*PanicError) { told++ }))
+		s.closer()
+		s.submitTask(0, func() { s.ran[0]++; s.finished(); panic("a fault") })
+		s.submit(1)
+		s.After(func() {
+			if told != 1 || s.p.failed != 1 {
+				s.Failf("told %d, failed %d", told, s.p.failed)
+			}
+		})
+	}},
+	{name: "life/the panic handler ends the goroutine", run: func(s *sim) {
+		s.pool(2, WithPanicHandler(func(*PanicError) { runtime.Goexit() }))
+		s.closer()
+		s.submitTask(0, func() { s.ran[0]++; s.finished(); panic("a fault") })
+		s.submit(1)
+	}},
+	{name: "life/hooks are paired", run: func(s *sim) {
+		started, stopped := 0, 0
+		s.pool(1, WithWorkerHooks(func(int) { started++ }, func(int) { stopped++ }))
+		s.closer()
+		s.submit(0)
+		s.After(func() {
+			if started != stopped || started == 0 {
+				s.Failf("%d started, %d stopped", started, stopped)
+			}
+		})
+	}},
+	{name: "life/a start hook that blocks holds nobody up", bound: 3, run: func(s *sim) {
+		gate := sy.MakeLatch()
+		first := true
+		s.pool(2, WithMaxWorkers(2), WithWorkerHooks(func(int) {
+			if first {
+				first = false
+				gate.Wait()
+			}
+		}, nil))
+		s.closer()
+		s.submit(0)
+		s.submitTask(1, s.and(1, gate.Open))
+	}},
+	{name: "life/a start hook that ends its goroutine", run: func(s *sim) {
+		s.pool(1, WithWorkerHooks(func(int) { runtime.Goexit() }, nil))
+		s.closer()
+		s.submit(0)
+	}},
+	{name: "life/the idle timeout and a task", reach: []string{"reclaim"}, run: func(s *sim) {
+		s.Timed()
+		s.pool(2, WithIdleTimeout(time.Second))
+		s.closer()
+		s.submit(0)
+		s.Go("time", func() { s.Advance(2 * time.Second) })
+		s.submit(1)
+	}},
+	{name: "life/the idle timeout and Close", reach: []string{"reclaim"}, run: func(s *sim) {
+		s.Timed()
+		s.pool(1, WithIdleTimeout(time.Second))
+		s.submit(0)
+		s.Go("time", func() { s.Advance(2 * time.Second) })
+		s.done.Wait()
+		s.close()
+	}},
+
+	// ----- waiting -----
+
+	{name: "wait/for one task", run: func(s *sim) {
+		s.pool(0)
+		s.submit(0)
+		s.p.Wait()
+		if s.ran[0] != 1 {
+			s.Failf("Wait returned before the task ran")
+		}
+		s.close()
+	}},
+	{name: "wait/while another submits", bound: 3, run: func(s *sim) {
+		s.pool(0)
+		other := sy.MakeEvent()
+		s.Go("other", func() { s.submit(1); other.Set() })
+		s.submit(0)
+		s.p.Wait()
+		if s.ran[0] != 1 {
+			s.Failf("Wait returned before the task ran")
+		}
+		other.Wait()
+		s.p.Wait()
+		s.close()
+	}},
+	{name: "wait/two wait", run: func(s *sim) {
+		s.pool(0)
+		other := sy.MakeEvent()
+		s.submit(0)
+		s.Go("other", func() { s.p.Wait(); other.Set() })
+		s.p.Wait()
+		other.Wait()
+		if s.ran[0] != 1 {
+			s.Failf("Wait returned before the task ran")
+		}
+		s.close()
+	}},
+	{name: "wait/the context ends", reach: []string{"gave up", "quiet"}, run: func(s *sim) {
+		s.pool(0)
+		ctx := explore.NewContext()
+		s.submit(0)
+		s.Go("canceler", ctx.Cancel)
+		if err := s.p.WaitContext(ctx); err == nil {
+			explore.Reach("quiet")
+			if s.ran[0] != 1 {
+				s.Failf("WaitContext returned before the task ran")
+			}
+		} else {
+			explore.Reach("gave up")
+		}
+		s.p.Wait()
+		s.close()
+	}},
+	{name: "wait/for a task that panics", run: func(s *sim) {
+		s.pool(0, WithPanicHandler(func(*PanicError) {}))
+		s.submitTask(0, func() { s.ran[0]++; panic("a fault") })
+		s.p.Wait()
+		if st := s.p.Stats(); st.Failed != 1 || st.Completed != 1 {
+			s.Failf("after Wait: %+v", st)
+		}
+		s.close()
+	}},
+	{name: "wait/for what the caller runs", run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+		other := sy.MakeEvent()
+		s.submit(0)
+		s.Go("other", func() { s.submit(1); other.Set() })
+		s.p.Wait()
+		if s.ran[0] != 1 {
+			s.Failf("Wait returned before the task ran")
+		}
+		other.Wait()
+		s.p.Wait()
+		s.close()
+	}},
+	{name: "wait/for a result", run: func(s *sim) {
+		s.pool(0)
+		want := errors.New("a result")
+		s.accepted[0] = true
+		if err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.ran[0]++; return want }); err != want {
+			s.Failf("SubmitWait = %v", err)
+		}
+		if st := s.p.Stats(); st.Completed != 1 || st.Failed != 1 {
+			s.Failf("after SubmitWait: %+v", st)
+		}
+		s.close()
+	}},
+	{name: "wait/for a result, and the context ends", reach: []string{"result", "gave up"}, run: func(s *sim) {
+		s.pool(0)
+		ctx := explore.NewContext()
+		s.Go("canceler", ctx.Cancel)
+		s.accepted[0], s.drops = true, true
+		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.ran[0]++; return nil }); {
+		case err == nil && s.ran[0] == 1:
+			explore.Reach("result")
+		case errors.Is(err, context.Canceled):
+			explore.Reach("gave up")
+			s.accepted[0] = s.p.Stats().Submitted == 1
+		default:
+			s.Failf("SubmitWait = %v", err)
+		}
+		s.p.Wait()
+		s.close()
+	}},
+	{name: "wait/for a result, and Close", reach: []string{"result", "dropped", "refused"}, run: func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.Go("stopper", s.close)
+		s.accepted[0] = true
+		switch err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.ran[0]++; return nil }); {
+		case err == nil && s.ran[0] == 1:
+			explore.Reach("result")
+		case errors.Is(err, ErrDropped) && s.ran[0] == 0:
+			explore.Reach("dropped")
+		case errors.Is(err, ErrClosed) && s.ran[0] == 0:
+			explore.Reach("refused")
+			s.accepted[0] = false
+		default:
+			s.Failf("ran %d, SubmitWait = %v", s.ran[0], err)
+		}
+	}},
+
+	// ----- tasks for later -----
+
+	{name: "delay/it is due, and then it runs", run: func(s *sim) {
+		s.Timed()
+		s.workers = 2
+		s.pool(1)
+		s.closer()
+		s.accepted[0] = true
+		if _, err := s.p.SubmitAfter(time.Second, s.task(0)); err != nil {
+			s.Failf("SubmitAfter: %v", err)
+		}
+		s.Advance(time.Second)
+	}},
+	{name: "delay/it is due, and stopped", reach: []string{"stopped", "too late"}, run: func(s *sim) {
+		s.Timed()
+		s.pool(0)
+		stop, err := s.p.SubmitAfter(time.Second, func() { s.ran[0]++ })
+		if err != nil {
+			s.Failf("SubmitAfter: %v", err)
+		}
+		s.Go("time", func() { s.Advance(time.Second) })
+		if s.accepted[0] = !stop(); s.accepted[0] {
+			explore.Reach("too late")
+		} else {
+			explore.Reach("stopped")
+		}
+		s.shutdown()
+	}},
+	{name: "delay/it is due, and Close", run: func(s *sim) {
+		s.Timed()
+		s.pool(0)
+		s.drops = true
+		s.accepted[0] = true
+		if _, err := s.p.SubmitAfter(time.Second, func() { s.ran[0]++ }); err != nil {
+			s.Failf("SubmitAfter: %v", err)
+		}
+		s.Go("time", func() { s.Advance(time.Second) })
+		s.close()
+	}},
+}
+
+// TicketBitsMask is the last ticket before they begin again.
+const TicketBitsMask = 1<<TicketBits - 1

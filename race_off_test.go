@@ -1,0 +1,5 @@
+//go:build !race
+
+package shoal_test
+
+const raceEnabled = false
