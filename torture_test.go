@@ -179,6 +179,7 @@ func torture(t *testing.T, s tortureShape, n, round int) {
 					return
 				default:
 					p.Wait()
+					runtime.Gosched() // it returns at once while nothing runs
 				}
 			}
 		})
