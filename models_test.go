@@ -417,6 +417,22 @@ var models = []model{
 			s.submit(2)
 		}))
 	}},
+	{name: "admit/the room of one that gave up is the next one's", bound: 3, reach: []string{"gave up"}, run: func(s *sim) {
+		s.pool(2, WithQueueCapacity(0))
+		s.closer()
+		ctx, gate := explore.NewContext(), sy.MakeLatch()
+		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		s.Go("gives up", func() {
+			err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
+			s.took(1, err)
+			s.drops = true
+			if err != nil {
+				explore.Reach("gave up")
+			}
+		})
+		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
+		s.submit(2)
+	}},
 	{name: "admit/the context of a submitter that waits ends", reach: []string{"wait for room", "gave up"}, run: func(s *sim) {
 		s.pool(1, WithQueueCapacity(0))
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
@@ -434,22 +450,6 @@ var models = []model{
 		s.done.Wait()
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "admit/the room of one that gave up is the next one's", bound: 3, reach: []string{"gave up"}, run: func(s *sim) {
-		s.pool(2, WithQueueCapacity(0))
-		s.closer()
-		ctx, gate := explore.NewContext(), sy.MakeLatch()
-		s.submitTask(0, s.and(0, func() { gate.Wait() }))
-		s.Go("gives up", func() {
-			err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
-			s.took(1, err)
-			s.drops = true
-			if err != nil {
-				explore.Reach("gave up")
-			}
-		})
-		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
-		s.submit(2)
 	}},
 
 	// ----- closing -----

@@ -4,4 +4,6 @@ go 1.26
 
 require github.com/shoal-go/shoal v0.0.0
 
+require github.com/anishathalye/porcupine v1.3.1
+
 replace github.com/shoal-go/shoal => ../

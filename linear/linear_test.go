@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 3000, "how many are recorded and checked")
+	histories = flag.Int("histories", 20_000, "how many are recorded and checked")
 	seed      = flag.Uint64("seed", 1, "of the histories")
 )
 

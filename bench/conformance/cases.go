@@ -681,20 +681,6 @@ var contract = []testCase{
 			c.failf("%d goroutines", n)
 		}
 	}},
-	{name: "stop/nothing is left at the moment it returns", run: func(c *check) {
-		for range 200 {
-			base := runtime.NumGoroutine()
-			p := c.s.make(spec{workers: 4})
-			for range 10 {
-				c.must(p, func() {})
-			}
-			p.stop()
-			if n := runtime.NumGoroutine() - base; n > 0 {
-				c.failf("%d goroutines", n)
-				return
-			}
-		}
-	}},
 	{name: "stop/1000 pools", run: func(c *check) {
 		base := runtime.NumGoroutine()
 		for range 1000 {
