@@ -1197,3 +1197,31 @@ func TestNewRefusesEachBadOption(t *testing.T) {
 		shutClean(t, p)
 	}
 }
+
+func TestMinimumIsFilledUpAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []shoal.Option
+		task func()
+	}{
+		"after Goexit":          {nil, runtime.Goexit},
+		"at the end of a life":  {[]shoal.Option{shoal.WithMaxTasksPerWorker(1)}, func() {}},
+		"with no idle time":     {[]shoal.Option{shoal.WithIdleTimeout(0)}, runtime.Goexit},
+		"after Goexit and more": {[]shoal.Option{shoal.WithMaxTasksPerWorker(2)}, runtime.Goexit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, append([]shoal.Option{shoal.WithMinWorkers(3), shoal.WithMaxWorkers(4)}, c.opts...)...)
+				for range 5 {
+					if err := p.Submit(c.task); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				if n := p.Stats().Workers; n < 3 {
+					t.Errorf("%d workers, want at least 3", n)
+				}
+				shutClean(t, p)
+			})
+		})
+	}
+}

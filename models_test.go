@@ -570,6 +570,43 @@ var models = []model{
 			s.Failf("the task did not run")
 		}
 	}},
+	{name: "close/while paused, and nobody resumes", run: func(s *sim) {
+		s.pool(0)
+		s.p.Pause()
+		s.submit(0)
+		s.shutdown()
+		if s.ran[0] != 1 {
+			s.Failf("the task did not run")
+		}
+	}},
+	{name: "close/while paused, and somebody waits for room", run: func(s *sim) {
+		s.pool(0, WithQueueCapacity(0))
+		s.p.Pause()
+		s.Go("stopper", s.shutdown)
+		s.try(0)
+	}},
+	{name: "close/the context of a task ends", reach: []string{"ended", "not begun"}, run: func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		closing := sy.MakeLatch()
+		s.accepted[0] = true
+		if err := s.p.SubmitContext(context.Background(), func(ctx context.Context) {
+			s.ran[0]++
+			closing.Wait()
+			if ctx.Err() == nil {
+				s.Failf("the pool was closed, and the context has not ended")
+			}
+			explore.Reach("ended")
+		}); err != nil {
+			s.Failf("SubmitContext: %v", err)
+		}
+		s.p.end(phaseStopping, ErrClosed) // as Close does, before it waits
+		closing.Open()
+		s.close()
+		if s.ran[0] == 0 {
+			explore.Reach("not begun")
+		}
+	}},
 	{name: "close/a task submits while Shutdown waits", reach: []string{"refused", "accepted"}, run: func(s *sim) {
 		s.pool(0)
 		s.submitTask(0, s.and(0, func() {
@@ -680,6 +717,13 @@ var models = []model{
 		s.Go("resumer", s.p.Resume)
 		s.submit(0)
 		s.submit(1)
+	}},
+	{name: "pause/a submitter that hands its task over", reach: []string{"wait for room"}, run: func(s *sim) {
+		s.pool(1, WithQueueCapacity(0))
+		s.closer()
+		s.p.Pause()
+		s.Go("resumer", s.p.Resume)
+		s.submit(0)
 	}},
 	{name: "pause/Pause, Resume and a worker about to park", run: func(s *sim) {
 		s.pool(1, WithMinWorkers(1))

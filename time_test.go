@@ -1046,3 +1046,20 @@ func TestParkedWorkerIsWokenByTheTaskNotByTheClock(t *testing.T) {
 		})
 	}
 }
+
+// TestIdleTimeoutLeavesTheMinimumAlone: as many leave as are too many, and none
+// leaves to be replaced.
+func TestIdleTimeoutLeavesTheMinimumAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var started, stopped atomic.Int32
+		p := newPool(t, shoal.WithMinWorkers(2), shoal.WithMaxWorkers(5), shoal.WithIdleTimeout(time.Second),
+			shoal.WithWorkerHooks(func(int) { started.Add(1) }, func(int) { stopped.Add(1) }))
+		hold(t, p, 5)()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if a, b := started.Load(), stopped.Load(); a != 5 || b != 3 {
+			t.Errorf("%d workers were started, %d have left; want 5, 3", a, b)
+		}
+		shutClean(t, p)
+	})
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryMutantApplies: each changes one place that is there, and what is to
+// kill it exists. Whether it is killed, make mutants tells.
+func TestEveryMutantApplies(t *testing.T) {
+	const root = "../.."
+	var tests strings.Builder
+	for _, glob := range []string{"*_test.go", "internal/*/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(root, glob))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests.Write(data)
+		}
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`func (Test\w+)\(|[nN]ame: "([a-z]+/[^"]*)"`).FindAllStringSubmatch(tests.String(), -1) {
+		names = append(names, m[1]+m[2])
+	}
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		if seen[m.name] {
+			t.Errorf("two mutants are called %q", m.name)
+		}
+		seen[m.name] = true
+		data, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if n := strings.Count(string(data), m.old); n != 1 {
+			t.Errorf("%s: %s has %d places of\n%s", m.name, m.file, n, m.old)
+		}
+		if m.old == m.new {
+			t.Errorf("%s changes nothing", m.name)
+		}
+		for _, pattern := range []string{m.models, m.tests} {
+			if pattern == "" || pattern == "-" {
+				continue
+			}
+			re, found := regexp.MustCompile(pattern), false
+			for _, n := range names {
+				found = found || re.MatchString(n)
+			}
+			if !found {
+				t.Errorf("%s: nothing is called %q", m.name, pattern)
+			}
+		}
+		if (m.models == "" || m.models == "-") && m.tests == "" {
+			t.Errorf("%s: nothing is to kill it", m.name)
+		}
+	}
+	if len(mutants) < 30 {
+		t.Errorf("%d mutants", len(mutants))
+	}
+}
