@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,6 +66,24 @@ func TestTheContractCanFail(t *testing.T) {
 	}
 	if len(broken) > 0 {
 		t.Errorf("no such cases: %v", broken)
+	}
+}
+
+// TestEveryCaseIsInAGroup: else it would not be in the short table.
+func TestEveryCaseIsInAGroup(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range contract {
+		group, _, _ := strings.Cut(c.name, "/")
+		if !slices.ContainsFunc(titles, func(g [2]string) bool { return g[0] == group }) {
+			t.Errorf("%s is in no group", c.name)
+		}
+		if names[c.name] {
+			t.Errorf("two cases are called %s", c.name)
+		}
+		names[c.name] = true
+	}
+	if len(contract) < 100 {
+		t.Errorf("%d cases", len(contract))
 	}
 }
 

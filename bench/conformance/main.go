@@ -5,6 +5,7 @@
 //	go run ./bench/conformance                # all
 //	go run ./bench/conformance -pools shoal   # one
 //	go run ./bench/conformance -run 'stop/'   # some cases
+//	go run ./bench/conformance -update        # all, and into the documents
 //
 // A case that a pool's own documentation calls misuse, or promises nothing
 // about, is marked as such. What a pool does not offer is a dash.
@@ -23,6 +24,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,9 +42,14 @@ func main() {
 		pools    = flag.String("pools", "", "only pools whose name matches this `regexp`")
 		parallel = flag.Int("parallel", 4, "processes at once")
 		why      = flag.Bool("why", false, "say of each failure why")
+		update   = flag.Bool("update", false, "in the root of the repository: put the tables into README.md and docs/conformance.md")
 	)
 	flag.Parse()
-	if err := run(os.Stdout, *cases, *pools, *parallel, *why); err != nil {
+	err := run(os.Stdout, *cases, *pools, *parallel, *why)
+	if *update && err == nil {
+		err = fill()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
@@ -125,15 +132,16 @@ func run(w io.Writer, cases, pools string, parallel int, why bool) error {
 	}
 	wg.Wait()
 	table(w, chosen, who, results)
+	fmt.Fprintln(w)
+	groups(w, chosen, who, results)
 	if why {
 		fmt.Fprintln(w)
-		for i, c := range chosen {
-			for j, s := range who {
-				if r := results[i][j]; r.Why != "" {
-					fmt.Fprintf(w, "- %s, %s: %s: %s\n", s.name, c.name, r.Mark, r.Why)
-				}
-			}
-		}
+		reasons(w, chosen, who, results)
+	}
+	for name, print := range map[string]func(io.Writer, []*testCase, []subject, [][]outcome){"table": table, "groups": groups, "reasons": reasons} {
+		var b bytes.Buffer
+		print(&b, chosen, who, results)
+		documents[name] = b.Bytes()
 	}
 	for j, s := range who {
 		for i := range chosen {
@@ -328,4 +336,89 @@ func settle(base int) int {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return runtime.NumGoroutine() - base
+}
+
+// documents are what belongs between the marks of the documents.
+var documents = map[string][]byte{}
+
+var mark = regexp.MustCompile(`(?s)(<!-- contract: (\w+) -->\n).*?(<!-- end -->)`)
+
+func fill() error {
+	for _, file := range []string{"README.md", "docs/conformance.md"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		data = mark.ReplaceAllFunc(data, func(old []byte) []byte {
+			m := mark.FindSubmatch(old)
+			return slices.Concat(m[1], documents[string(m[2])], m[3])
+		})
+		if err := os.WriteFile(file, data, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasons says why, of each failure.
+func reasons(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
+	for j, s := range who {
+		for i, c := range cases {
+			if r := results[i][j]; r.Why != "" {
+				why, _, _ := strings.Cut(r.Why, "\n")
+				fmt.Fprintf(w, "- %s, %s: %s: %s\n", s.name, c.name, r.Mark, why)
+			}
+		}
+	}
+}
+
+// groups is the table in short: how many of its cases a pool passes, of those
+// that it offers and that are no misuse.
+func groups(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
+	v := versions()
+	fmt.Fprint(w, "| |")
+	for _, s := range who {
+		fmt.Fprintf(w, " %s |", strings.TrimSpace(s.name+" "+v[s.module]))
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(who)))
+	line := func(title string, prefix string) {
+		fmt.Fprintf(w, "| %s |", title)
+		for j := range who {
+			passed, offered := 0, 0
+			for i, c := range cases {
+				if m := results[i][j].Mark; strings.HasPrefix(c.name, prefix) && m != "–" && !strings.HasPrefix(m, "(") {
+					offered++
+					if m == "ok" {
+						passed++
+					}
+				}
+			}
+			switch {
+			case offered == 0:
+				fmt.Fprint(w, " – |")
+			case passed < offered:
+				fmt.Fprintf(w, " **%d of %d** |", passed, offered)
+			default:
+				fmt.Fprintf(w, " %d of %d |", passed, offered)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	for _, g := range titles {
+		for _, c := range cases {
+			if strings.HasPrefix(c.name, g[0]+"/") {
+				line(g[1], g[0]+"/")
+				break
+			}
+		}
+	}
+	line("all", "")
+}
+
+// titles of the groups of cases.
+var titles = [][2]string{
+	{"once", "each task once"}, {"order", "order, and what is seen"}, {"bound", "the bounds"}, {"nested", "tasks that submit tasks"},
+	{"call", "results"}, {"panic", "panics"}, {"goexit", "runtime.Goexit, t.FailNow"}, {"stop", "stopping"}, {"wait", "waiting for idleness"},
+	{"resize", "resizing"}, {"pause", "pausing"}, {"context", "contexts"}, {"memory", "memory and goroutines"}, {"count", "counters"},
+	{"odd", "odd input, odd places"},
 }
