@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,6 +240,7 @@ func FuzzEnds(f *testing.F) {
 				err error
 			}
 			results := map[int]*result{}
+			var calls sync.WaitGroup
 			for n := 0; len(script) >= 3; n++ {
 				at := unique(4 * time.Duration(script[1]) * time.Millisecond)
 				if script[0]%2 == 0 {
@@ -246,31 +248,32 @@ func FuzzEnds(f *testing.F) {
 					events = append(events, endEvent{at, "Shutdown", n}, endEvent{deadline, "deadline", n})
 					res := new(result)
 					results[n] = res
-					go func() {
+					calls.Go(func() {
 						time.Sleep(at)
 						ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
 						defer cancel()
 						res.err = p.Shutdown(ctx)
 						res.at = time.Since(start)
-					}()
+					})
 				} else {
 					events = append(events, endEvent{at, "Close", n})
-					go func() {
+					calls.Go(func() {
 						time.Sleep(at)
 						if err := p.Close(); err != nil {
 							t.Errorf("Close: %v", err)
 						}
-					}()
+					})
 				}
 				script = script[3:]
 			}
 			slices.SortFunc(events, func(a, b endEvent) int { return int(a.at - b.at) })
 			m.run(events)
-			time.Sleep(time.Hour)
+			calls.Wait()
 			if len(events) == 0 {
 				closeAll(t, p)
 				return
 			}
+			<-p.Done()
 			checkEnded(t, p)
 			if s := p.Stats(); ran != len(takes)-m.dropped || s.Dropped != uint64(m.dropped) {
 				t.Errorf("%d of %d ran, %d dropped, want %d dropped; events %v, takes %v", ran, len(takes), s.Dropped, m.dropped, events, m.takes)

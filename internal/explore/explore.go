@@ -89,7 +89,6 @@ type explorer struct {
 	mode    Mode
 	stack   []node // the decisions of the current run, with what else could have been decided
 	idle    []*coro
-	epoch   uint64
 	reached map[string]int
 	rand    *rand.Rand
 	length  int        // of the longest run, for PCT
