@@ -90,6 +90,8 @@ var mutants = []mutant{
 		old: "		w.woken.Wait()\n		return w.err\n	}\n	return ctx.Err()", new: "		w.woken.Wait()\n		return ctx.Err()\n	}\n	return ctx.Err()"},
 	{name: "waiters are not told of the end", file: "life.go", models: "close",
 		old: "		orphans = p.refuseLocked()\n", new: ""},
+	{name: "DropOldest refuses where there is nothing to drop any more", file: "submit.go", models: "admit/DropOldest",
+		old: "				discard(p.takeCell(seg, t), ErrDropped)\n			}\n			p.mu.Lock()\n			continue\n", new: "				discard(p.takeCell(seg, t), ErrDropped)\n			}\n			p.mu.Lock()\n			if ok {\n				continue\n			}\n"},
 	{name: "DropOldest loses count", file: "submit.go", models: "admit",
 		old: "			p.dropped++\n			p.displaced", new: "			p.displaced"},
 
