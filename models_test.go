@@ -33,6 +33,7 @@ type sim struct {
 	p        *Pool
 	accepted [8]bool
 	refused  [8]error
+	runs     [8]sy.Object
 	ran      [8]int
 	left     sy.Int64 // tasks that have to run until done is opened
 	done     sy.Latch
@@ -118,10 +119,23 @@ func (s *sim) task(i int) func() { return s.and(i, func() {}) }
 // and is task i, which also does f.
 func (s *sim) and(i int, f func()) func() {
 	return func() {
-		s.ran[i]++
+		s.did(i)
 		f()
 		s.finished()
 	}
+}
+
+// did notes that task i runs. What a model asks about while it runs must be
+// announced like everything else that is shared.
+func (s *sim) did(i int) {
+	sy.Access(&s.runs[i], sy.Write)
+	s.ran[i]++
+}
+
+// times is how often task i ran.
+func (s *sim) times(i int) int {
+	sy.Access(&s.runs[i], sy.Read)
+	return s.ran[i]
 }
 
 // finished counts one of the tasks that done waits for.
@@ -175,8 +189,12 @@ func (s *sim) shutdown() {
 // gone: when Close or Shutdown returns, nothing of the pool is left. (Its last
 // goroutine has nothing more to do than to return.)
 func (s *sim) gone(what string) {
-	if p := s.p; p.live != 0 || p.helpers != 0 || p.outside != 0 {
-		s.Failf("after %s there are live %d, helpers %d, outside %d", what, p.live, p.helpers, p.outside)
+	p := s.p
+	p.mu.Lock()
+	live, helpers, outside := p.live, p.helpers, p.outside
+	p.mu.Unlock()
+	if live != 0 || helpers != 0 || outside != 0 {
+		s.Failf("after %s there are live %d, helpers %d, outside %d", what, live, helpers, outside)
 	}
 }
 
@@ -370,10 +388,10 @@ var models = []model{
 		s.submit(1)
 		s.submit(2)
 		s.p.Wait()
-		if s.ran[2] != 1 {
+		if s.times(2) != 1 {
 			s.Failf("the latest did not run")
 		}
-		if n := s.ran[0] + s.ran[1] + s.ran[2] + int(s.p.Stats().Dropped); n != 3 {
+		if n := s.times(0) + s.times(1) + s.times(2) + int(s.p.Stats().Dropped); n != 3 {
 			s.Failf("%d of 3 tasks", n)
 		}
 		s.close()
@@ -387,9 +405,41 @@ var models = []model{
 		s.submit(1)
 		other.Wait()
 		s.p.Wait()
-		if n := s.ran[0] + s.ran[1] + s.ran[2] + int(s.p.Stats().Dropped); n != 3 {
+		if n := s.times(0) + s.times(1) + s.times(2) + int(s.p.Stats().Dropped); n != 3 {
 			s.Failf("%d of 3 tasks", n)
 		}
+		s.close()
+	}},
+	{name: "admit/DropOldest and the end", reach: []string{"drop oldest", "refused"}, run: func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		gate := sy.MakeLatch()
+		s.submitTask(0, func() { s.did(0); gate.Wait() })
+		s.submit(1)
+		s.Go("stopper", s.shutdown)
+		if !s.try(2) {
+			explore.Reach("refused")
+			if n := s.p.Stats().Dropped; n != 0 {
+				s.Failf("%d dropped for a task that was refused", n)
+			}
+		}
+		gate.Open()
+	}},
+	{name: "admit/places are free, and one still waits for its", bound: 3, reach: []string{"both have ended"}, run: func(s *sim) {
+		s.pool(3, WithMaxWorkers(2), WithQueueCapacity(0))
+		gate := sy.MakeLatch()
+		s.submitTask(0, s.and(0, gate.Wait))
+		s.submitTask(1, s.and(1, gate.Wait))
+		s.Go("waits", func() { s.submit(2) })
+		gate.Open()
+		if st := s.p.Stats(); st.InFlight == 0 && st.Submitted == 2 {
+			explore.Reach("both have ended")
+			if err := s.p.TrySubmit(func() { s.did(3) }); !s.took(3, err) {
+				s.Failf("TrySubmit: %v, with at most one task in a pool of two workers", err)
+			}
+		}
+		s.done.Wait()
+		s.p.Wait()
 		s.close()
 	}},
 	{name: "admit/CallerRuns", reach: []string{"run here"}, run: func(s *sim) {
@@ -405,9 +455,11 @@ var models = []model{
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-		if s.p.peak > 1 {
-			s.Failf("%d workers", s.p.peak)
-		}
+		s.After(func() {
+			if s.p.peak > 1 {
+				s.Failf("%d workers", s.p.peak)
+			}
+		})
 	}},
 	{name: "admit/a task finds its own pool full", reach: []string{"run here"}, run: func(s *sim) {
 		s.pool(3, WithQueueCapacity(1))
@@ -423,7 +475,7 @@ var models = []model{
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
 		s.Go("gives up", func() {
-			err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
+			err := s.p.SubmitContext(ctx, func(context.Context) { s.did(1) })
 			s.took(1, err)
 			s.drops = true
 			if err != nil {
@@ -438,7 +490,7 @@ var models = []model{
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
 		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
-		err := s.p.SubmitContext(ctx, func(context.Context) { s.ran[1]++ })
+		err := s.p.SubmitContext(ctx, func(context.Context) { s.did(1) })
 		s.took(1, err)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			s.Failf("SubmitContext: %v", err)
@@ -472,7 +524,7 @@ var models = []model{
 			switch {
 			case !ok:
 				s.Reach("refused")
-			case s.ran[0] == 1:
+			case s.times(0) == 1:
 				s.Reach("ran")
 			default:
 				s.Reach("dropped")
@@ -500,7 +552,7 @@ var models = []model{
 		s.submit(0)
 		s.Go("stopper", s.shutdown)
 		s.shutdown()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("Shutdown returned before the task ran")
 		}
 	}},
@@ -511,8 +563,8 @@ var models = []model{
 		s.Go("stopper", s.close)
 		err := s.p.Shutdown(context.Background())
 		var inc *Incomplete
-		if s.ran[0] == 1 && err != nil || s.ran[0] == 0 && !errors.As(err, &inc) {
-			s.Failf("ran %d, Shutdown: %v", s.ran[0], err)
+		if s.times(0) == 1 && err != nil || s.times(0) == 0 && !errors.As(err, &inc) {
+			s.Failf("ran %d, Shutdown: %v", s.times(0), err)
 		}
 		s.gone("Shutdown")
 	}},
@@ -527,7 +579,7 @@ var models = []model{
 		switch {
 		case err == nil:
 			explore.Reach("clean")
-			if s.ran[0] != 1 {
+			if s.times(0) != 1 {
 				s.Failf("a clean end, and the task did not run")
 			}
 			s.gone("Shutdown")
@@ -566,7 +618,7 @@ var models = []model{
 		s.submit(0)
 		s.Go("resumer", s.p.Resume)
 		s.shutdown()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("the task did not run")
 		}
 	}},
@@ -575,7 +627,7 @@ var models = []model{
 		s.p.Pause()
 		s.submit(0)
 		s.shutdown()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("the task did not run")
 		}
 	}},
@@ -591,7 +643,7 @@ var models = []model{
 		closing := sy.MakeLatch()
 		s.accepted[0] = true
 		if err := s.p.SubmitContext(context.Background(), func(ctx context.Context) {
-			s.ran[0]++
+			s.did(0)
 			closing.Wait()
 			if ctx.Err() == nil {
 				s.Failf("the pool was closed, and the context has not ended")
@@ -603,7 +655,7 @@ var models = []model{
 		s.p.end(phaseStopping, ErrClosed) // as Close does, before it waits
 		closing.Open()
 		s.close()
-		if s.ran[0] == 0 {
+		if s.times(0) == 0 {
 			explore.Reach("not begun")
 		}
 	}},
@@ -744,20 +796,20 @@ var models = []model{
 	{name: "life/Goexit", run: func(s *sim) {
 		s.pool(2)
 		s.closer()
-		s.submitTask(0, func() { s.ran[0]++; s.finished(); runtime.Goexit() })
+		s.submitTask(0, func() { s.did(0); s.finished(); runtime.Goexit() })
 		s.submit(1)
 	}},
 	{name: "life/Goexit of the minimum", run: func(s *sim) {
 		s.pool(2, WithMinWorkers(1))
 		s.closer()
-		s.submitTask(0, func() { s.ran[0]++; s.finished(); runtime.Goexit() })
+		s.submitTask(0, func() { s.did(0); s.finished(); runtime.Goexit() })
 		s.submit(1)
 	}},
 	{name: "life/panic", run: func(s *sim) {
 		told := 0
 		s.pool(2, WithPanicHandler(func(*PanicError) { told++ }))
 		s.closer()
-		s.submitTask(0, func() { s.ran[0]++; s.finished(); panic("a fault") })
+		s.submitTask(0, func() { s.did(0); s.finished(); panic("a fault") })
 		s.submit(1)
 		s.After(func() {
 			if told != 1 || s.p.failed != 1 {
@@ -768,7 +820,7 @@ var models = []model{
 	{name: "life/the panic handler ends the goroutine", run: func(s *sim) {
 		s.pool(2, WithPanicHandler(func(*PanicError) { runtime.Goexit() }))
 		s.closer()
-		s.submitTask(0, func() { s.ran[0]++; s.finished(); panic("a fault") })
+		s.submitTask(0, func() { s.did(0); s.finished(); panic("a fault") })
 		s.submit(1)
 	}},
 	{name: "life/hooks are paired", run: func(s *sim) {
@@ -823,7 +875,7 @@ var models = []model{
 		s.pool(0)
 		s.submit(0)
 		s.p.Wait()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("Wait returned before the task ran")
 		}
 		s.close()
@@ -834,7 +886,7 @@ var models = []model{
 		s.Go("other", func() { s.submit(1); other.Set() })
 		s.submit(0)
 		s.p.Wait()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("Wait returned before the task ran")
 		}
 		other.Wait()
@@ -848,7 +900,7 @@ var models = []model{
 		s.Go("other", func() { s.p.Wait(); other.Set() })
 		s.p.Wait()
 		other.Wait()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("Wait returned before the task ran")
 		}
 		s.close()
@@ -860,7 +912,7 @@ var models = []model{
 		s.Go("canceler", ctx.Cancel)
 		if err := s.p.WaitContext(ctx); err == nil {
 			explore.Reach("quiet")
-			if s.ran[0] != 1 {
+			if s.times(0) != 1 {
 				s.Failf("WaitContext returned before the task ran")
 			}
 		} else {
@@ -871,7 +923,7 @@ var models = []model{
 	}},
 	{name: "wait/for a task that panics", run: func(s *sim) {
 		s.pool(0, WithPanicHandler(func(*PanicError) {}))
-		s.submitTask(0, func() { s.ran[0]++; panic("a fault") })
+		s.submitTask(0, func() { s.did(0); panic("a fault") })
 		s.p.Wait()
 		if st := s.p.Stats(); st.Failed != 1 || st.Completed != 1 {
 			s.Failf("after Wait: %+v", st)
@@ -884,7 +936,7 @@ var models = []model{
 		s.submit(0)
 		s.Go("other", func() { s.submit(1); other.Set() })
 		s.p.Wait()
-		if s.ran[0] != 1 {
+		if s.times(0) != 1 {
 			s.Failf("Wait returned before the task ran")
 		}
 		other.Wait()
@@ -895,7 +947,7 @@ var models = []model{
 		s.pool(0)
 		want := errors.New("a result")
 		s.accepted[0] = true
-		if err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.ran[0]++; return want }); err != want {
+		if err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.did(0); return want }); err != want {
 			s.Failf("SubmitWait = %v", err)
 		}
 		if st := s.p.Stats(); st.Completed != 1 || st.Failed != 1 {
@@ -908,8 +960,8 @@ var models = []model{
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
 		s.accepted[0], s.drops = true, true
-		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.ran[0]++; return nil }); {
-		case err == nil && s.ran[0] == 1:
+		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.did(0); return nil }); {
+		case err == nil && s.times(0) == 1:
 			explore.Reach("result")
 		case errors.Is(err, context.Canceled):
 			explore.Reach("gave up")
@@ -925,16 +977,16 @@ var models = []model{
 		s.drops = true
 		s.Go("stopper", s.close)
 		s.accepted[0] = true
-		switch err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.ran[0]++; return nil }); {
-		case err == nil && s.ran[0] == 1:
+		switch err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.did(0); return nil }); {
+		case err == nil && s.times(0) == 1:
 			explore.Reach("result")
-		case errors.Is(err, ErrDropped) && s.ran[0] == 0:
+		case errors.Is(err, ErrDropped) && s.times(0) == 0:
 			explore.Reach("dropped")
-		case errors.Is(err, ErrClosed) && s.ran[0] == 0:
+		case errors.Is(err, ErrClosed) && s.times(0) == 0:
 			explore.Reach("refused")
 			s.accepted[0] = false
 		default:
-			s.Failf("ran %d, SubmitWait = %v", s.ran[0], err)
+			s.Failf("ran %d, SubmitWait = %v", s.times(0), err)
 		}
 	}},
 
@@ -954,7 +1006,7 @@ var models = []model{
 	{name: "delay/it is due, and stopped", reach: []string{"stopped", "too late"}, run: func(s *sim) {
 		s.Timed()
 		s.pool(0)
-		stop, err := s.p.SubmitAfter(time.Second, func() { s.ran[0]++ })
+		stop, err := s.p.SubmitAfter(time.Second, func() { s.did(0) })
 		if err != nil {
 			s.Failf("SubmitAfter: %v", err)
 		}
@@ -971,7 +1023,7 @@ var models = []model{
 		s.pool(0)
 		s.drops = true
 		s.accepted[0] = true
-		if _, err := s.p.SubmitAfter(time.Second, func() { s.ran[0]++ }); err != nil {
+		if _, err := s.p.SubmitAfter(time.Second, func() { s.did(0) }); err != nil {
 			s.Failf("SubmitAfter: %v", err)
 		}
 		s.Go("time", func() { s.Advance(time.Second) })

@@ -46,7 +46,9 @@ const (
 	Spawn
 	// CallerRuns runs the task on the goroutine that submits it.
 	CallerRuns
-	// DropOldest discards the task that has waited longest. At capacity 0
+	// DropOldest discards the task that has waited longest, or as many as it
+	// takes where there are more than the bound, after Pause or Resize, or where
+	// tasks of SubmitAfter that are due wait for room before the new one. At capacity 0
 	// none waits, and it rejects.
 	DropOldest
 )

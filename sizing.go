@@ -121,7 +121,8 @@ func (w *worker) giveWay() {
 	start := p.now()
 	now, since := start, start
 	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
-	gone := p.displaced.Load()                              // these tickets were not taken by a worker
+	ticket0, gone0 := ticket, p.displaced.Load()
+	most := int64(0) // tickets taken by workers since then, the most seen
 	came := ahead(tail, p.crowdTail.Swap(tail)&ticketMask) >= crowd/2
 	still := 0 // rounds without a task taken
 	for first := true; ; first = false {
@@ -153,14 +154,15 @@ func (w *worker) giveWay() {
 			return
 		}
 		now = p.now()
-		d := p.displaced.Load()
-		if ahead(front, ticket) != d-gone {
-			gone = d
+		// A drop moves head first and is noted then, so this may be too much for
+		// a moment; but no drop is taken for progress twice.
+		if took := int64(ahead(front, ticket0)) - int64(p.displaced.Load()-gone0); took > most {
+			most = took
 			since, still = now, 0
 		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
 			return
 		}
-		ticket, tail, gone = front, back, d
+		ticket, tail = front, back
 		sy.Yield()
 		for i := 0; solo && i < soloYields && p.now()-now < int64(soloLook); i++ {
 			sy.Yield() // a look has the busy worker lose its cache line

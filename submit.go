@@ -243,11 +243,18 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			p.mu.Unlock()
 			return ErrClosed
 		}
+		// Those who wait go first: there may be room for them that nobody has
+		// come to give them yet, and for this one too.
+		promoted := p.promoteLocked()
 		if p.room.empty() && p.admitLocked(it) {
-			next := p.tail.Load() &^ sealedBit // or later: it is for a hint
-			p.mu.Unlock()
-			p.pushed(next)
+			p.unlockPushed(promoted)
 			return nil
+		}
+		if promoted {
+			p.mu.Unlock()
+			p.published()
+			p.mu.Lock()
+			continue
 		}
 		switch policy {
 		case Block:
@@ -283,16 +290,26 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			if p.capacity == 0 {
 				break // what is in the queue is being handed to a free worker
 			}
-			seg, t, ok := p.takeOldestLocked()
 			// Where there is nothing to drop any more workers have taken it, and
-			// so made room.
+			// so made room. The place is taken in the same critical section: it
+			// must not go to somebody else, nor be lost to the end of the pool.
+			seg, t, ok := p.takeOldestLocked()
 			promoted := p.promoteLocked()
-			p.mu.Unlock()
-			if promoted {
+			admitted := p.room.empty() && p.admitLocked(it)
+			switch {
+			case admitted:
+				p.unlockPushed(promoted)
+			case promoted:
+				p.mu.Unlock()
 				p.published()
+			default:
+				p.mu.Unlock()
 			}
 			if ok {
 				discard(p.takeCell(seg, t), ErrDropped)
+			}
+			if admitted {
+				return nil
 			}
 			p.mu.Lock()
 			continue
@@ -302,6 +319,17 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 		p.mu.Unlock()
 		return ErrQueueFull
 	}
+}
+
+// unlockPushed unlocks after a task was admitted, and looks for a worker for it
+// and, if others were promoted before it, for these.
+func (p *Pool) unlockPushed(promoted bool) {
+	next := p.tail.Load() &^ sealedBit // or later: it is for a hint
+	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
+	p.pushed(next)
 }
 
 // admitLocked puts it into the queue if there is room, and raises limit for

@@ -105,6 +105,7 @@ type node struct {
 	choices   int8   // of a number; 0: of a thread
 	before    int8   // the thread that went on before, if it could have, else -1
 	preempted int8   // preemptions before this decision
+	pending   uint32 // what all threads were about to do, in short
 }
 
 // epochs tells runs apart, over all explorations.
@@ -239,8 +240,6 @@ type run struct {
 	clock    simClock
 	timed    bool
 	contexts map[<-chan struct{}]*Context
-	live     int // goroutines that the code under test has started
-	peak     int
 	spawned  int
 
 	priorities []int // PCT
@@ -267,7 +266,7 @@ func (x *explorer) newRun() *run {
 func (r *run) execute() {
 	now = r
 	defer func() { now = nil }()
-	r.current = r.start("main", nil, false, func() { r.x.model(r.m) })
+	r.current = r.start("main", nil, func() { r.x.model(r.m) })
 	r.loop()
 	now = nil
 	if r.failure == "" && !r.cut {
@@ -320,13 +319,32 @@ func (r *run) decide(t *thread) {
 		}
 		return
 	}
-	id, ok := r.pick(t, enabled)
+	id, ok := r.pick(t, enabled, r.pending())
 	if !ok {
 		return
 	}
 	r.decisions = append(r.decisions, id)
 	r.perform(r.threads[id])
 	r.current = r.threads[id]
+}
+
+// pending sums up what all threads are about to do, to notice a model that is
+// not deterministic.
+func (r *run) pending() (sum uint32) {
+	if r.x.mode.kind == random || r.x.mode.kind == pct {
+		return 0
+	}
+	for _, t := range r.threads {
+		if t.ended {
+			continue
+		}
+		o := &t.next
+		sum = sum*31 + uint32(t.id) + uint32(len(o.what))<<8
+		for _, a := range o.a[:o.n] {
+			sum = sum*31 + uint32(a.o.id) + uint32(a.kind)<<16
+		}
+	}
+	return sum
 }
 
 // stuck says who waits for what.
@@ -341,7 +359,7 @@ func (r *run) stuck() string {
 }
 
 // pick decides which of the enabled threads goes on.
-func (r *run) pick(t *thread, enabled uint16) (id int8, ok bool) {
+func (r *run) pick(t *thread, enabled uint16, pending uint32) (id int8, ok bool) {
 	x := r.x
 	switch x.mode.kind {
 	case random:
@@ -358,7 +376,7 @@ func (r *run) pick(t *thread, enabled uint16) (id int8, ok bool) {
 			r.cut = true
 			return 0, false // the end of what is to be repeated
 		}
-		n := node{enabled: enabled, sleep: r.sleep, before: before}
+		n := node{enabled: enabled, sleep: r.sleep, before: before, pending: pending}
 		if r.depth > 0 {
 			n.preempted = x.stack[r.depth-1].preempted
 			if p := &x.stack[r.depth-1]; p.choices == 0 {
@@ -383,8 +401,8 @@ func (r *run) pick(t *thread, enabled uint16) (id int8, ok bool) {
 		x.stack = append(x.stack, n)
 	}
 	n := &x.stack[r.depth]
-	if n.choices != 0 || enabled&(1<<n.chosen) == 0 || x.mode.kind != replay && n.enabled != enabled {
-		panic(fmt.Sprintf("explore: the model is not deterministic: at decision %d thread %d cannot go on now", r.depth, n.chosen))
+	if n.choices != 0 || enabled&(1<<n.chosen) == 0 || x.mode.kind != replay && (n.enabled != enabled || n.pending != pending) {
+		panic(fmt.Sprintf("explore: the model is not deterministic: at decision %d the threads are about to do something else now", r.depth))
 	}
 	r.depth++
 	r.sleep = 0
@@ -662,6 +680,9 @@ func (r *run) reverseBounded(t *thread, o *op) {
 		r.addBounded(j, t)
 		for j > 0 && (x.stack[j-1].choices > 0 || x.stack[j-1].chosen == id) {
 			j--
+			if n := &x.stack[j]; n.choices == 0 && n.before < 0 {
+				r.addBounded(j, t) // it yields there
+			}
 		}
 		for x.stack[j].choices > 0 {
 			j++

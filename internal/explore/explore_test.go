@@ -204,9 +204,9 @@ type instr struct {
 // program draws threads of a few steps each. Locks are released, and taken in
 // order, but whoever waits for an event may wait in vain.
 func program(r *rand.Rand) (threads [][]instr) {
-	kinds := []string{"load", "load", "store", "add", "lock", "set", "cancel", "choose", "branch", "spawn", "wait", "waitor", "await"}
+	kinds := []string{"load", "load", "store", "add", "lock", "set", "cancel", "choose", "branch", "spawn", "yield", "swap", "timer", "advance", "wait", "waitor", "await"}
 	if r.IntN(2) == 0 {
-		kinds = kinds[:10] // nobody waits
+		kinds = kinds[:14] // nobody waits
 	}
 	for range 2 + r.IntN(2) {
 		var steps []instr
@@ -228,6 +228,7 @@ func runProgram(threads [][]instr, outcome func(string)) func(m *M) {
 			ctx    = NewContext()
 			saw    = make([][]int, len(threads))
 		)
+		m.Timed()
 		for id, steps := range threads {
 			m.Go(fmt.Sprint(id), func() {
 				see := func(v int) { saw[id] = append(saw[id], v) }
@@ -249,6 +250,20 @@ func runProgram(threads [][]instr, outcome func(string)) func(m *M) {
 						see(x)
 					case "set":
 						e.send()
+					case "yield":
+						Yield()
+					case "swap": // it sees what it replaces
+						Access(&c.o, Write, "swap")
+						see(c.v)
+						c.v = v
+					case "timer": // some time, whether it has fired or not
+						tm := AfterFunc(time.Duration(s.on), func() { c.add(1000) })
+						see(c.load())
+						if !tm.Stop() {
+							see(-1)
+						}
+					case "advance":
+						m.Advance(1)
 					case "wait":
 						e.wait()
 						see(v)

@@ -26,7 +26,7 @@ func Env() *M {
 }
 
 // Go starts a thread of the model.
-func (m *M) Go(name string, f func()) { m.r.start(name, m.r.current, false, f) }
+func (m *M) Go(name string, f func()) { m.r.start(name, m.r.current, f) }
 
 // After has f run when all threads have ended. It is for checks.
 func (m *M) After(f func()) { m.after = append(m.after, f) }
@@ -42,15 +42,15 @@ func (m *M) Failf(format string, args ...any) {
 // Reach is [Reach], also for After.
 func (m *M) Reach(place string) { m.r.x.reached[place]++ }
 
-// Peak is the most goroutines of the code under test that there were at once.
-func (m *M) Peak() int { return m.r.peak }
-
 // Timed tells the explorer that the model calls Advance, so that reading the
 // clock is an access.
 func (m *M) Timed() { m.r.timed = true }
 
 // Advance lets d pass.
 func (m *M) Advance(d time.Duration) {
+	if !m.r.timed {
+		panic("explore: Advance in a model that is not Timed")
+	}
 	c := &m.r.clock
 	Access(&c.o, Write, "Advance")
 	c.now += d

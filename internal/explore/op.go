@@ -196,10 +196,8 @@ func Go(f func()) {
 	if r.current.kill {
 		return
 	}
-	r.live++
-	r.peak = max(r.peak, r.live)
 	r.spawned++
-	r.start(fmt.Sprintf("go%d", r.spawned), r.current, true, f)
+	r.start(fmt.Sprintf("go%d", r.spawned), r.current, f)
 }
 
 // Reach notes that a model came to a place that it must come to.
@@ -249,6 +247,9 @@ func AfterFunc(d time.Duration, f func()) *Timer {
 
 func (t *Timer) arm(d time.Duration) {
 	r := now
+	if r.timed {
+		Access(&r.clock.o, Read, "arm")
+	}
 	t.at, t.armed = r.clock.now+max(0, d), true
 	t.stopped.Clear()
 	t.due.Clear()
@@ -256,7 +257,7 @@ func (t *Timer) arm(d time.Duration) {
 		t.due.Set()
 	}
 	r.clock.timers = append(r.clock.timers, t)
-	r.start("timer", r.current, false, func() {
+	r.start("timer", r.current, func() {
 		r.current.timer = true
 		r.current.do(op{
 			a: [2]access{{t.o.in(r), Write}, {r.clock.o.in(r), Read}}, n: 2,
@@ -317,12 +318,16 @@ func NewContext() *Context {
 	return c
 }
 
-// ContextOf is the context whose Done is c, or nil.
+// ContextOf is the context whose Done is c; nil if that is nil.
 func ContextOf(c <-chan struct{}) *Context {
 	if now == nil || c == nil {
 		return nil
 	}
-	return now.contexts[c]
+	ctx := now.contexts[c]
+	if ctx == nil {
+		panic("explore: a context that ends, and was not made by NewContext")
+	}
+	return ctx
 }
 
 var _ context.Context = (*Context)(nil)

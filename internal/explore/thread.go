@@ -39,7 +39,6 @@ type thread struct {
 	ended bool
 	kill  bool // must end without doing anything more
 	timer bool // waits for a time that need not come
-	live  bool // counted among the goroutines that the model's code started
 }
 
 // A coro runs one thread after the other.
@@ -96,9 +95,6 @@ func (c *coro) runThread() {
 func (t *thread) end() {
 	t.ended = true
 	r := t.run
-	if t.live {
-		r.live--
-	}
 	if t.kill {
 		return
 	}
@@ -147,7 +143,7 @@ func (t *thread) abort() {
 
 // start makes a thread and has it run up to its first access: what comes
 // before that concerns nobody else.
-func (r *run) start(name string, parent *thread, live bool, body func()) *thread {
+func (r *run) start(name string, parent *thread, body func()) *thread {
 	if parent != nil && parent.kill {
 		runtime.Goexit()
 	}
@@ -155,7 +151,7 @@ func (r *run) start(name string, parent *thread, live bool, body func()) *thread
 		r.fail(fmt.Sprintf("more than %d threads", maxThreads))
 		parent.abort()
 	}
-	t := &thread{id: len(r.threads), name: name, run: r, body: body, clock: none, live: live}
+	t := &thread{id: len(r.threads), name: name, run: r, body: body, clock: none}
 	if parent != nil {
 		t.clock = parent.clock
 	}
