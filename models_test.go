@@ -425,7 +425,7 @@ var models = []model{
 		}
 		gate.Open()
 	}},
-	{name: "admit/places are free, and one still waits for its", bound: 3, reach: []string{"both have ended"}, run: func(s *sim) {
+	{name: "admit/places are free, and one still waits for its", bound: 2, reach: []string{"both have ended"}, run: func(s *sim) {
 		s.pool(3, WithMaxWorkers(2), WithQueueCapacity(0))
 		gate := sy.MakeLatch()
 		s.submitTask(0, s.and(0, gate.Wait))

@@ -6,8 +6,11 @@
 package suite
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,7 +21,7 @@ var (
 	replay = flag.String("explore.replay", "", "repeat this one `schedule` of the model that -run names")
 	random = flag.Int("explore.random", 0, "instead of all schedules, this many at random, and as many by PCT")
 	seed   = flag.Uint64("explore.seed", 1, "for -explore.random")
-	shard  = flag.String("explore.shard", "0/1", "only every n-th model, from the i-th on: `i/n`")
+	claim  = flag.String("explore.claim", "", "share the models with other processes that are given the same empty `folder`")
 	limit  = flag.Duration("explore.time", 0, "give up on a model after that time (0: never)")
 )
 
@@ -43,15 +46,17 @@ func (m *Model) modes() []explore.Mode {
 // Test explores all models, each as a subtest, and says at the end how much
 // that was.
 func Test(t *testing.T, models []Model) {
-	var part, parts int
-	if _, err := fmt.Sscanf(*shard, "%d/%d", &part, &parts); err != nil || part < 0 || part >= parts {
-		t.Fatalf("-explore.shard %q: want i/n with 0 ≤ i < n", *shard)
-	}
 	schedules, faults, ran := 0, 0, 0
 	for i := range models {
 		m := &models[i]
-		if i%parts != part {
-			continue
+		if *claim != "" {
+			f, err := os.OpenFile(filepath.Join(*claim, fmt.Sprint(i)), os.O_CREATE|os.O_EXCL, 0o666)
+			if errors.Is(err, os.ErrExist) {
+				continue // another process has it
+			} else if err != nil {
+				t.Fatalf("-explore.claim: %v", err)
+			}
+			f.Close()
 		}
 		t.Run(m.Name, func(t *testing.T) {
 			if *replay != "" {
