@@ -89,6 +89,7 @@ type explorer struct {
 	mode    Mode
 	stack   []node // the decisions of the current run, with what else could have been decided
 	idle    []*coro
+	spare   run // what the last run has left, to be used again
 	reached map[string]int
 	rand    *rand.Rand
 	length  int        // of the longest run, for PCT
@@ -251,6 +252,7 @@ func (x *explorer) newRun() *run {
 	epochs++
 	r := &run{x: x, epoch: epochs, contexts: map[<-chan struct{}]*Context{}}
 	r.m = &M{r: r, Procs: 64}
+	r.events, r.rivals, r.decisions = x.spare.events[:0], x.spare.rivals[:0], x.spare.decisions[:0]
 	if x.mode.kind == pct {
 		for range maxThreads {
 			r.priorities = append(r.priorities, x.mode.bound+x.rand.IntN(1<<20))
@@ -269,6 +271,7 @@ func (r *run) execute() {
 	r.current = r.start("main", nil, func() { r.x.model(r.m) })
 	r.loop()
 	now = nil
+	r.x.spare.events, r.x.spare.rivals, r.x.spare.decisions = r.events, r.rivals, r.decisions
 	if r.failure == "" && !r.cut {
 		for _, f := range r.m.after {
 			f()
