@@ -91,7 +91,7 @@ var mutants = []mutant{
 	{name: "waiters are not told of the end", file: "life.go", models: "close",
 		old: "		orphans = p.refuseLocked()\n", new: ""},
 	{name: "DropOldest refuses where there is nothing to drop any more", file: "submit.go", models: "admit/DropOldest",
-		old: "				return nil\n			}\n			p.mu.Lock()\n			continue\n", new: "				return nil\n			}\n			p.mu.Lock()\n			if ok {\n				continue\n			}\n"},
+		old: "			promoted := p.promoteLocked()\n			admitted :=", new: "			if !ok {\n				break\n			}\n			promoted := p.promoteLocked()\n			admitted :="},
 	{name: "DropOldest drops, and leaves the place to others", file: "submit.go", models: "admit/DropOldest",
 		old: "			admitted := p.room.empty() && p.admitLocked(it)\n", new: "			admitted := !ok && p.room.empty() && p.admitLocked(it)\n"},
 	{name: "those who wait for room are forgotten", file: "submit.go", models: "admit/places",
