@@ -64,7 +64,6 @@ type Limits struct {
 type Report struct {
 	Schedules int // runs that came to an end
 	Cut       int // runs that were given up because another one is equivalent
-	Steps     int // accesses in all runs
 	Longest   int // accesses in the longest run
 	Complete  bool
 	Reached   map[string]int // how often, in all runs
@@ -128,7 +127,6 @@ func (x *explorer) explore(limits Limits) Report {
 		x.rand = rand.New(rand.NewPCG(mode.seed, uint64(i)))
 		r := x.newRun()
 		r.execute()
-		rep.Steps += len(r.events)
 		rep.Longest = max(rep.Longest, len(r.events))
 		x.length = rep.Longest
 		if r.cut {
@@ -191,6 +189,17 @@ func (x *explorer) advance() bool {
 		x.stack = x.stack[:len(x.stack)-1]
 	}
 	return false
+}
+
+// push adds a decision to the stack.
+func (x *explorer) push(n node) {
+	if d := len(x.stack); d > 0 {
+		p := &x.stack[d-1]
+		if n.preempted = p.preempted; p.choices == 0 {
+			n.preempted = int8(p.cost(p.chosen))
+		}
+	}
+	x.stack = append(x.stack, n)
 }
 
 // cost is the number of preemptions up to the decision for t, with it.
@@ -380,12 +389,6 @@ func (r *run) pick(t *thread, enabled uint16, pending uint32) (id int8, ok bool)
 			return 0, false // the end of what is to be repeated
 		}
 		n := node{enabled: enabled, sleep: r.sleep, before: before, pending: pending}
-		if r.depth > 0 {
-			n.preempted = x.stack[r.depth-1].preempted
-			if p := &x.stack[r.depth-1]; p.choices == 0 {
-				n.preempted = int8(p.cost(p.chosen))
-			}
-		}
 		free := enabled &^ n.sleep
 		if free == 0 {
 			r.cut = true
@@ -401,7 +404,7 @@ func (r *run) pick(t *thread, enabled uint16, pending uint32) (id int8, ok bool)
 		if x.mode.kind == naive {
 			n.backtrack = enabled
 		}
-		x.stack = append(x.stack, n)
+		x.push(n)
 	}
 	n := &x.stack[r.depth]
 	if n.choices != 0 || enabled&(1<<n.chosen) == 0 || x.mode.kind != replay && (n.enabled != enabled || n.pending != pending) {
@@ -460,14 +463,7 @@ func (r *run) choose(n int) int {
 			if x.mode.kind == replay {
 				return 0
 			}
-			d := node{choices: int8(n)}
-			if r.depth > 0 {
-				p := &x.stack[r.depth-1]
-				if d.preempted = p.preempted; p.choices == 0 {
-					d.preempted = int8(p.cost(p.chosen))
-				}
-			}
-			x.stack = append(x.stack, d)
+			x.push(node{choices: int8(n)})
 		}
 		if x.mode.kind == replay {
 			x.stack[r.depth].choices = int8(n)
@@ -495,42 +491,16 @@ func (r *run) perform(t *thread) {
 		r.trace.step(t, o)
 	}
 	c := t.clock
-	rivals := r.rivals[:0]
 	ev := event{thread: int8(t.id), node: int32(r.depth - 1), a: o.a}
 	for k, a := range o.a[:o.n] {
 		ev.prev[k] = a.o.write
-		switch a.kind {
-		case lock:
-			if a.o.lock >= 0 {
-				rivals = append(rivals, a.o.lock)
-			}
-		case Write:
-			for _, e := range a.o.reads {
-				if e >= 0 {
-					rivals = append(rivals, e)
-				}
-			}
-			fallthrough
-		case Read:
-			for e := a.o.write; e >= 0; e = r.events[e].before(a.o) {
-				rivals = append(rivals, e)
-				if !o.waits() || r.before(e, &t.clock) {
-					break
-				}
-			}
-		}
 		r.order(&c, a)
 	}
-	r.rivals = rivals
-	if r.x.mode.kind == bounded {
+	switch r.x.mode.kind {
+	case all:
+		r.reverseRaces(t, o, &c)
+	case bounded:
 		r.reverseBounded(t, o)
-	}
-	if r.x.mode.kind == all {
-		for _, e := range rivals {
-			if r.races(e, t, o, rivals) {
-				r.reverse(e, t, &c, o.held != nil)
-			}
-		}
 	}
 	c[t.id] = i
 	for _, a := range o.a[:o.n] {
@@ -576,6 +546,40 @@ func (r *run) order(c *clock, a access) {
 
 // before reports whether event e comes before whatever has the clock c.
 func (r *run) before(e int16, c *clock) bool { return c[r.events[e].thread] >= e }
+
+// reverseRaces finds the events that what t does now, which has the clock c,
+// races with.
+func (r *run) reverseRaces(t *thread, o *op, c *clock) {
+	rivals := r.rivals[:0]
+	for _, a := range o.a[:o.n] {
+		switch a.kind {
+		case lock:
+			if a.o.lock >= 0 {
+				rivals = append(rivals, a.o.lock)
+			}
+		case Write:
+			for _, e := range a.o.reads {
+				if e >= 0 {
+					rivals = append(rivals, e)
+				}
+			}
+			fallthrough
+		case Read:
+			for e := a.o.write; e >= 0; e = r.events[e].before(a.o) {
+				rivals = append(rivals, e)
+				if !o.waits() || r.before(e, &t.clock) {
+					break
+				}
+			}
+		}
+	}
+	r.rivals = rivals
+	for _, e := range rivals {
+		if r.races(e, t, o, rivals) {
+			r.reverse(e, t, c, o.held != nil)
+		}
+	}
+}
 
 // races reports whether event e and what t does now, on objects where the
 // events rivals were, could have come the other way round, with nothing in
@@ -658,17 +662,14 @@ func (r *run) reverse(e int16, t *thread, c *clock, locks bool) {
 		}
 	}
 	initials &= n.enabled
-	if initials == 0 {
-		initials = n.enabled // cannot be; but then all
-		n.backtrack |= initials
-		return
-	}
-	if n.backtrack&initials == 0 {
-		if initials&(1<<t.id) != 0 {
-			n.backtrack |= 1 << t.id
-		} else {
-			n.backtrack |= initials & -initials
-		}
+	switch {
+	case initials == 0: // cannot be
+		n.backtrack |= n.enabled
+	case n.backtrack&initials != 0: // one of them is tried anyway
+	case initials&(1<<t.id) != 0:
+		n.backtrack |= 1 << t.id
+	default:
+		n.backtrack |= initials & -initials
 	}
 }
 

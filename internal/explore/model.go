@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -60,6 +59,3 @@ func (m *M) Advance(d time.Duration) {
 		}
 	}
 }
-
-// Forever is longer than any timer.
-const Forever = time.Duration(math.MaxInt64 / 4)

@@ -113,9 +113,6 @@ func (o *op) depends(p *op) bool {
 // functions below do what they say for a program of one goroutine.
 var now *run
 
-// Active reports whether a model runs.
-func Active() bool { return now != nil }
-
 // Access announces an access to o, called what in traces.
 func Access(o *Object, kind Kind, what string) {
 	if r := now; r != nil {

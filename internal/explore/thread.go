@@ -98,7 +98,14 @@ func (t *thread) end() {
 	if t.kill {
 		return
 	}
-	if n := len(r.starters); n > 0 { // before its first access
+	r.next(t)
+}
+
+// next has somebody go on, now that t has announced what it does next, or has
+// ended: who started it, if this is its first access; else that is to be
+// decided.
+func (r *run) next(t *thread) {
+	if n := len(r.starters); n > 0 {
 		r.current = r.starters[n-1]
 		r.starters = r.starters[:n-1]
 		return
@@ -116,12 +123,7 @@ func (t *thread) do(o op) {
 	if r.trace != nil {
 		t.next.where = caller()
 	}
-	if n := len(r.starters); n > 0 {
-		r.current = r.starters[n-1]
-		r.starters = r.starters[:n-1]
-	} else {
-		r.decide(t)
-	}
+	r.next(t)
 	if r.current != t {
 		t.handOver()
 	}
