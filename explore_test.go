@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 )
 
@@ -16,13 +15,4 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestExplore(t *testing.T) {
-	var all []suite.Model
-	for _, m := range models {
-		all = append(all, suite.Model{Name: m.name, Bound: m.bound, Reach: m.reach, Run: func(em *explore.M) {
-			reset()
-			m.run(&sim{M: em})
-		}})
-	}
-	suite.Test(t, all)
-}
+func TestExplore(t *testing.T) { suite.Test(t, models) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal/internal/explore"
+	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -18,14 +19,6 @@ import (
 //
 // Most of them demand that what was accepted runs before the pool is closed:
 // closing wakes everybody, and so would hide a lost wake-up.
-
-// A model is one of them.
-type model struct {
-	name  string
-	bound int      // preemptions; 0: all schedules
-	reach []string // places that some schedule must come to
-	run   func(s *sim)
-}
 
 // A sim is what a model works with.
 type sim struct {
@@ -138,6 +131,13 @@ func (s *sim) times(i int) int {
 	return s.ran[i]
 }
 
+// hasRun demands that task i has run when what returns.
+func (s *sim) hasRun(i int, what string) {
+	if s.times(i) != 1 {
+		s.Failf("%s returned before task %d ran", what, i)
+	}
+}
+
 // finished counts one of the tasks that done waits for.
 func (s *sim) finished() {
 	if s.left.Add(-1) == 0 {
@@ -159,6 +159,12 @@ func (s *sim) submitTask(i int, f func()) {
 	if err := s.p.Submit(f); err != nil {
 		s.Failf("Submit of task %d: %v", i, err)
 	}
+}
+
+// pair is two submissions: of task 0, which waits for task 1, and of that.
+func (s *sim) pair() (first, second func()) {
+	e := sy.MakeEvent()
+	return func() { s.submitTask(0, s.and(0, e.Wait)) }, func() { s.submitTask(1, s.and(1, e.Set)) }
 }
 
 // try submits task i, which may be refused.
@@ -210,44 +216,52 @@ type saysNo struct{}
 
 func (saysNo) Grow(Sizing) bool { return false }
 
-var models = []model{
+// onPool is a model of a pool.
+func onPool(run func(s *sim)) func(m *explore.M) {
+	return func(m *explore.M) {
+		reset()
+		run(&sim{M: m})
+	}
+}
+
+var models = []suite.Model{
 	// ----- the queue under the pool, parking, and waking -----
 
-	{name: "wake/one task, no worker yet", reach: []string{"arm new"}, run: func(s *sim) {
+	{Name: "wake/one task, no worker yet", Reach: []string{"arm new"}, Run: onPool(func(s *sim) {
 		s.pool(1)
 		s.closer()
 		s.submit(0)
-	}},
-	{name: "wake/a task for a worker about to park", reach: []string{"park", "arm parked", "park saw a task"}, run: func(s *sim) {
+	})},
+	{Name: "wake/a task for a worker about to park", Reach: []string{"park", "arm parked", "park saw a task"}, Run: onPool(func(s *sim) {
 		s.pool(2)
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "wake/two submitters, one worker", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+	})},
+	{Name: "wake/two submitters, one worker", Reach: []string{"park", "arm parked"}, Run: onPool(func(s *sim) {
 		s.pool(2)
 		s.closer()
 		s.Go("other", func() { s.submit(1) })
 		s.submit(0)
-	}},
-	{name: "wake/the minimum of workers parks meanwhile", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+	})},
+	{Name: "wake/the minimum of workers parks meanwhile", Reach: []string{"park", "arm parked"}, Run: onPool(func(s *sim) {
 		s.pool(1, WithMinWorkers(1))
 		s.closer()
 		s.submit(0)
-	}},
-	{name: "wake/a worker that leaves when it is idle (pond#33, tokio#525)", reach: []string{"depart"}, run: func(s *sim) {
+	})},
+	{Name: "wake/a worker that leaves when it is idle (pond#33, tokio#525)", Reach: []string{"depart"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithIdleTimeout(0))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "wake/spin before parking", reach: []string{"rest found a task"}, run: func(s *sim) {
+	})},
+	{Name: "wake/spin before parking", Reach: []string{"rest found a task"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithSpin(1))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "wake/three rounds, one worker, the next task after the last has run", reach: []string{"park", "arm parked"}, run: func(s *sim) {
+	})},
+	{Name: "wake/three rounds, one worker, the next task after the last has run", Reach: []string{"park", "arm parked"}, Run: onPool(func(s *sim) {
 		s.pool(3)
 		s.closer()
 		step := [2]sy.Event{sy.MakeEvent(), sy.MakeEvent()}
@@ -256,54 +270,54 @@ var models = []model{
 		s.submitTask(1, s.and(1, func() { step[1].Set() }))
 		step[1].Wait()
 		s.submit(2)
-	}},
+	})},
 
 	// ----- the standby chain: a second worker for a second task -----
 
-	{name: "chain/the first task waits for the second", bound: 3, reach: []string{"hand standby on"}, run: func(s *sim) {
+	{Name: "chain/the first task waits for the second", Bound: 3, Reach: []string{"hand standby on"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2))
 		s.closer()
-		second := sy.MakeEvent()
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
-		s.submitTask(1, s.and(1, func() { second.Set() }))
-	}},
-	{name: "chain/the first task waits for the second of another submitter", bound: 3, run: func(s *sim) {
+		first, second := s.pair()
+		first()
+		second()
+	})},
+	{Name: "chain/the first task waits for the second of another submitter", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2))
 		s.closer()
-		second := sy.MakeEvent()
-		s.Go("other", func() { s.submitTask(1, s.and(1, func() { second.Set() })) })
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
-	}},
-	{name: "chain/parked workers, the first task waits for the second", bound: 3, reach: []string{"arm parked"}, run: func(s *sim) {
+		first, second := s.pair()
+		s.Go("other", second)
+		first()
+	})},
+	{Name: "chain/parked workers, the first task waits for the second", Bound: 3, Reach: []string{"arm parked"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
 		s.closer()
-		second := sy.MakeEvent()
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
-		s.submitTask(1, s.and(1, func() { second.Set() }))
-	}},
-	{name: "chain/three tasks that wait for each other", bound: 3, reach: []string{"hand standby on"}, run: func(s *sim) {
+		first, second := s.pair()
+		first()
+		second()
+	})},
+	{Name: "chain/three tasks that wait for each other", Bound: 3, Reach: []string{"hand standby on"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(3))
 		s.closer()
 		a, b := sy.MakeEvent(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, func() { a.Wait() }))
 		s.submitTask(1, s.and(1, func() { b.Wait(); a.Set() }))
 		s.submitTask(2, s.and(2, func() { b.Set() }))
-	}},
-	{name: "chain/a worker is woken beside one that was", bound: 3, reach: []string{"arm beside"}, run: func(s *sim) {
+	})},
+	{Name: "chain/a worker is woken beside one that was", Bound: 3, Reach: []string{"arm beside"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "chain/a batch of three", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "chain/a batch of three", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(2))
 		s.closer()
 		s.accepted[0], s.accepted[1], s.accepted[2] = true, true, true
 		if n, err := s.p.SubmitBatch([]func(){s.task(0), s.task(1), s.task(2)}); n != 3 || err != nil {
 			s.Failf("SubmitBatch = %d, %v", n, err)
 		}
-	}},
-	{name: "chain/a task submits a task and waits for it", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "chain/a task submits a task and waits for it", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2))
 		s.closer()
 		second := sy.MakeEvent()
@@ -311,23 +325,23 @@ var models = []model{
 			s.submitTask(1, s.and(1, func() { second.Set() }))
 			second.Wait()
 		}))
-	}},
-	{name: "chain/tasks across a change of segments", reach: []string{"extend"}, run: func(s *sim) {
+	})},
+	{Name: "chain/tasks across a change of segments", Reach: []string{"extend"}, Run: onPool(func(s *sim) {
 		s.poolAt(3, 2)
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "chain/tickets wrap", run: func(s *sim) {
+	})},
+	{Name: "chain/tickets wrap", Run: onPool(func(s *sim) {
 		s.poolAt(TicketBitsMask, 2)
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
+	})},
 
 	// ----- admission -----
 
-	{name: "admit/exactly capacity and workers", reach: []string{"full"}, run: func(s *sim) {
+	{Name: "admit/exactly capacity and workers", Reach: []string{"full"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(1), WithFullPolicy(Reject))
 		s.closer()
 		gate := sy.MakeLatch()
@@ -339,8 +353,8 @@ var models = []model{
 			s.Failf("a third of two was accepted")
 		}
 		gate.Open()
-	}},
-	{name: "admit/two for one place", reach: []string{"full"}, run: func(s *sim) {
+	})},
+	{Name: "admit/two for one place", Reach: []string{"full"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(1), WithFullPolicy(Reject))
 		gate, other := sy.MakeLatch(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
@@ -354,34 +368,34 @@ var models = []model{
 		gate.Open()
 		s.done.Wait()
 		s.close()
-	}},
-	{name: "admit/wait for room", reach: []string{"wait for room", "promote"}, run: func(s *sim) {
+	})},
+	{Name: "admit/wait for room", Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(1))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
 		s.submit(2)
-	}},
-	{name: "admit/two wait for room (pond#115)", bound: 3, reach: []string{"wait for room", "promote"}, run: func(s *sim) {
+	})},
+	{Name: "admit/two wait for room (pond#115)", Bound: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(4, WithQueueCapacity(1))
 		s.closer()
 		s.Go("other", func() { s.submit(2); s.submit(3) })
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "admit/hand-off", reach: []string{"wait for room"}, run: func(s *sim) {
+	})},
+	{Name: "admit/hand-off", Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "admit/hand-off of two submitters", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "admit/hand-off of two submitters", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
 		s.closer()
 		s.Go("other", func() { s.submit(1) })
 		s.submit(0)
-	}},
-	{name: "admit/DropOldest", reach: []string{"drop oldest"}, run: func(s *sim) {
+	})},
+	{Name: "admit/DropOldest", Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
 		s.drops = true
 		s.submit(0)
@@ -395,8 +409,8 @@ var models = []model{
 			s.Failf("%d of 3 tasks", n)
 		}
 		s.close()
-	}},
-	{name: "admit/DropOldest by two", bound: 3, reach: []string{"drop oldest"}, run: func(s *sim) {
+	})},
+	{Name: "admit/DropOldest by two", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
 		s.drops = true
 		other := sy.MakeEvent()
@@ -409,8 +423,8 @@ var models = []model{
 			s.Failf("%d of 3 tasks", n)
 		}
 		s.close()
-	}},
-	{name: "admit/DropOldest and the end", reach: []string{"drop oldest", "refused"}, run: func(s *sim) {
+	})},
+	{Name: "admit/DropOldest and the end", Reach: []string{"drop oldest", "refused"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
 		s.drops = true
 		gate := sy.MakeLatch()
@@ -424,8 +438,8 @@ var models = []model{
 			}
 		}
 		gate.Open()
-	}},
-	{name: "admit/places are free, and one still waits for its", bound: 2, reach: []string{"both have ended"}, run: func(s *sim) {
+	})},
+	{Name: "admit/places are free, and one still waits for its", Bound: 2, Reach: []string{"both have ended"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(2), WithQueueCapacity(0))
 		gate := sy.MakeLatch()
 		s.submitTask(0, s.and(0, gate.Wait))
@@ -441,15 +455,15 @@ var models = []model{
 		s.done.Wait()
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "admit/CallerRuns", reach: []string{"run here"}, run: func(s *sim) {
+	})},
+	{Name: "admit/CallerRuns", Reach: []string{"run here"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(1), WithFullPolicy(CallerRuns))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
 		s.submit(2)
-	}},
-	{name: "admit/Spawn", reach: []string{"spawn"}, run: func(s *sim) {
+	})},
+	{Name: "admit/Spawn", Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
 		s.workers = 2 // the worker, and what Spawn has started
 		s.pool(2, WithQueueCapacity(0), WithFullPolicy(Spawn))
 		s.closer()
@@ -460,16 +474,16 @@ var models = []model{
 				s.Failf("%d workers", s.p.peak)
 			}
 		})
-	}},
-	{name: "admit/a task finds its own pool full", reach: []string{"run here"}, run: func(s *sim) {
+	})},
+	{Name: "admit/a task finds its own pool full", Reach: []string{"run here"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(1))
 		s.closer()
 		s.submitTask(0, s.and(0, func() {
 			s.submit(1)
 			s.submit(2)
 		}))
-	}},
-	{name: "admit/the room of one that gave up is the next one's", bound: 3, reach: []string{"gave up"}, run: func(s *sim) {
+	})},
+	{Name: "admit/the room of one that gave up is the next one's", Bound: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
 		s.closer()
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
@@ -484,8 +498,8 @@ var models = []model{
 		})
 		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
 		s.submit(2)
-	}},
-	{name: "admit/the context of a submitter that waits ends", reach: []string{"wait for room", "gave up"}, run: func(s *sim) {
+	})},
+	{Name: "admit/the context of a submitter that waits ends", Reach: []string{"wait for room", "gave up"}, Run: onPool(func(s *sim) {
 		s.pool(1, WithQueueCapacity(0))
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
@@ -502,11 +516,11 @@ var models = []model{
 		s.done.Wait()
 		s.p.Wait()
 		s.close()
-	}},
+	})},
 
 	// ----- closing -----
 
-	{name: "close/Submit and Shutdown", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+	{Name: "close/Submit and Shutdown", Reach: []string{"refused", "accepted"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.Go("stopper", s.shutdown)
 		if s.try(0) {
@@ -514,8 +528,8 @@ var models = []model{
 		} else {
 			explore.Reach("refused")
 		}
-	}},
-	{name: "close/Submit and Close", reach: []string{"refused", "ran", "dropped"}, run: func(s *sim) {
+	})},
+	{Name: "close/Submit and Close", Reach: []string{"refused", "ran", "dropped"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
 		s.Go("stopper", s.close)
@@ -530,33 +544,31 @@ var models = []model{
 				s.Reach("dropped")
 			}
 		})
-	}},
-	{name: "close/two submitters and Shutdown", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "close/two submitters and Shutdown", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.Go("stopper", s.shutdown)
 		s.Go("other", func() { s.try(1) })
 		s.try(0)
-	}},
-	{name: "close/two tasks and Shutdown, two workers", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "close/two tasks and Shutdown, two workers", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		s.Go("stopper", s.shutdown)
 		s.try(0)
 		s.try(1)
-	}},
-	{name: "close/a worker about to park, and Shutdown", run: func(s *sim) {
+	})},
+	{Name: "close/a worker about to park, and Shutdown", Run: onPool(func(s *sim) {
 		s.pool(0, WithMinWorkers(1))
 		s.shutdown()
-	}},
-	{name: "close/two calls of Shutdown", run: func(s *sim) {
+	})},
+	{Name: "close/two calls of Shutdown", Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.submit(0)
 		s.Go("stopper", s.shutdown)
 		s.shutdown()
-		if s.times(0) != 1 {
-			s.Failf("Shutdown returned before the task ran")
-		}
-	}},
-	{name: "close/Close and Shutdown", run: func(s *sim) {
+		s.hasRun(0, "Shutdown")
+	})},
+	{Name: "close/Close and Shutdown", Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
 		s.submit(0)
@@ -567,8 +579,8 @@ var models = []model{
 			s.Failf("ran %d, Shutdown: %v", s.times(0), err)
 		}
 		s.gone("Shutdown")
-	}},
-	{name: "close/the context of Shutdown ends", reach: []string{"incomplete", "clean"}, run: func(s *sim) {
+	})},
+	{Name: "close/the context of Shutdown ends", Reach: []string{"incomplete", "clean"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
 		ctx := explore.NewContext()
@@ -579,17 +591,15 @@ var models = []model{
 		switch {
 		case err == nil:
 			explore.Reach("clean")
-			if s.times(0) != 1 {
-				s.Failf("a clean end, and the task did not run")
-			}
+			s.hasRun(0, "a clean Shutdown")
 			s.gone("Shutdown")
 		case errors.As(err, &inc) && inc.Dropped+inc.Running == 1:
 			explore.Reach("incomplete")
 		default:
 			s.Failf("Shutdown: %v", err)
 		}
-	}},
-	{name: "close/a submitter waits for room", reach: []string{"refused"}, run: func(s *sim) {
+	})},
+	{Name: "close/a submitter waits for room", Reach: []string{"refused"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(0))
 		s.drops = true
 		s.Go("stopper", s.close)
@@ -597,8 +607,8 @@ var models = []model{
 		if s.try(1); errors.Is(s.refused[1], ErrClosed) {
 			explore.Reach("refused")
 		}
-	}},
-	{name: "close/the parent context ends", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+	})},
+	{Name: "close/the parent context ends", Reach: []string{"refused", "accepted"}, Run: onPool(func(s *sim) {
 		ctx := explore.NewContext()
 		s.workers = 2 // the worker, and who closes
 		s.pool(0, WithContext(ctx))
@@ -611,33 +621,29 @@ var models = []model{
 		}
 		s.p.done.Wait()
 		s.gone("the end of the parent")
-	}},
-	{name: "close/while paused", run: func(s *sim) {
+	})},
+	{Name: "close/while paused", Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.p.Pause()
 		s.submit(0)
 		s.Go("resumer", s.p.Resume)
 		s.shutdown()
-		if s.times(0) != 1 {
-			s.Failf("the task did not run")
-		}
-	}},
-	{name: "close/while paused, and nobody resumes", run: func(s *sim) {
+		s.hasRun(0, "Shutdown")
+	})},
+	{Name: "close/while paused, and nobody resumes", Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.p.Pause()
 		s.submit(0)
 		s.shutdown()
-		if s.times(0) != 1 {
-			s.Failf("the task did not run")
-		}
-	}},
-	{name: "close/while paused, and somebody waits for room", run: func(s *sim) {
+		s.hasRun(0, "Shutdown")
+	})},
+	{Name: "close/while paused, and somebody waits for room", Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(0))
 		s.p.Pause()
 		s.Go("stopper", s.shutdown)
 		s.try(0)
-	}},
-	{name: "close/the context of a task ends", reach: []string{"ended", "not begun"}, run: func(s *sim) {
+	})},
+	{Name: "close/the context of a task ends", Reach: []string{"ended", "not begun"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
 		closing := sy.MakeLatch()
@@ -658,8 +664,8 @@ var models = []model{
 		if s.times(0) == 0 {
 			explore.Reach("not begun")
 		}
-	}},
-	{name: "close/a task submits while Shutdown waits", reach: []string{"refused", "accepted"}, run: func(s *sim) {
+	})},
+	{Name: "close/a task submits while Shutdown waits", Reach: []string{"refused", "accepted"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.submitTask(0, s.and(0, func() {
 			if s.try(1) {
@@ -669,24 +675,24 @@ var models = []model{
 			}
 		}))
 		s.shutdown()
-	}},
+	})},
 
 	// ----- sizes -----
 
-	{name: "size/Resize lets a submitter in (ants#205)", bound: 3, reach: []string{"wait for room"}, run: func(s *sim) {
+	{Name: "size/Resize lets a submitter in (ants#205)", Bound: 3, Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
 		s.workers = 2
 		s.pool(2, WithQueueCapacity(0))
 		s.closer()
-		second := sy.MakeEvent()
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
+		first, second := s.pair()
+		first()
 		s.Go("resizer", func() {
 			if err := s.p.Resize(0, 2); err != nil {
 				s.Failf("Resize: %v", err)
 			}
 		})
-		s.submitTask(1, s.and(1, func() { second.Set() }))
-	}},
-	{name: "size/shrink while two tasks run", bound: 3, run: func(s *sim) {
+		second()
+	})},
+	{Name: "size/shrink while two tasks run", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(2))
 		s.closer()
 		s.Go("resizer", func() {
@@ -697,8 +703,8 @@ var models = []model{
 		s.submit(0)
 		s.submit(1)
 		s.submit(2)
-	}},
-	{name: "size/shrink and a worker about to park", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "size/shrink and a worker about to park", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(1, WithMaxWorkers(2), WithMinWorkers(2))
 		s.Go("resizer", func() {
 			if err := s.p.Resize(1, 1); err != nil {
@@ -708,8 +714,8 @@ var models = []model{
 			s.close()
 		})
 		s.submit(0)
-	}},
-	{name: "size/Resize and Shutdown", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "size/Resize and Shutdown", Bound: 3, Run: onPool(func(s *sim) {
 		s.workers = 2
 		s.pool(0)
 		s.submit(0)
@@ -717,38 +723,38 @@ var models = []model{
 		if err := s.p.Resize(2, 2); err != nil && err != ErrClosed {
 			s.Failf("Resize: %v", err)
 		}
-	}},
-	{name: "size/the sizer says no, the task runs", run: func(s *sim) {
+	})},
+	{Name: "size/the sizer says no, the task runs", Run: onPool(func(s *sim) {
 		s.pool(1, WithSizing(saysNo{}))
 		s.closer()
 		s.submit(0)
-	}},
-	{name: "size/the sizer says no, and the first task waits for the second", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "size/the sizer says no, and the first task waits for the second", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2), WithSizing(saysNo{}))
 		s.closer()
-		second := sy.MakeEvent()
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
-		s.submitTask(1, s.and(1, func() { second.Set() }))
-	}},
-	{name: "size/one CPU, and the first task waits for the second", bound: 3, run: func(s *sim) {
+		first, second := s.pair()
+		first()
+		second()
+	})},
+	{Name: "size/one CPU, and the first task waits for the second", Bound: 3, Run: onPool(func(s *sim) {
 		s.Procs = 1
 		s.pool(2, WithMaxWorkers(2))
 		s.closer()
-		second := sy.MakeEvent()
-		s.submitTask(0, s.and(0, func() { second.Wait() }))
-		s.submitTask(1, s.and(1, func() { second.Set() }))
-	}},
+		first, second := s.pair()
+		first()
+		second()
+	})},
 
 	// ----- pausing -----
 
-	{name: "pause/Resume and a submitter", run: func(s *sim) {
+	{Name: "pause/Resume and a submitter", Run: onPool(func(s *sim) {
 		s.pool(1)
 		s.closer()
 		s.p.Pause()
 		s.Go("resumer", s.p.Resume)
 		s.submit(0)
-	}},
-	{name: "pause/nothing is taken after Pause has returned", reach: []string{"held back"}, run: func(s *sim) {
+	})},
+	{Name: "pause/nothing is taken after Pause has returned", Reach: []string{"held back"}, Run: onPool(func(s *sim) {
 		s.pool(1)
 		s.closer()
 		s.Go("submitter", func() { s.submit(0) })
@@ -761,51 +767,51 @@ var models = []model{
 			s.Failf("paused, and %d tickets were taken", now-before)
 		}
 		s.p.Resume()
-	}},
-	{name: "pause/a submitter without room", reach: []string{"wait for room"}, run: func(s *sim) {
+	})},
+	{Name: "pause/a submitter without room", Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(1))
 		s.closer()
 		s.p.Pause()
 		s.Go("resumer", s.p.Resume)
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "pause/a submitter that hands its task over", reach: []string{"wait for room"}, run: func(s *sim) {
+	})},
+	{Name: "pause/a submitter that hands its task over", Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
 		s.pool(1, WithQueueCapacity(0))
 		s.closer()
 		s.p.Pause()
 		s.Go("resumer", s.p.Resume)
 		s.submit(0)
-	}},
-	{name: "pause/Pause, Resume and a worker about to park", run: func(s *sim) {
+	})},
+	{Name: "pause/Pause, Resume and a worker about to park", Run: onPool(func(s *sim) {
 		s.pool(1, WithMinWorkers(1))
 		s.closer()
 		s.Go("submitter", func() { s.submit(0) })
 		s.p.Pause()
 		s.p.Resume()
-	}},
+	})},
 
 	// ----- the life of a worker -----
 
-	{name: "life/one task in a worker's life", run: func(s *sim) {
+	{Name: "life/one task in a worker's life", Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxTasksPerWorker(1))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
-	}},
-	{name: "life/Goexit", run: func(s *sim) {
+	})},
+	{Name: "life/Goexit", Run: onPool(func(s *sim) {
 		s.pool(2)
 		s.closer()
 		s.submitTask(0, func() { s.did(0); s.finished(); runtime.Goexit() })
 		s.submit(1)
-	}},
-	{name: "life/Goexit of the minimum", run: func(s *sim) {
+	})},
+	{Name: "life/Goexit of the minimum", Run: onPool(func(s *sim) {
 		s.pool(2, WithMinWorkers(1))
 		s.closer()
 		s.submitTask(0, func() { s.did(0); s.finished(); runtime.Goexit() })
 		s.submit(1)
-	}},
-	{name: "life/panic", run: func(s *sim) {
+	})},
+	{Name: "life/panic", Run: onPool(func(s *sim) {
 		told := 0
 		s.pool(2, WithPanicHandler(func(*PanicError) { told++ }))
 		s.closer()
@@ -816,14 +822,14 @@ var models = []model{
 				s.Failf("told %d, failed %d", told, s.p.failed)
 			}
 		})
-	}},
-	{name: "life/the panic handler ends the goroutine", run: func(s *sim) {
+	})},
+	{Name: "life/the panic handler ends the goroutine", Run: onPool(func(s *sim) {
 		s.pool(2, WithPanicHandler(func(*PanicError) { runtime.Goexit() }))
 		s.closer()
 		s.submitTask(0, func() { s.did(0); s.finished(); panic("a fault") })
 		s.submit(1)
-	}},
-	{name: "life/hooks are paired", run: func(s *sim) {
+	})},
+	{Name: "life/hooks are paired", Run: onPool(func(s *sim) {
 		started, stopped := 0, 0
 		s.pool(1, WithWorkerHooks(func(int) { started++ }, func(int) { stopped++ }))
 		s.closer()
@@ -833,8 +839,8 @@ var models = []model{
 				s.Failf("%d started, %d stopped", started, stopped)
 			}
 		})
-	}},
-	{name: "life/a start hook that blocks holds nobody up", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "life/a start hook that blocks holds nobody up", Bound: 3, Run: onPool(func(s *sim) {
 		gate := sy.MakeLatch()
 		first := true
 		s.pool(2, WithMaxWorkers(2), WithWorkerHooks(func(int) {
@@ -846,82 +852,74 @@ var models = []model{
 		s.closer()
 		s.submit(0)
 		s.submitTask(1, s.and(1, gate.Open))
-	}},
-	{name: "life/a start hook that ends its goroutine", run: func(s *sim) {
+	})},
+	{Name: "life/a start hook that ends its goroutine", Run: onPool(func(s *sim) {
 		s.pool(1, WithWorkerHooks(func(int) { runtime.Goexit() }, nil))
 		s.closer()
 		s.submit(0)
-	}},
-	{name: "life/the idle timeout and a task", reach: []string{"reclaim"}, run: func(s *sim) {
+	})},
+	{Name: "life/the idle timeout and a task", Reach: []string{"reclaim"}, Run: onPool(func(s *sim) {
 		s.Timed()
 		s.pool(2, WithIdleTimeout(time.Second))
 		s.closer()
 		s.submit(0)
 		s.Go("time", func() { s.Advance(2 * time.Second) })
 		s.submit(1)
-	}},
-	{name: "life/the idle timeout and Close", reach: []string{"reclaim"}, run: func(s *sim) {
+	})},
+	{Name: "life/the idle timeout and Close", Reach: []string{"reclaim"}, Run: onPool(func(s *sim) {
 		s.Timed()
 		s.pool(1, WithIdleTimeout(time.Second))
 		s.submit(0)
 		s.Go("time", func() { s.Advance(2 * time.Second) })
 		s.done.Wait()
 		s.close()
-	}},
+	})},
 
 	// ----- waiting -----
 
-	{name: "wait/for one task", run: func(s *sim) {
+	{Name: "wait/for one task", Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.submit(0)
 		s.p.Wait()
-		if s.times(0) != 1 {
-			s.Failf("Wait returned before the task ran")
-		}
+		s.hasRun(0, "Wait")
 		s.close()
-	}},
-	{name: "wait/while another submits", bound: 3, run: func(s *sim) {
+	})},
+	{Name: "wait/while another submits", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0)
 		other := sy.MakeEvent()
 		s.Go("other", func() { s.submit(1); other.Set() })
 		s.submit(0)
 		s.p.Wait()
-		if s.times(0) != 1 {
-			s.Failf("Wait returned before the task ran")
-		}
+		s.hasRun(0, "Wait")
 		other.Wait()
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "wait/two wait", run: func(s *sim) {
+	})},
+	{Name: "wait/two wait", Run: onPool(func(s *sim) {
 		s.pool(0)
 		other := sy.MakeEvent()
 		s.submit(0)
 		s.Go("other", func() { s.p.Wait(); other.Set() })
 		s.p.Wait()
 		other.Wait()
-		if s.times(0) != 1 {
-			s.Failf("Wait returned before the task ran")
-		}
+		s.hasRun(0, "Wait")
 		s.close()
-	}},
-	{name: "wait/the context ends", reach: []string{"gave up", "quiet"}, run: func(s *sim) {
+	})},
+	{Name: "wait/the context ends", Reach: []string{"gave up", "quiet"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		ctx := explore.NewContext()
 		s.submit(0)
 		s.Go("canceler", ctx.Cancel)
 		if err := s.p.WaitContext(ctx); err == nil {
 			explore.Reach("quiet")
-			if s.times(0) != 1 {
-				s.Failf("WaitContext returned before the task ran")
-			}
+			s.hasRun(0, "WaitContext")
 		} else {
 			explore.Reach("gave up")
 		}
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "wait/for a task that panics", run: func(s *sim) {
+	})},
+	{Name: "wait/for a task that panics", Run: onPool(func(s *sim) {
 		s.pool(0, WithPanicHandler(func(*PanicError) {}))
 		s.submitTask(0, func() { s.did(0); panic("a fault") })
 		s.p.Wait()
@@ -929,21 +927,19 @@ var models = []model{
 			s.Failf("after Wait: %+v", st)
 		}
 		s.close()
-	}},
-	{name: "wait/for what the caller runs", run: func(s *sim) {
+	})},
+	{Name: "wait/for what the caller runs", Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
 		other := sy.MakeEvent()
 		s.submit(0)
 		s.Go("other", func() { s.submit(1); other.Set() })
 		s.p.Wait()
-		if s.times(0) != 1 {
-			s.Failf("Wait returned before the task ran")
-		}
+		s.hasRun(0, "Wait")
 		other.Wait()
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "wait/for a result", run: func(s *sim) {
+	})},
+	{Name: "wait/for a result", Run: onPool(func(s *sim) {
 		s.pool(0)
 		want := errors.New("a result")
 		s.accepted[0] = true
@@ -954,8 +950,8 @@ var models = []model{
 			s.Failf("after SubmitWait: %+v", st)
 		}
 		s.close()
-	}},
-	{name: "wait/for a result, and the context ends", reach: []string{"result", "gave up"}, run: func(s *sim) {
+	})},
+	{Name: "wait/for a result, and the context ends", Reach: []string{"result", "gave up"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
@@ -971,8 +967,8 @@ var models = []model{
 		}
 		s.p.Wait()
 		s.close()
-	}},
-	{name: "wait/for a result, and Close", reach: []string{"result", "dropped", "refused"}, run: func(s *sim) {
+	})},
+	{Name: "wait/for a result, and Close", Reach: []string{"result", "dropped", "refused"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
 		s.Go("stopper", s.close)
@@ -988,11 +984,11 @@ var models = []model{
 		default:
 			s.Failf("ran %d, SubmitWait = %v", s.times(0), err)
 		}
-	}},
+	})},
 
 	// ----- tasks for later -----
 
-	{name: "delay/it is due, and then it runs", run: func(s *sim) {
+	{Name: "delay/it is due, and then it runs", Run: onPool(func(s *sim) {
 		s.Timed()
 		s.workers = 2
 		s.pool(1)
@@ -1002,8 +998,8 @@ var models = []model{
 			s.Failf("SubmitAfter: %v", err)
 		}
 		s.Advance(time.Second)
-	}},
-	{name: "delay/it is due, and stopped", reach: []string{"stopped", "too late"}, run: func(s *sim) {
+	})},
+	{Name: "delay/it is due, and stopped", Reach: []string{"stopped", "too late"}, Run: onPool(func(s *sim) {
 		s.Timed()
 		s.pool(0)
 		stop, err := s.p.SubmitAfter(time.Second, func() { s.did(0) })
@@ -1017,8 +1013,8 @@ var models = []model{
 			explore.Reach("stopped")
 		}
 		s.shutdown()
-	}},
-	{name: "delay/it is due, and Close", run: func(s *sim) {
+	})},
+	{Name: "delay/it is due, and Close", Run: onPool(func(s *sim) {
 		s.Timed()
 		s.pool(0)
 		s.drops = true
@@ -1028,7 +1024,7 @@ var models = []model{
 		}
 		s.Go("time", func() { s.Advance(time.Second) })
 		s.close()
-	}},
+	})},
 }
 
 // TicketBitsMask is the last ticket before they begin again.

@@ -27,7 +27,7 @@ func TestEveryMutantApplies(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, m := range regexp.MustCompile(`func (Test\w+)\(|[nN]ame: "([a-z]+/[^"]*)"`).FindAllStringSubmatch(tests.String(), -1) {
+	for _, m := range regexp.MustCompile(`func (Test\w+)\(|Name: "([a-z]+/[^"]*)"`).FindAllStringSubmatch(tests.String(), -1) {
 		names = append(names, m[1]+m[2])
 	}
 	seen := map[string]bool{}
