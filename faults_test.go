@@ -813,11 +813,7 @@ func TestFault32_SubmitFromACleanup(t *testing.T) {
 			runtime.SetFinalizer(object, func(*[64]int) { submit(i) })
 		}
 	}
-	done := inBackground(wg.Wait)
-	for !isClosed(done) {
-		runtime.GC()
-		runtime.Gosched()
-	}
+	collect(inBackground(wg.Wait))
 	y.check(t)
 	shutClean(t, p)
 }

@@ -931,16 +931,9 @@ func checkPanicError(t testing.TB, err error, value any) {
 // H25: memory returns after a burst, and nothing holds what tasks held.
 
 func TestH25_MemoryReturnsAfterABurst(t *testing.T) {
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	p := newPool(t, fixed(2, shoal.WithQueueCapacity(shoal.Unbounded))...)
 	runsMore(t, p, 1000)
-	before := heap()
+	before := heapInUse()
 	const n = 1 << 20
 	p.Pause()
 	var ran atomic.Int64
@@ -950,10 +943,10 @@ func TestH25_MemoryReturnsAfterABurst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	peak := heap()
+	peak := heapInUse()
 	p.Resume()
 	p.Wait()
-	after := heap()
+	after := heapInUse()
 	if ran.Load() != n {
 		t.Errorf("%d tasks ran, want %d", ran.Load(), n)
 	}

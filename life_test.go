@@ -24,14 +24,13 @@ var endings = []struct {
 	name string
 	end  func(p *shoal.Pool) error
 }{
-	{"Shutdown", func(p *shoal.Pool) error { return p.Shutdown(context.Background()) }},
-	{"Close", func(p *shoal.Pool) error { return p.Close() }},
+	{"Shutdown", shutdown},
+	{"Close", (*shoal.Pool).Close},
 }
 
 // Whatever the moment, a Submit is either accepted, and then the task has run
 // (or was dropped, and counted) when the pool has ended; or it is refused.
 func TestSubmitRacingTheEnd(t *testing.T) {
-	submit := func(p *shoal.Pool, y *tally, id int) error { return p.Submit(y.task(id)) }
 	submitContext := func(p *shoal.Pool, y *tally, id int) error {
 		return p.SubmitContext(context.Background(), y.taskCtx(id))
 	}
@@ -44,16 +43,16 @@ func TestSubmitRacingTheEnd(t *testing.T) {
 		opts   []shoal.Option
 		submit submitFunc
 	}{
-		{"default", nil, submit},
-		{"two workers", fixed(2), submit},
-		{"Block", tiny(shoal.Block), submit},
-		{"hand-off", fixed(2, shoal.WithQueueCapacity(0)), submit},
-		{"Reject", tiny(shoal.Reject), submit},
-		{"Spawn", tiny(shoal.Spawn), submit},
-		{"CallerRuns", tiny(shoal.CallerRuns), submit},
-		{"DropOldest", tiny(shoal.DropOldest), submit},
-		{"idle timeout 0", []shoal.Option{shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(0)}, submit},
-		{"one task per worker", fixed(2, shoal.WithMaxTasksPerWorker(1)), submit},
+		{"default", nil, submitPlain},
+		{"two workers", fixed(2), submitPlain},
+		{"Block", tiny(shoal.Block), submitPlain},
+		{"hand-off", fixed(2, shoal.WithQueueCapacity(0)), submitPlain},
+		{"Reject", tiny(shoal.Reject), submitPlain},
+		{"Spawn", tiny(shoal.Spawn), submitPlain},
+		{"CallerRuns", tiny(shoal.CallerRuns), submitPlain},
+		{"DropOldest", tiny(shoal.DropOldest), submitPlain},
+		{"idle timeout 0", []shoal.Option{shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(0)}, submitPlain},
+		{"one task per worker", fixed(2, shoal.WithMaxTasksPerWorker(1)), submitPlain},
 		{"SubmitContext", tiny(shoal.Block), submitContext},
 		{"SubmitContext Spawn", tiny(shoal.Spawn), submitContext},
 		{"SubmitContext CallerRuns", tiny(shoal.CallerRuns), submitContext},
@@ -90,7 +89,7 @@ func TestSubmitRacingTheEnd(t *testing.T) {
 					rounds = 30
 				}
 				for round := range rounds {
-					raceEnd(t, c.opts, c.submit, e.name, e.end, strings.HasPrefix(c.name, "SubmitAfter"))
+					raceEnd(t, c.opts, raceEach, c.submit, e.name, e.end, strings.HasPrefix(c.name, "SubmitAfter"))
 					if t.Failed() {
 						t.Fatalf("in round %d", round)
 					}
@@ -106,19 +105,23 @@ const (
 	raceTasks      = raceSubmitters * raceEach
 )
 
-// raceEnd has 8 submitters submit until they are refused for good, and ends the
-// pool at a random moment meanwhile.
-func raceEnd(t *testing.T, opts []shoal.Option, submit func(p *shoal.Pool, y *tally, id int) error,
-	name string, end func(p *shoal.Pool) error, drops bool) {
+// submitPlain is how most races submit.
+func submitPlain(p *shoal.Pool, y *tally, id int) error { return p.Submit(y.task(id)) }
+
+// raceEnd has 8 submitters submit each tasks, or until they are refused for
+// good, and ends the pool at a random moment meanwhile. It returns how many
+// tasks were accepted.
+func raceEnd(t *testing.T, opts []shoal.Option, each int, submit func(p *shoal.Pool, y *tally, id int) error,
+	name string, end func(p *shoal.Pool) error, drops bool) (accepted int) {
 	p := newPool(t, opts...)
-	y := newTally(2 * raceTasks)
+	y := newTally(2 * raceSubmitters * each)
 	var tried atomic.Int32
 	var wg sync.WaitGroup
 	for s := range raceSubmitters {
 		wg.Go(func() {
-			for i := range raceEach {
+			for i := range each {
 				tried.Add(1)
-				switch err := y.note(s*raceEach+i, submit(p, y, s*raceEach+i)); {
+				switch err := y.note(s*each+i, submit(p, y, s*each+i)); {
 				case err == nil:
 				case errors.Is(err, shoal.ErrClosed):
 					return
@@ -128,7 +131,7 @@ func raceEnd(t *testing.T, opts []shoal.Option, submit func(p *shoal.Pool, y *ta
 			}
 		})
 	}
-	for when := rand.Int32N(raceTasks); tried.Load() < when; {
+	for when := rand.Int32N(int32(raceSubmitters * each)); tried.Load() < when; {
 		runtime.Gosched()
 	}
 	err := end(p)
@@ -143,12 +146,13 @@ func raceEnd(t *testing.T, opts []shoal.Option, submit func(p *shoal.Pool, y *ta
 		t.Errorf("the counters moved after the end:\n%+v\n%+v", s, now)
 	}
 	checkEnded(t, p)
-	if n := y.checkDropped(t, s.Dropped); uint64(n) != s.Submitted {
-		t.Errorf("%d accepted, Submitted %d", n, s.Submitted)
+	if accepted = y.checkDropped(t, s.Dropped); uint64(accepted) != s.Submitted {
+		t.Errorf("%d accepted, Submitted %d", accepted, s.Submitted)
 	}
 	if name == "Shutdown" && !drops && s.Dropped != 0 && s.Rejected == 0 && s.QueueCapacity != 1 {
 		t.Errorf("a graceful end dropped %d", s.Dropped)
 	}
+	return accepted
 }
 
 // ----- many ends -----
@@ -158,8 +162,8 @@ var ends = []struct {
 	name string
 	end  func(p *shoal.Pool) error
 }{
-	{"Shutdown", func(p *shoal.Pool) error { return p.Shutdown(context.Background()) }},
-	{"Close", func(p *shoal.Pool) error { return p.Close() }},
+	{"Shutdown", shutdown},
+	{"Close", (*shoal.Pool).Close},
 	{"expired Shutdown", func(p *shoal.Pool) error { return p.Shutdown(canceledContext()) }},
 }
 

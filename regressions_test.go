@@ -3,7 +3,6 @@ package shoal_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -390,7 +389,7 @@ var regressions = []struct {
 	// ----- the end -----
 
 	{"26 alitto/pond#20, #43, #49, submitting in a loop while it ends; ending from a task", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(200), func(p *shoal.Pool) { _ = p.Shutdown(context.Background()) })
+		stormAndEnd(t, rounds(200), "Shutdown", shutdown)
 		p := newPool(t, fixed(2)...)
 		var err error
 		if e := p.SubmitContext(context.Background(), func(ctx context.Context) { err = p.Shutdown(ctx) }); e != nil {
@@ -515,9 +514,9 @@ var regressions = []struct {
 		y.checkAccepted(t)
 	}},
 	{"36 simplesurance/baur#334, waiting and submitting: run or refused", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(200), func(p *shoal.Pool) {
+		stormAndEnd(t, rounds(200), "Shutdown", func(p *shoal.Pool) error {
 			p.Wait()
-			_ = p.Shutdown(context.Background())
+			return shutdown(p)
 		})
 	}},
 	{"37 sourcegraph/conc#103, PR#108, a submission after the end", true, func(t *testing.T) {
@@ -526,10 +525,10 @@ var regressions = []struct {
 		wantErr(t, "Submit", p.Submit(func() { t.Error("it ran") }), shoal.ErrClosed)
 	}},
 	{"38 flock 3136cf4 pool.go:306, seen open, drained, then pushed", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(300), func(p *shoal.Pool) { _ = p.Shutdown(context.Background()) })
+		stormAndEnd(t, rounds(300), "Shutdown", shutdown)
 	}},
 	{"38b ants v2.12.1 pool.go, a task runs after the end; nil is a task", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(300), func(p *shoal.Pool) { _ = p.Close() })
+		stormAndEnd(t, rounds(300), "Close", (*shoal.Pool).Close)
 		p := newPool(t, fixed(1)...)
 		wantErr(t, "Submit(nil)", p.Submit(nil), shoal.ErrNilTask)
 		runsMore(t, p, 3)
@@ -643,7 +642,7 @@ var regressions = []struct {
 			}
 		}()
 		p.Wait()
-		collect(t, freed)
+		collect(freed)
 		shutClean(t, p)
 	}},
 	{"45 panjf2000/ants#107, #113, slots of workers that have left", false, func(t *testing.T) {
@@ -660,7 +659,7 @@ var regressions = []struct {
 		}
 		close(release)
 		p.Wait()
-		collect(t, inBackground(freed.Wait))
+		collect(inBackground(freed.Wait))
 		shutClean(t, p)
 	}},
 	{"46 panjf2000/ants#263, #212, #323, milvus#41893, goroutines of pools that have ended", false, func(t *testing.T) {
@@ -837,47 +836,20 @@ var regressions = []struct {
 
 // stormAndEnd submits from 8 goroutines while end ends the pool: at that moment
 // every accepted task has run or was dropped, and none runs later.
-func stormAndEnd(t *testing.T, rounds int, end func(p *shoal.Pool)) {
+func stormAndEnd(t *testing.T, rounds int, name string, end func(p *shoal.Pool) error) {
 	t.Helper()
 	for round := range rounds {
-		p := newPool(t, shoal.WithMaxWorkers(1+round%4))
-		y := newTally(400)
-		var wg sync.WaitGroup
-		for u := range 8 {
-			wg.Go(func() {
-				for i := u; i < len(y.words); i += 8 {
-					if y.note(i, p.Submit(y.task(i))) != nil {
-						return
-					}
-				}
-			})
-		}
-		for range round % 10 {
-			runtime.Gosched()
-		}
-		end(p)
-		y.seal()
-		wg.Wait()
-		y.checkDropped(t, p.Stats().Dropped)
-		checkEnded(t, p)
+		raceEnd(t, []shoal.Option{shoal.WithMaxWorkers(1 + round%4)}, 50, submitPlain, name, end, false)
 		if t.Failed() {
-			t.Fatal(fmt.Sprint("in round ", round))
+			t.Fatalf("in round %d", round)
 		}
 	}
 }
 
 // collect runs the collector until something was collected.
-func collect(t *testing.T, freed <-chan struct{}) {
-	t.Helper()
-	for range 100 {
+func collect(freed <-chan struct{}) {
+	for !isClosed(freed) { // or the test times out, with the stacks of all goroutines
 		runtime.GC()
-		select {
-		case <-freed:
-			return
-		default:
-			runtime.Gosched()
-		}
+		runtime.Gosched()
 	}
-	runtime.GC()
-	<-freed // or the test times out, with the stacks of all goroutines
 }

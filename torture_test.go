@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -228,35 +227,11 @@ func TestTortureAndStops(t *testing.T) {
 	}
 	total := 0
 	for round := range rounds {
-		s := shapes()[round%len(shapes())]
-		p := newPool(t, shoal.WithMaxWorkers(s.workers), shoal.WithQueueCapacity(s.capacity), shoal.WithIdleTimeout(s.idle),
-			shoal.WithFullPolicy(allPolicies[round%len(allPolicies)]))
-		const n, submitters = 800, 8
-		y := newTally(n)
-		var wg sync.WaitGroup
-		for u := range submitters {
-			wg.Go(func() {
-				for i := u; i < n; i += submitters {
-					if err := y.note(i, p.Submit(y.task(i))); errors.Is(err, shoal.ErrClosed) {
-						return
-					}
-				}
-			})
-		}
-		for range round % 7 * 50 {
-			runtime.Gosched()
-		}
-		if round%2 == 0 {
-			if err := p.Shutdown(context.Background()); err != nil {
-				t.Fatalf("Shutdown: %v", err)
-			}
-		} else if err := p.Close(); err != nil {
-			t.Fatalf("Close: %v", err)
-		}
-		y.seal() // from here on nothing may run
-		wg.Wait()
-		total += y.checkDropped(t, p.Stats().Dropped)
-		checkEnded(t, p)
+		s, e := shapes()[round%len(shapes())], endings[round%len(endings)]
+		policy := allPolicies[round%len(allPolicies)]
+		total += raceEnd(t, []shoal.Option{
+			shoal.WithMaxWorkers(s.workers), shoal.WithQueueCapacity(s.capacity), shoal.WithIdleTimeout(s.idle), shoal.WithFullPolicy(policy),
+		}, 100, submitPlain, e.name, e.end, policy == shoal.DropOldest)
 		if t.Failed() {
 			t.Fatalf("in round %d, %v", round, s)
 		}
@@ -325,19 +300,10 @@ func TestHeapAfterManyTasksIsAsAfterAFew(t *testing.T) {
 		}
 		p.Wait()
 	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		for range 3 {
-			runtime.GC()
-			debug.FreeOSMemory()
-		}
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	run(100_000)
-	before := heap()
+	before := heapInUse()
 	run(2_000_000)
-	if after := heap(); after > before+before/100+16<<10 {
+	if after := heapInUse(); after > before+before/100+16<<10 {
 		t.Errorf("%d bytes after 2,100,000 tasks, %d after 100,000", after, before)
 	}
 }
