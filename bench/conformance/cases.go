@@ -99,8 +99,8 @@ func (c *check) goesOn(p pool, n int) {
 
 // storm submits from 8 goroutines while the pool is stopped, and checks at the
 // moment of its return that what was accepted has run.
-func (c *check) storm(rounds int, how func(p pool) func()) {
-	for round := range rounds {
+func (c *check) storm() {
+	for round := range 300 {
 		p := c.s.make(spec{workers: 4})
 		var accepted, ran, late atomic.Int64
 		var over atomic.Bool
@@ -123,7 +123,7 @@ func (c *check) storm(rounds int, how func(p pool) func()) {
 		for range round % 20 {
 			runtime.Gosched()
 		}
-		how(p)()
+		p.stop()
 		over.Store(true)
 		n := ran.Load()
 		wg.Wait()
@@ -132,6 +132,57 @@ func (c *check) storm(rounds int, how func(p pool) func()) {
 			return
 		}
 	}
+}
+
+// meet has 64 tasks that wait for each other.
+func (c *check) meet(p pool, d time.Duration) {
+	c.within(d, "64 tasks that meet", func() {
+		var all, wg sync.WaitGroup
+		all.Add(64)
+		wg.Add(64)
+		for range 64 {
+			c.must(p, func() { all.Done(); all.Wait(); wg.Done() })
+		}
+		wg.Wait()
+	})
+}
+
+// atMost runs n tasks, which do work and then end, and checks that no more than
+// limit are at work at once.
+func (c *check) atMost(p pool, limit int32, n int, work, end func()) {
+	var now atomic.Int32
+	for range n {
+		c.must(p, func() {
+			if n := now.Add(1); n > limit {
+				c.failf("%d at once", n)
+			}
+			work()
+			now.Add(-1)
+			end()
+		})
+	}
+	p.stop()
+}
+
+// between runs tasks and checks that meanwhile what count says is from 0 to
+// most.
+func (c *check) between(p pool, what string, most int, count func() int) {
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !over.Load() {
+			if n := count(); n < 0 || n > most {
+				c.failf("%s: %d, of at most %d", what, n, most)
+				return
+			}
+		}
+	})
+	for range 20_000 {
+		c.must(p, func() {})
+	}
+	p.stop()
+	over.Store(true)
+	wg.Wait()
 }
 
 type badError struct{}
@@ -235,15 +286,7 @@ var contract = []testCase{
 	}},
 	{name: "order/tasks that wait for later ones, within the bound", run: func(c *check) {
 		p := c.s.make(spec{workers: 64})
-		c.within(3*time.Second, "64 tasks that meet", func() {
-			var all, wg sync.WaitGroup
-			all.Add(64)
-			wg.Add(64)
-			for range 64 {
-				c.must(p, func() { all.Done(); all.Wait(); wg.Done() })
-			}
-			wg.Wait()
-		})
+		c.meet(p, 3*time.Second)
 	}},
 	{name: "order/the same beside goroutines that keep all CPUs busy", run: func(c *check) {
 		var over atomic.Bool
@@ -255,31 +298,13 @@ var contract = []testCase{
 		}
 		defer over.Store(true)
 		p := c.s.make(spec{workers: 64})
-		c.within(8*time.Second, "64 tasks that meet", func() {
-			var all, wg sync.WaitGroup
-			all.Add(64)
-			wg.Add(64)
-			for range 64 {
-				c.must(p, func() { all.Done(); all.Wait(); wg.Done() })
-			}
-			wg.Wait()
-		})
+		c.meet(p, 8*time.Second)
 	}},
 
 	// ----- the bounds -----
 	{name: "bound/never more at once than workers", run: func(c *check) {
 		p := c.s.make(spec{workers: 3})
-		var now atomic.Int32
-		for range 300 {
-			c.must(p, func() {
-				if n := now.Add(1); n > 3 {
-					c.failf("%d at once", n)
-				}
-				time.Sleep(50 * time.Microsecond)
-				now.Add(-1)
-			})
-		}
-		p.stop()
+		c.atMost(p, 3, 300, func() { time.Sleep(50 * time.Microsecond) }, func() {})
 	}},
 	{name: "bound/as many at once as workers", run: func(c *check) {
 		p := c.s.make(spec{workers: 7})
@@ -381,18 +406,7 @@ var contract = []testCase{
 	}},
 	{name: "bound/still after panics", run: func(c *check) {
 		p := c.s.make(spec{workers: 2, onPanic: func(any) {}})
-		var now atomic.Int32
-		for range 200 {
-			c.must(p, func() {
-				if n := now.Add(1); n > 2 {
-					c.failf("%d at once", n)
-				}
-				runtime.Gosched()
-				now.Add(-1)
-				panic("on purpose")
-			})
-		}
-		p.stop()
+		c.atMost(p, 2, 200, runtime.Gosched, func() { panic("on purpose") })
 	}, mayMiss: panics},
 
 	// ----- tasks that submit -----
@@ -752,7 +766,7 @@ var contract = []testCase{
 		}
 	}, mayMiss: joins},
 	{name: "stop/while 8 goroutines submit: accepted is run", run: func(c *check) {
-		c.storm(300, func(p pool) func() { return p.stop })
+		c.storm()
 	}, mayMiss: joins},
 	{name: "stop/while a submitter waits for room", run: func(c *check) {
 		p := c.s.make(spec{workers: 1, capacity: 1})
@@ -1019,17 +1033,7 @@ var contract = []testCase{
 		c.hold(p, 8)()
 		_ = p.resize(2)
 		time.Sleep(20 * time.Millisecond)
-		var now atomic.Int32
-		for range 200 {
-			c.must(p, func() {
-				if n := now.Add(1); n > 2 {
-					c.failf("%d at once", n)
-				}
-				time.Sleep(50 * time.Microsecond)
-				now.Add(-1)
-			})
-		}
-		p.stop()
+		c.atMost(p, 2, 200, func() { time.Sleep(50 * time.Microsecond) }, func() {})
 	}},
 	{name: "resize/down interrupts nothing", run: func(c *check) {
 		p := c.s.make(spec{workers: 8})
@@ -1208,9 +1212,7 @@ var contract = []testCase{
 	}},
 	{name: "memory/a burst is given back", run: func(c *check) {
 		p := c.s.make(spec{workers: 2, capacity: 1 << 20})
-		if c.s.name == "ants" || c.s.name == "conc" || c.s.name == "errgroup" {
-			c.need(false) // no queue
-		}
+		c.need(!p.handsOver)
 		measure := func() uint64 {
 			for range 3 {
 				runtime.GC()
@@ -1246,9 +1248,7 @@ var contract = []testCase{
 	{name: "memory/idle workers leave", run: func(c *check) {
 		base := runtime.NumGoroutine()
 		p := c.s.make(spec{workers: 100, idle: 50 * time.Millisecond})
-		if c.s.name == "pond-v2" || c.s.name == "channel" || c.s.name == "workerpool" {
-			c.need(c.s.name == "pond-v2") // the others keep them, or let go of one every two seconds
-		}
+		c.need(!p.keeps)
 		c.hold(p, 100)()
 		time.Sleep(600 * time.Millisecond)
 		if n := runtime.NumGoroutine() - base; n > 2 {
@@ -1319,22 +1319,7 @@ var contract = []testCase{
 	{name: "count/waiting is 0 in the end, and never less", run: func(c *check) {
 		p := two(c)
 		c.need(p.waiting != nil)
-		var over atomic.Bool
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for !over.Load() {
-				if n := p.waiting(); n < 0 || n > 1<<21 {
-					c.failf("waiting: %d", n)
-					return
-				}
-			}
-		})
-		for range 20_000 {
-			c.must(p, func() {})
-		}
-		p.stop()
-		over.Store(true)
-		wg.Wait()
+		c.between(p, "waiting", 1<<21, p.waiting)
 		if n := p.waiting(); n != 0 {
 			c.failf("%d in the end", n)
 		}
@@ -1342,22 +1327,7 @@ var contract = []testCase{
 	{name: "count/workers never exceed their number", run: func(c *check) {
 		p := c.s.make(spec{workers: 3})
 		c.need(p.workers != nil)
-		var over atomic.Bool
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for !over.Load() {
-				if n := p.workers(); n < 0 || n > 3 {
-					c.failf("%d workers of 3", n)
-					return
-				}
-			}
-		})
-		for range 20_000 {
-			c.must(p, func() {})
-		}
-		p.stop()
-		over.Store(true)
-		wg.Wait()
+		c.between(p, "workers", 3, p.workers)
 	}},
 
 	// ----- odd input, odd places -----

@@ -13,6 +13,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,13 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/shoal-go/shoal/bench"
+	"github.com/shoal-go/shoal/bench/marks"
 )
 
 const (
@@ -45,11 +48,14 @@ func main() {
 		update   = flag.Bool("update", false, "in the root of the repository: put the tables into README.md and docs/conformance.md")
 	)
 	flag.Parse()
-	err := run(os.Stdout, *cases, *pools, *parallel, *why)
-	if *update && err == nil {
-		err = fill()
+	r, err := run(*cases, *pools, *parallel)
+	if err == nil {
+		r.print(os.Stdout, *why)
+		if *update {
+			err = r.fill()
+		}
 	}
-	if err != nil {
+	if err = cmp.Or(err, r.shoal()); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
@@ -86,71 +92,89 @@ func child() {
 	os.Exit(1)
 }
 
-func run(w io.Writer, cases, pools string, parallel int, why bool) error {
+// results are the outcomes of some cases with some pools.
+type results struct {
+	cases    []*testCase
+	who      []subject
+	outcomes [][]outcome // of each case, of each pool
+}
+
+func run(cases, pools string, parallel int) (r results, err error) {
 	rc, err := regexp.Compile(cases)
 	if err != nil {
-		return err
+		return r, err
 	}
 	rp, err := regexp.Compile(pools)
 	if err != nil {
-		return err
+		return r, err
 	}
 	if parallel < 1 {
-		return fmt.Errorf("-parallel %d: must be at least 1", parallel)
+		return r, fmt.Errorf("-parallel %d: must be at least 1", parallel)
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return err
+		return r, err
 	}
-	var chosen []*testCase
 	for i := range contract {
 		if rc.MatchString(contract[i].name) {
-			chosen = append(chosen, &contract[i])
+			r.cases = append(r.cases, &contract[i])
 		}
 	}
-	var who []subject
 	for _, s := range subjects {
 		if rp.MatchString(s.name) {
-			who = append(who, s)
+			r.who = append(r.who, s)
 		}
 	}
-	if len(chosen) == 0 || len(who) == 0 {
-		return errors.New("nothing matches")
+	if len(r.cases) == 0 || len(r.who) == 0 {
+		return r, errors.New("nothing matches")
 	}
-	results := make([][]outcome, len(chosen))
+	r.outcomes = make([][]outcome, len(r.cases))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	for i, c := range chosen {
-		results[i] = make([]outcome, len(who))
-		for j, s := range who {
+	for i, c := range r.cases {
+		r.outcomes[i] = make([]outcome, len(r.who))
+		for j, s := range r.who {
 			slots <- struct{}{}
 			wg.Go(func() {
-				results[i][j] = inProcess(exe, c, s)
+				r.outcomes[i][j] = inProcess(exe, c, s)
 				<-slots
 			})
 		}
 	}
 	wg.Wait()
-	table(w, chosen, who, results)
-	fmt.Fprintln(w)
-	groups(w, chosen, who, results)
-	if why {
-		fmt.Fprintln(w)
-		reasons(w, chosen, who, results)
-	}
-	for name, print := range map[string]func(io.Writer, []*testCase, []subject, [][]outcome){"table": table, "groups": groups, "reasons": reasons} {
-		var b bytes.Buffer
-		print(&b, chosen, who, results)
-		documents[name] = b.Bytes()
-	}
-	for j, s := range who {
-		for i := range chosen {
-			if r := results[i][j]; s.name == "shoal" && r.Mark != "ok" {
-				return fmt.Errorf("shoal, %s: %s %s", chosen[i].name, r.Mark, r.Why)
+	return r, nil
+}
+
+// shoal says which case shoal fails, if it does.
+func (r results) shoal() error {
+	for j, s := range r.who {
+		for i, c := range r.cases {
+			if o := r.outcomes[i][j]; s.name == "shoal" && o.Mark != "ok" {
+				return fmt.Errorf("shoal, %s: %s %s", c.name, o.Mark, o.Why)
 			}
 		}
 	}
 	return nil
+}
+
+// print prints everything.
+func (r results) print(w io.Writer, why bool) {
+	r.table(w)
+	fmt.Fprintln(w)
+	r.groups(w)
+	if why {
+		fmt.Fprintln(w)
+		r.reasons(w)
+	}
+}
+
+// fill puts everything into the documents.
+func (r results) fill() error {
+	part := func(print func(io.Writer)) func(io.Writer) error {
+		return func(w io.Writer) error { print(w); return nil }
+	}
+	parts := map[string]func(io.Writer) error{"table": part(r.table), "groups": part(r.groups), "reasons": part(r.reasons)}
+	return cmp.Or(marks.Fill("README.md", "contract", parts), marks.Fill("docs/conformance.md", "contract", parts))
 }
 
 func inProcess(exe string, c *testCase, s subject) outcome {
@@ -197,19 +221,25 @@ func lastLine(b []byte) []byte {
 	return b[bytes.LastIndexByte(b, '\n')+1:]
 }
 
-// table prints one row per case, and the sums below.
-func table(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
-	v := versions()
-	fmt.Fprint(w, "| case |")
-	for _, s := range who {
+// header begins a table with a column for each pool.
+func (r results) header(w io.Writer, first string) {
+	v := bench.Versions()
+	delete(v, "github.com/shoal-go/shoal") // it is this checkout
+	fmt.Fprintf(w, "| %s |", first)
+	for _, s := range r.who {
 		fmt.Fprintf(w, " %s |", strings.TrimSpace(s.name+" "+v[s.module]))
 	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(who)))
-	passed, offered := make([]int, len(who)), make([]int, len(who))
-	for i, c := range cases {
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(r.who)))
+}
+
+// table prints one row per case, and the sums below.
+func (r results) table(w io.Writer) {
+	r.header(w, "case")
+	passed, offered := make([]int, len(r.who)), make([]int, len(r.who))
+	for i, c := range r.cases {
 		fmt.Fprintf(w, "| %s |", c.name)
-		for j := range who {
-			m := results[i][j].Mark
+		for j := range r.who {
+			m := r.outcomes[i][j].Mark
 			switch {
 			case m == "ok":
 				passed[j]++
@@ -224,22 +254,10 @@ func table(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, "| **passed, of what it offers** |")
-	for j := range who {
+	for j := range r.who {
 		fmt.Fprintf(w, " **%d of %d** |", passed[j], offered[j])
 	}
 	fmt.Fprintln(w)
-}
-
-// versions are those of all modules, from the build info.
-func versions() map[string]string {
-	v := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			v[m.Path] = m.Version
-		}
-	}
-	delete(v, "github.com/shoal-go/shoal") // it is this checkout
-	return v
 }
 
 // A testCase is one clause of the contract.
@@ -252,12 +270,7 @@ type testCase struct {
 }
 
 func (c *testCase) misuse(s subject) bool {
-	for _, m := range c.mayMiss {
-		if m == s.name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.mayMiss, s.name)
 }
 
 // A check is a case under way.
@@ -338,35 +351,13 @@ func settle(base int) int {
 	return runtime.NumGoroutine() - base
 }
 
-// documents are what belongs between the marks of the documents.
-var documents = map[string][]byte{}
-
-var mark = regexp.MustCompile(`(?s)(<!-- contract: (\w+) -->\n).*?(<!-- end -->)`)
-
-func fill() error {
-	for _, file := range []string{"README.md", "docs/conformance.md"} {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		data = mark.ReplaceAllFunc(data, func(old []byte) []byte {
-			m := mark.FindSubmatch(old)
-			return slices.Concat(m[1], documents[string(m[2])], m[3])
-		})
-		if err := os.WriteFile(file, data, 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // reasons says why, of each failure.
-func reasons(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
-	for j, s := range who {
-		for i, c := range cases {
-			if r := results[i][j]; r.Why != "" {
-				why, _, _ := strings.Cut(r.Why, "\n")
-				fmt.Fprintf(w, "- %s, %s: %s: %s\n", s.name, c.name, r.Mark, why)
+func (r results) reasons(w io.Writer) {
+	for j, s := range r.who {
+		for i, c := range r.cases {
+			if o := r.outcomes[i][j]; o.Why != "" {
+				why, _, _ := strings.Cut(o.Why, "\n")
+				fmt.Fprintf(w, "- %s, %s: %s: %s\n", s.name, c.name, o.Mark, why)
 			}
 		}
 	}
@@ -374,19 +365,14 @@ func reasons(w io.Writer, cases []*testCase, who []subject, results [][]outcome)
 
 // groups is the table in short: how many of its cases a pool passes, of those
 // that it offers and that are no misuse.
-func groups(w io.Writer, cases []*testCase, who []subject, results [][]outcome) {
-	v := versions()
-	fmt.Fprint(w, "| |")
-	for _, s := range who {
-		fmt.Fprintf(w, " %s |", strings.TrimSpace(s.name+" "+v[s.module]))
-	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(who)))
+func (r results) groups(w io.Writer) {
+	r.header(w, "")
 	line := func(title string, prefix string) {
 		fmt.Fprintf(w, "| %s |", title)
-		for j := range who {
+		for j := range r.who {
 			passed, offered := 0, 0
-			for i, c := range cases {
-				if m := results[i][j].Mark; strings.HasPrefix(c.name, prefix) && m != "–" && !strings.HasPrefix(m, "(") {
+			for i, c := range r.cases {
+				if m := r.outcomes[i][j].Mark; strings.HasPrefix(c.name, prefix) && m != "–" && !strings.HasPrefix(m, "(") {
 					offered++
 					if m == "ok" {
 						passed++
@@ -405,7 +391,7 @@ func groups(w io.Writer, cases []*testCase, who []subject, results [][]outcome) 
 		fmt.Fprintln(w)
 	}
 	for _, g := range titles {
-		for _, c := range cases {
+		for _, c := range r.cases {
 			if strings.HasPrefix(c.name, g[0]+"/") {
 				line(g[1], g[0]+"/")
 				break

@@ -29,6 +29,8 @@ type spec struct {
 type pool struct {
 	submit    func(task func()) error // may wait for room
 	bounded   bool                    // capacity is a bound
+	handsOver bool                    // has no queue
+	keeps     bool                    // idle workers stay, or leave one every two seconds
 	try       func(task func()) error // does not wait
 	submitCtx func(ctx context.Context, task func()) error
 	call      func(task func() error) error // waits for the task and returns its error
@@ -169,8 +171,8 @@ func newAnts(s spec) pool {
 		panic(err)
 	}
 	return pool{
-		submit: p.Submit,
-		stop:   func() { _ = p.ReleaseTimeout(time.Minute) },
+		submit: p.Submit, handsOver: true,
+		stop: func() { _ = p.ReleaseTimeout(time.Minute) },
 		stopCtx: func(ctx context.Context) error {
 			return p.ReleaseContext(ctx)
 		},
@@ -183,6 +185,7 @@ func newWorkerpool(s spec) pool {
 	p := workerpool.New(s.workers)
 	var resume context.CancelFunc
 	return pool{
+		keeps:  true,
 		submit: p.Do, // Submit, which tells whether the task was accepted
 		call: func(f func() error) (err error) {
 			if e := p.DoWait(func() { err = f() }); e != nil {
@@ -204,7 +207,7 @@ func newWorkerpool(s spec) pool {
 func newConc(s spec) pool {
 	p := concpool.New().WithMaxGoroutines(s.workers)
 	return pool{
-		submit: func(f func()) error { p.Go(f); return nil },
+		submit: func(f func()) error { p.Go(f); return nil }, handsOver: true,
 		// Wait panics again with what a task panicked with, as documented.
 		stop: func() {
 			defer func() { _ = recover() }()
@@ -218,7 +221,7 @@ func newErrgroup(s spec) pool {
 	g.SetLimit(s.workers)
 	wait := func() { _ = g.Wait() }
 	return pool{
-		submit: func(f func()) error { g.Go(func() error { f(); return nil }); return nil },
+		submit: func(f func()) error { g.Go(func() error { f(); return nil }); return nil }, handsOver: true,
 		try: func(f func()) error {
 			if !g.TryGo(func() error { f(); return nil }) {
 				return errRefused
@@ -245,7 +248,7 @@ func newChannel(s spec) pool {
 		})
 	}
 	return pool{
-		submit: func(f func()) error { tasks <- f; return nil }, bounded: true,
+		submit: func(f func()) error { tasks <- f; return nil }, bounded: true, keeps: true,
 		try: func(f func()) error {
 			select {
 			case tasks <- f:

@@ -9,15 +9,14 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
+	"github.com/shoal-go/shoal/bench/marks"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/report"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
@@ -100,7 +99,7 @@ func run(args []string) error {
 		"seeds":     func(w io.Writer) error { return report.Seeds(w, r) },
 	}
 	for _, file := range []string{"README.md", filepath.Join("docs", "performance.md")} {
-		if err := fill(file, parts); err != nil {
+		if err := marks.Fill(file, "figures", parts); err != nil {
 			return err
 		}
 	}
@@ -122,34 +121,6 @@ func run(args []string) error {
 		}
 	}
 	return nil
-}
-
-var mark = regexp.MustCompile(`(?s)(<!-- figures: (\w+) -->\n).*?(<!-- end -->)`)
-
-// fill replaces what is between the marks of a file.
-func fill(file string, parts map[string]func(io.Writer) error) error {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	var failed error
-	done := mark.ReplaceAllFunc(data, func(old []byte) []byte {
-		m := mark.FindSubmatch(old)
-		part := parts[string(m[2])]
-		if part == nil {
-			failed = fmt.Errorf("%s: there are no figures called %q", file, m[2])
-			return old
-		}
-		var b bytes.Buffer
-		if err := part(&b); err != nil {
-			failed = err
-		}
-		return slices.Concat(m[1], b.Bytes(), m[3])
-	})
-	if failed != nil {
-		return failed
-	}
-	return os.WriteFile(file, done, 0o666)
 }
 
 // neighbour is the table of manners.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +77,7 @@ func Plan(c Config) (*Results, error) {
 	case len(r.Rows) == 0:
 		return nil, fmt.Errorf("no subject matches -pools %q; -list names them", c.Pools)
 	}
-	versions := moduleVersions()
+	versions := bench.Versions()
 	for _, s := range bench.Subjects {
 		if subjects[s.Name] {
 			v := versions[s.Module]
@@ -92,30 +91,6 @@ func Plan(c Config) (*Results, error) {
 		}
 	}
 	return r, nil
-}
-
-// moduleVersions reads the versions of all modules from the build info.
-func moduleVersions() map[string]string {
-	v := map[string]string{}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		v[m.Path] = m.Version
-		if m.Replace != nil && m.Replace.Version != "" {
-			v[m.Path] = m.Replace.Version
-		}
-		if v[m.Path] == "" || v[m.Path] == "(devel)" || v[m.Path] == "v0.0.0" {
-			v[m.Path] = "this checkout"
-			for _, s := range info.Settings {
-				if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-					v[m.Path] = "commit " + s.Value[:12]
-				}
-			}
-		}
-	}
-	return v
 }
 
 // Step is where a race is.
@@ -201,7 +176,7 @@ func (r *Results) profile(ctx context.Context, exe string, c Config, w Watcher) 
 		}
 		s := Step{c.Rounds + 1, row, profiled}
 		w.Next(s)
-		file := filepath.Join(c.Profiles, strings.NewReplacer("/", "-", "=", "-").Replace(row.Key())+".pprof")
+		file := filepath.Join(c.Profiles, FileName(row.Key())+".pprof")
 		m := measure(ctx, exe, c.Timeout, s, file)
 		if ctx.Err() != nil {
 			return ctx.Err()

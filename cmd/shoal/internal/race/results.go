@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/perf/benchmath"
@@ -73,6 +74,10 @@ type Row struct {
 
 // Key tells rows apart.
 func (r Row) Key() string { return fmt.Sprintf("%s-%d", r.Name, r.Procs) }
+
+// FileName is what a file about the row with that key, or about a family, is
+// called.
+func FileName(key string) string { return strings.NewReplacer("/", "-", "=", "-").Replace(key) }
 
 // Family is the first part of the name.
 func (r Row) Family() string { return bench.Workload{Name: r.Name}.Family() }

@@ -224,7 +224,7 @@ func (p *pageData) command(pattern string, row race.Row) string {
 
 // PlotFile is the name of the file with the plot of a row, or of a family.
 func PlotFile(name string) string {
-	return strings.NewReplacer("/", "-", "=", "-").Replace(name) + ".svg"
+	return race.FileName(name) + ".svg"
 }
 
 var svgTag = regexp.MustCompile(`(?s)^.*?<svg width="[^"]*" height="[^"]*"`)
