@@ -8,145 +8,265 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A call is a task that is more than a func(): it has a context, and perhaps
-// somebody who waits for its result. It is also the context that the task is
-// given, so that a task with a context costs one allocation beside its
-// closure.
-//
-// As a context it is the caller's one, plus: it tells the pool that it belongs
-// to one of the pool's tasks (inTask), it ends when the task returns, and the
-// pool can end it. What that needs is made when somebody asks for Done.
+// A call is what the queue holds of a task that is more than a func(): one that
+// has a context, or somebody who waits for it. It is the first part of the
+// types that are its body.
 type call struct {
-	parent context.Context
-	pool   *Pool
-	run    func(context.Context)       // this
-	runErr func(context.Context) error // or this
-	err    error                       // the result; written before done is opened
-	done   sy.Latch                    // opened as the last touch of a waited call; else not made
-
-	mu     sy.Mutex // guards what follows
-	inner  context.Context
-	cancel context.CancelCauseFunc
-	cause  error // why the context ended by itself; nil while it has not
-	last   error // what Err says from then on, where there is no inner
+	body  body
+	pool  *Pool
+	state sy.Uint64 // callWaiting, then callTaken or callClaimed, then callOver
+	w     *worker   // whose goroutine it runs on, if that is a worker's; written before it starts
 }
 
-func newWaitedCall(f func(context.Context) error) *call {
-	return &call{runErr: f, done: sy.MakeLatch()}
+const (
+	callWaiting = iota // nobody has begun with it
+	callTaken          // by who took its ticket
+	callClaimed        // by somebody else: what lies in the queue is a husk
+	callOver           // it has returned, or will not run
+)
+
+// A body is what a call does.
+type body interface {
+	refused() error // why it must not start: its context has ended
+	outer() context.Context
+	run() error        // the task itself
+	end(cause error)   // ends its context; context.Canceled: it has returned
+	resolve(err error) // gives who waits the result; once, as the last touch
 }
 
-func (c *call) bind(ctx context.Context, p *Pool) { c.parent, c.pool = ctx, p }
+// take makes the caller the one who runs c, or gives it its result.
+func (c *call) take() bool { return c.state.CompareAndSwap(callWaiting, callTaken) }
 
-// resolve gives whoever waits the result.
-func (c *call) resolve(err error) {
-	if c.runErr == nil {
-		return
+// isHusk reports whether somebody else than the owner of its ticket, who asks,
+// has begun with it.
+func isHusk(it queue.Item) bool {
+	if !it.IsRecord() {
+		return false
 	}
-	c.err = err
-	c.done.Open()
+	s := queue.As[call](it).state.Load()
+	return s == callClaimed || s == callOver
 }
 
 // invoke runs the task, from the given site.
 func (c *call) invoke(site uint8) (err error) {
-	callAs(site, func() {
-		if c.runErr != nil {
-			err = c.runErr(c)
-		} else {
-			c.run(c)
-		}
-	})
+	callAs(site, func() { err = c.body.run() })
 	return err
 }
 
-// discard resolves a task that will not run.
+// over ends the context of a call that has returned, or will not run.
+func (c *call) over() {
+	c.state.Store(callOver)
+	if c.body != nil { // else it was refused before it was bound
+		c.body.end(context.Canceled)
+	}
+}
+
+// discard resolves a task that will not run. The caller owns its ticket.
 func discard(it queue.Item, err error) {
-	if it.IsRecord() {
-		queue.As[call](it).resolve(err)
+	if it.IsRecord() && !isHusk(it) {
+		c := queue.As[call](it)
+		c.over()
+		c.body.resolve(err)
 	}
 }
 
 // inTaskKey is the key under which a task's context tells its pool's tasks
-// from others.
+// from others: the value is the *call.
 type inTaskKey struct{ p *Pool }
+
+// taskOf returns the task of p that ctx is the context of, or is derived from,
+// unless that has returned.
+func (p *Pool) taskOf(ctx context.Context) *call {
+	if ctx == nil {
+		return nil
+	}
+	c, ok := ctx.Value(inTaskKey{p}).(*call)
+	if !ok || c.state.Load() == callOver {
+		return nil
+	}
+	return c
+}
 
 // inTask reports whether ctx is, or is derived from, the context of a task of
 // p that has not returned.
-func (p *Pool) inTask(ctx context.Context) bool {
-	if ctx == nil {
-		return false
-	}
-	c, ok := ctx.Value(inTaskKey{p}).(*call)
-	if !ok {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause != context.Canceled
+func (p *Pool) inTask(ctx context.Context) bool { return p.taskOf(ctx) != nil }
+
+// A lazyContext ends with its parent, or when it is told to. What a context
+// needs for that is made when somebody asks for Done.
+type lazyContext struct {
+	parent context.Context
+
+	mu     sy.Mutex // guards what follows
+	inner  context.Context
+	cancel context.CancelCauseFunc
+	cause  error // why it ended by itself; nil while it has not
+	last   error // what Err says from then on, where there is no inner
 }
 
-// Deadline, Done, Err and Value make a call the context of its task.
-func (c *call) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+// Deadline, Done and Err are as in [context.Context].
+func (l *lazyContext) Deadline() (time.Time, bool) { return l.parent.Deadline() }
 
-func (c *call) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.makeInnerLocked()
-	return c.inner.Done()
+func (l *lazyContext) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.makeInnerLocked()
+	return l.inner.Done()
 }
 
-func (c *call) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inner != nil {
-		return c.inner.Err()
+func (l *lazyContext) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inner != nil {
+		return l.inner.Err()
 	}
-	if c.cause != nil {
-		return c.last
+	if l.cause != nil {
+		return l.last
 	}
-	return c.parent.Err()
+	return l.parent.Err()
 }
 
-func (c *call) Value(key any) any {
-	if k, ok := key.(inTaskKey); ok && k.p == c.pool {
-		return c
-	}
-	c.mu.Lock()
-	inner := c.inner
-	c.mu.Unlock()
+// Value is the parent's, or where there is one the inner context's, by which
+// the contexts that are derived from this one find it.
+func (l *lazyContext) Value(key any) any {
+	l.mu.Lock()
+	inner := l.inner
+	l.mu.Unlock()
 	if inner != nil {
 		return inner.Value(key)
 	}
-	return c.parent.Value(key)
+	return l.parent.Value(key)
 }
 
-func (c *call) makeInnerLocked() {
-	if c.inner != nil {
+func (l *lazyContext) makeInnerLocked() {
+	if l.inner != nil {
 		return
 	}
-	c.inner, c.cancel = context.WithCancelCause(c.parent)
-	if c.cause != nil {
-		c.cancel(c.cause)
+	l.inner, l.cancel = sy.WithCancelCause(l.parent)
+	if l.cause != nil {
+		l.cancel(l.cause)
 	}
 }
 
-// end ends the context because of cause. A cause of [context.Canceled] means
-// that the task has returned.
-func (c *call) end(cause error) {
-	c.mu.Lock()
-	if c.cause == nil {
-		if c.last = c.parent.Err(); c.last == nil {
-			c.last = context.Canceled
+// end ends the context because of cause. A cause of [context.Canceled] is no
+// news: it makes nothing that is not there.
+func (l *lazyContext) end(cause error) {
+	l.mu.Lock()
+	if l.cause == nil {
+		if l.last = l.parent.Err(); l.last == nil {
+			l.last = context.Canceled
 		}
 	}
-	if c.cause != context.Canceled {
-		c.cause = cause
+	if l.cause != context.Canceled {
+		l.cause = cause
 	}
 	if cause != context.Canceled {
-		c.makeInnerLocked() // so that context.Cause can tell
+		l.makeInnerLocked() // so that context.Cause can tell
 	}
-	cancel := c.cancel
-	c.mu.Unlock()
+	cancel := l.cancel
+	l.mu.Unlock()
 	if cancel != nil {
 		cancel(cause) // it may run functions of the user: not under mu
 	}
 }
+
+// A contextCall is a call with a context of its own. It is that context too,
+// so that a task with a context costs one allocation beside its closure.
+type contextCall struct {
+	call
+	lazyContext
+}
+
+func (c *contextCall) bind(b body, ctx context.Context, p *Pool) {
+	c.body, c.pool, c.parent = b, p, ctx
+}
+
+func (c *contextCall) refused() error { return c.parent.Err() }
+
+func (c *contextCall) outer() context.Context { return c.parent }
+
+// Value tells the pool that the context belongs to one of its tasks.
+func (c *contextCall) Value(key any) any {
+	if k, ok := key.(inTaskKey); ok && k.p == c.pool {
+		return &c.call
+	}
+	return c.lazyContext.Value(key)
+}
+
+// A contextTask is a task of SubmitContext.
+type contextTask struct {
+	contextCall
+	f func(context.Context)
+}
+
+func (c *contextTask) run() error {
+	c.f(&c.contextCall)
+	return nil
+}
+
+func (c *contextTask) resolve(error) {}
+
+// A waitedCall is a call that somebody may wait for.
+type waitedCall struct {
+	contextCall
+	err      error    // the result; written before resolved
+	resolved bool     // guarded by lazyContext.mu, as is done
+	done     sy.Latch // made by the first who waits
+}
+
+func (c *waitedCall) resolve(err error) {
+	c.mu.Lock()
+	c.err = err
+	c.resolved = true
+	done := c.done
+	c.mu.Unlock()
+	if !done.IsZero() {
+		done.Open()
+	}
+}
+
+// latch is opened when c is resolved.
+func (c *waitedCall) latch() sy.Latch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done.IsZero() {
+		c.done = sy.MakeLatch()
+		if c.resolved {
+			c.done.Open()
+		}
+	}
+	return c.done
+}
+
+// isResolved reports whether there is a result.
+func (c *waitedCall) isResolved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resolved
+}
+
+// await parks until c is resolved or ctx ends; that is the error then. Where
+// ctx, or the stack, tells that it is called by a task of c's pool, it runs c,
+// if that has not started.
+func (c *waitedCall) await(ctx context.Context) error {
+	if c.isResolved() {
+		return nil
+	}
+	if c.pool != nil {
+		if err := c.pool.helpWith(&c.call, ctx); err != nil {
+			return err
+		}
+	}
+	// Looking again costs less than what it takes to wait.
+	if c.isResolved() || c.latch().WaitOr(ctx.Done()) {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// A resultTask is a task of SubmitWait.
+type resultTask struct {
+	waitedCall
+	f func(context.Context) error
+}
+
+func (c *resultTask) run() error { return c.f(&c.contextCall) }

@@ -5,6 +5,7 @@ package shoal
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -15,4 +16,4 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestExplore(t *testing.T) { suite.Test(t, models) }
+func TestExplore(t *testing.T) { suite.Test(t, slices.Concat(models, resultModels)) }

@@ -375,11 +375,12 @@ func (p *Pool) end(to phase, cause error) {
 	if to == phaseStopping && p.phase != phaseStopping {
 		p.phase = phaseStopping
 		seg = p.front.Load()
-		ticket, queued = p.dropAllLocked()
+		var left int
+		ticket, queued, left = p.dropAllLocked(seg)
 		p.canceling.Store(true) // before the look at the workers' calls
 		calls = p.runningCallsLocked()
 		running := headBusy(p.head.Load()) + p.outside
-		if left := int(queued); left > 0 || running > 0 && cause != ErrClosed {
+		if left > 0 || running > 0 && cause != ErrClosed {
 			p.outcome = &Incomplete{Dropped: left, Running: running, Cause: cause}
 		}
 	}
@@ -408,7 +409,7 @@ func (p *Pool) end(to phase, cause error) {
 		discard(seg.Take(t), ErrDropped)
 	}
 	for _, c := range calls {
-		c.end(ErrClosed)
+		c.body.end(ErrClosed)
 	}
 	if last {
 		p.finish()
@@ -426,15 +427,19 @@ func (p *Pool) sealLocked() {
 }
 
 // dropAllLocked takes all n tickets that wait, from first on. tail is sealed.
-// The caller empties the cells.
-func (p *Pool) dropAllLocked() (first, n uint64) {
+// The caller empties the cells. Of the tasks dropped are discarded; others were
+// begun, by who claimed them. seg is from front.
+func (p *Pool) dropAllLocked(seg *queue.Segment) (first, n uint64, dropped int) {
 	for {
 		h := p.head.Load()
 		first = headTicket(h)
 		n = ahead(p.tail.Load(), first)
 		if p.head.CompareAndSwap(h, h+n<<ticketBit) {
-			p.dropped += n
-			return first, n
+			husks := p.husksLocked(seg, first, n)
+			p.husks.Add(-husks)
+			p.passed += husks
+			p.dropped += n - husks
+			return first, n, int(n - husks)
 		}
 	}
 }

@@ -89,6 +89,9 @@ type Pool struct {
 	delayed     map[*delayed]struct{}
 
 	dropped, canceled, failed, spawned uint64
+	passed                             uint64    // tickets taken of tasks that others had claimed: husks
+	husks                              sy.Uint64 // such tickets that nobody has taken yet; written under mu
+	stall                              stall
 	rejected                           sy.Uint64
 
 	reclaim    *sy.Timer   // wakes the reclaimer; nil until first needed

@@ -28,14 +28,14 @@ func (w *worker) fault(r any) (again bool) {
 		w.cur = nil
 		w.call.Store(nil)
 		if c != nil {
-			c.end(context.Canceled)
+			c.over()
 		}
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
 		w.left--
 		w.watched.Store(false)
 		if c != nil {
-			c.resolve(err)
+			c.body.resolve(err)
 		}
 		pprof.SetGoroutineLabels(p.labels)
 	}()
@@ -136,8 +136,9 @@ func inGoexit() bool {
 }
 
 // runHere runs it on the calling goroutine, as an accepted task of the pool,
-// unless the pool takes no more.
-func (p *Pool) runHere(it queue.Item) error {
+// unless the pool takes no more. ctx, if not nil, may tell which task that is
+// in.
+func (p *Pool) runHere(it queue.Item, ctx context.Context) error {
 	p.mu.Lock()
 	if p.phase != phaseOpen {
 		p.mu.Unlock()
@@ -146,6 +147,11 @@ func (p *Pool) runHere(it queue.Item) error {
 	p.outsideLocked(it)
 	p.mu.Unlock()
 	sy.Reach("run here")
+	if it.IsRecord() {
+		if outer := p.taskOf(ctx); outer != nil {
+			queue.As[call](it).w = outer.w
+		}
+	}
 	p.runOutside(it)
 	return nil
 }
@@ -167,11 +173,19 @@ func (p *Pool) outsideLocked(it queue.Item) {
 	p.outside++
 	p.outTotal++
 	if it.IsRecord() {
-		if p.outCalls == nil {
-			p.outCalls = make(map[*call]struct{})
-		}
-		p.outCalls[queue.As[call](it)] = struct{}{}
+		c := queue.As[call](it)
+		c.state.Store(callTaken) // before others know of it
+		p.registerLocked(c)
 	}
+}
+
+// registerLocked notes that c, which is counted in outside, is to be told when
+// the pool is closed.
+func (p *Pool) registerLocked(c *call) {
+	if p.outCalls == nil {
+		p.outCalls = make(map[*call]struct{})
+	}
+	p.outCalls[c] = struct{}{}
 }
 
 // runOutside runs it, as a worker would.
@@ -194,7 +208,7 @@ func (p *Pool) runOutside(it queue.Item) {
 	}()
 	if it.IsRecord() {
 		c = queue.As[call](it)
-		if err = c.parent.Err(); err != nil {
+		if err = c.body.refused(); err != nil {
 			canceled = true
 		} else {
 			err = c.invoke(p.site)
@@ -207,7 +221,7 @@ func (p *Pool) runOutside(it queue.Item) {
 
 func (p *Pool) outsideDone(c *call, err error, canceled bool) {
 	if c != nil {
-		c.end(context.Canceled)
+		c.over()
 	}
 	p.mu.Lock()
 	p.outside--
@@ -226,7 +240,7 @@ func (p *Pool) outsideDone(c *call, err error, canceled bool) {
 	last := p.endLocked()
 	p.mu.Unlock()
 	if c != nil {
-		c.resolve(err)
+		c.body.resolve(err)
 	}
 	if last {
 		p.finish()

@@ -35,6 +35,12 @@ type Stats struct {
 	MinWorkers  int
 	MaxWorkers  int
 
+	// Stalled is for how long every worker that the pool may have has been
+	// inside a task, tasks have waited, and none has ended: as when tasks wait
+	// for others that are queued behind them. It is the time since a call of
+	// Stats first found it so; the pool itself does not watch.
+	Stalled time.Duration
+
 	// WaitTime is how long tasks waited from being accepted to their start,
 	// RunTime how long they ran. One task in 64 is measured unless
 	// [WithTiming] says otherwise. Tasks that did not run on a worker are not
@@ -70,14 +76,15 @@ func (p *Pool) Stats() Stats {
 	s.Submitted = tail + p.outTotal
 	// Finished tickets, less those that were finished without a task having
 	// run; and the tasks that ran outside.
-	s.Completed = tail - waiting - uint64(busy) - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
+	s.Completed = tail - waiting - uint64(busy) - p.passed - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
 	s.Failed = p.failed
 	s.Rejected = p.rejected.Load()
 	s.Dropped = p.dropped
 	s.Canceled = p.canceled
 	s.Spawned = p.spawned
-	s.InFlight = int(waiting) + busy + p.outside
+	s.InFlight = int(waiting) + busy + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
+	s.Stalled = p.stall.look(p, s, busy)
 	s.Workers = p.live
 	s.Running = busy
 	s.Idle = max(0, p.live-busy)
@@ -89,7 +96,26 @@ func (p *Pool) Stats() Stats {
 // queued is the number of tasks that wait. With a free worker for it a task is
 // accepted beyond the capacity; it counts as being handed over then.
 func (p *Pool) queued(tail, h uint64) int {
-	return min(int(ahead(tail, headTicket(h))), p.capacity)
+	waiting := int(ahead(tail, headTicket(h)) - min(p.husks.Load(), ahead(tail, headTicket(h))))
+	return min(waiting, p.capacity)
+}
+
+// A stall is what Stats remembers to notice one. Guarded by mu.
+type stall struct {
+	ended uint64 // tasks that had ended, when that was noticed first
+	since int64  // when, by the pool's clock, plus 1; 0: there is none
+}
+
+func (l *stall) look(p *Pool, s Stats, busy int) time.Duration {
+	if busy < p.max || s.Queued == 0 || p.paused {
+		l.since = 0
+		return 0
+	}
+	now := p.now()
+	if l.since == 0 || l.ended != s.Completed {
+		l.ended, l.since = s.Completed, now+1
+	}
+	return time.Duration(now + 1 - l.since)
 }
 
 // Len is the number of accepted tasks that wait to be started. It takes no

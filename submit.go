@@ -59,7 +59,12 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 	if task == nil {
 		return ErrNilTask
 	}
-	return p.submitCall(ctx, &call{run: task})
+	if ctx == nil {
+		return errNilContext
+	}
+	c := &contextTask{f: task}
+	c.bind(c, ctx, p)
+	return p.submitCall(&c.contextCall)
 }
 
 // SubmitWait runs task on the pool, waits for it, and returns its error. A
@@ -75,39 +80,39 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	if task == nil {
 		return ErrNilTask
 	}
-	c := newWaitedCall(task)
-	if ctx != nil && p.nesting(ctx) > 0 {
+	if ctx == nil {
+		return errNilContext
+	}
+	c := &resultTask{f: task}
+	c.bind(c, ctx, p)
+	if p.nesting(ctx) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c.bind(ctx, p)
-		if err := p.runHere(queue.Record(c)); err != nil {
+		if err := p.runHere(queue.Record(&c.call), ctx); err != nil {
 			return err
 		}
 		return c.err
 	}
-	if err := p.submitCall(ctx, c); err != nil {
+	if err := p.submitCall(&c.contextCall); err != nil {
 		return err
 	}
-	if !c.done.WaitOr(ctx.Done()) {
+	if !c.latch().WaitOr(ctx.Done()) {
 		return ctx.Err()
 	}
 	return c.err
 }
 
-func (p *Pool) submitCall(ctx context.Context, c *call) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := ctx.Err(); err != nil {
+// submitCall submits c, whose context also bounds the wait for room.
+func (p *Pool) submitCall(c *contextCall) error {
+	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	c.bind(ctx, p)
-	it := queue.Record(c)
+	it := queue.Record(&c.call)
 	if p.push(it) {
 		return nil
 	}
-	return p.pushSlow(it, p.policy, ctx)
+	return p.pushSlow(it, p.policy, c.parent)
 }
 
 var errNilContext = fmt.Errorf("shoal: nil context")
@@ -270,7 +275,7 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 				return p.waitForRoom(it, ctx)
 			case nesting <= maxNesting:
 				p.mu.Unlock()
-				return p.runHere(it)
+				return p.runHere(it, ctx)
 			}
 			p.forceLocked(it)
 			p.mu.Unlock()
@@ -285,7 +290,7 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			return nil
 		case CallerRuns:
 			p.mu.Unlock()
-			return p.runHere(it)
+			return p.runHere(it, ctx)
 		case DropOldest:
 			if p.capacity == 0 {
 				break // what is in the queue is being handed to a free worker
@@ -395,7 +400,12 @@ func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok bool) {
 		}
 		if p.head.CompareAndSwap(h, h+ticketOne) {
 			sy.Reach("drop oldest")
-			p.dropped++
+			if p.seizeLocked(seg, t) {
+				p.husks.Add(^uint64(0))
+				p.passed++
+			} else {
+				p.dropped++
+			}
 			p.displaced.Add(1)
 			return seg, t, true
 		}

@@ -1,7 +1,6 @@
 package shoal
 
 import (
-	"context"
 	"runtime"
 	"runtime/pprof"
 	"time"
@@ -304,32 +303,38 @@ func (w *worker) endTiming() {
 	}
 }
 
-// runCall runs c, or cancels it if its context has ended.
+// runCall runs c, unless it was begun by others, or cancels it if its context
+// has ended.
 func (w *worker) runCall(c *call) {
 	p := w.p
-	if err := c.parent.Err(); err != nil {
-		c.end(context.Canceled)
+	if !c.take() {
+		w.sweep()
+		return
+	}
+	if err := c.body.refused(); err != nil {
+		c.over()
 		w.timed = -1
 		w.tasks-- // loop counts it as run
 		w.finish(func() { p.canceled++ })
-		c.resolve(err)
+		c.body.resolve(err)
 		return
 	}
+	c.w = w
 	w.cur = c
 	w.call.Store(c)
 	if p.canceling.Load() {
-		c.end(ErrClosed)
+		c.body.end(ErrClosed)
 	}
 	w.inTask = true
 	err := c.invoke(p.site)
 	w.inTask = false
 	w.cur = nil
 	w.call.Store(nil)
-	c.end(context.Canceled)
+	c.over()
 	if err != nil {
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
-		c.resolve(err)
+		c.body.resolve(err)
 		return
 	}
 	w.pending, w.owes = c, true
@@ -376,7 +381,7 @@ func (w *worker) idle() {
 // settle gives whoever waits for the last task its result. The task was
 // counted before, so that the counters are right for those who waited.
 func (w *worker) settle() {
-	w.pending.resolve(nil)
+	w.pending.body.resolve(nil)
 	w.pending, w.owes = nil, false
 }
 

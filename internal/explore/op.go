@@ -294,11 +294,13 @@ func (t *Timer) Reset(d time.Duration) bool {
 
 // A Context ends when the model says so.
 type Context struct {
-	o     Object
-	c     chan struct{}
-	ended Flag
-	err   error
-	after []*afterFunc
+	o        Object
+	c        chan struct{}
+	ended    Flag
+	err      error
+	after    []*afterFunc
+	parent   context.Context // of one made by NewChild
+	children []*Context
 }
 
 type afterFunc struct {
@@ -315,6 +317,22 @@ func NewContext() *Context {
 	return c
 }
 
+// NewChild makes a context that ends with its parent too, as those of
+// [context.WithCancel].
+func NewChild(parent context.Context) *Context {
+	c := NewContext()
+	c.parent = parent
+	if p := ContextOf(parent.Done()); p != nil {
+		Access(&p.o, Write, "derive a context")
+		if p.ended.on {
+			c.Cancel()
+		} else {
+			p.children = append(p.children, c)
+		}
+	}
+	return c
+}
+
 // ContextOf is the context whose Done is c; nil if that is nil.
 func ContextOf(c <-chan struct{}) *Context {
 	if now == nil || c == nil {
@@ -322,7 +340,7 @@ func ContextOf(c <-chan struct{}) *Context {
 	}
 	ctx := now.contexts[c]
 	if ctx == nil {
-		panic("explore: a context that ends, and was not made by NewContext")
+		panic("explore: a context that ends, and was not made by NewContext or NewChild")
 	}
 	return ctx
 }
@@ -335,8 +353,13 @@ func (c *Context) Deadline() (time.Time, bool) { return time.Time{}, false }
 // Done is closed when the context has ended.
 func (c *Context) Done() <-chan struct{} { return c.c }
 
-// Value is nil.
-func (c *Context) Value(any) any { return nil }
+// Value is the parent's.
+func (c *Context) Value(key any) any {
+	if c.parent == nil {
+		return nil
+	}
+	return c.parent.Value(key)
+}
 
 // Err is why it has ended.
 func (c *Context) Err() error {
@@ -358,6 +381,9 @@ func (c *Context) Cancel() {
 			a.live = false
 			Go(a.f)
 		}
+	}
+	for _, child := range c.children {
+		child.Cancel()
 	}
 }
 

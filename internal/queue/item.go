@@ -54,6 +54,13 @@ func (c *Cell) Put(it Item) {
 	atomic.StorePointer(&c.p, it.p)
 }
 
+// Peek is what Put has put, and nobody has taken yet, or the zero Item. The
+// caller sees to it that nobody takes it meanwhile.
+func (c *Cell) Peek() Item {
+	sy.Access(&c.o, sy.Read)
+	return Item{atomic.LoadPointer(&c.p)}
+}
+
 // TryTake empties the cell, or returns the zero Item where Put has not come
 // yet. One goroutine owns the taking side of a cell, so clearing it needs no
 // atomic: nobody looks at the cell any more.

@@ -205,6 +205,12 @@ func AfterDone(ctx context.Context, f func()) (stop func() bool) {
 	return func() bool { return true } // one that never ends
 }
 
+// WithCancelCause derives a context. Its cause is not kept.
+func WithCancelCause(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	c := explore.NewChild(parent)
+	return c, func(error) { c.Cancel() }
+}
+
 // Shorter is by how many bits loops that give up are shorter in models.
 const Shorter = 3
 
@@ -285,6 +291,9 @@ type Latch struct {
 
 // MakeLatch makes a Latch.
 func MakeLatch() Latch { return Latch{new(signal), make(chan struct{})} }
+
+// IsZero reports whether l was not made yet.
+func (l Latch) IsZero() bool { return l.s == nil }
 
 // Open lets all waiters through.
 func (l Latch) Open() {

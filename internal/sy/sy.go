@@ -67,6 +67,11 @@ func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 // AfterDone calls f on a goroutine of its own when ctx is done.
 func AfterDone(ctx context.Context, f func()) (stop func() bool) { return context.AfterFunc(ctx, f) }
 
+// WithCancelCause is [context.WithCancelCause].
+func WithCancelCause(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(parent)
+}
+
 // Procs is the number of CPUs that Go code may use at once.
 func Procs() int { return runtime.GOMAXPROCS(0) }
 
@@ -151,6 +156,9 @@ type Latch struct{ c chan struct{} }
 
 // MakeLatch makes a Latch.
 func MakeLatch() Latch { return Latch{make(chan struct{})} }
+
+// IsZero reports whether l was not made yet.
+func (l Latch) IsZero() bool { return l.c == nil }
 
 // Open lets all waiters through, those that come later too. Once only.
 func (l Latch) Open() { close(l.c) }

@@ -1,0 +1,151 @@
+package shoal
+
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is how a task of a pool waits for other tasks of that pool without
+// keeping them from being run: it runs what it waits for itself, if that has
+// not started. The idea is that of fork and join (Blumofe and Leiserson's Cilk,
+// Lea's fork/join framework), but a waiter here runs nothing that it does not
+// wait for: another task could take a lock that the waiter holds, or take long.
+//
+// The waiter claims the task where it lies in the queue. Its ticket stays there
+// as a husk; who takes it later finds that the task was begun and goes on. So
+// nothing has to be taken out of the middle of a queue, and a claimed task
+// keeps its place in the capacity until a worker comes by.
+//
+// Why nobody waits in vain: who waits on a worker waits for tasks that have
+// begun, or has run them. The tasks that have begun run, or wait on a worker
+// themselves, for tasks that have begun. Unless tasks wait for each other in a
+// circle, somebody runs.
+
+// helpWith runs c on the calling goroutine if that is inside a task of p and c
+// has not started. The error is [ErrWouldDeadlock] where that task is c.
+func (p *Pool) helpWith(c *call, ctx context.Context) error {
+	var w *worker
+	switch outer := p.taskOf(ctx); {
+	case outer != nil:
+		if outer.isWithin(c) {
+			return ErrWouldDeadlock
+		}
+		w = outer.w
+	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
+		// ctx does not tell, the stack does. Finding out takes long, so it is
+		// asked only where it matters.
+	default:
+		return nil
+	}
+	p.claim(c, w)
+	return nil
+}
+
+// isWithin reports whether c is inner or a task that inner was called from,
+// as far as contexts tell.
+func (inner *call) isWithin(c *call) bool {
+	for inner != c {
+		ctx := inner.body.outer()
+		if ctx == nil {
+			return false
+		}
+		next, ok := ctx.Value(inTaskKey{inner.pool}).(*call)
+		if !ok || next == inner {
+			return false
+		}
+		inner = next
+	}
+	return true
+}
+
+// allBusy reports whether every worker that p may have is inside a task.
+func (p *Pool) allBusy() bool {
+	busy := headBusy(p.head.Load())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return busy >= p.max
+}
+
+// claim runs c on the calling goroutine, unless it has begun, and reports
+// whether it did. w is the worker whose goroutine that is, if it is one.
+func (p *Pool) claim(c *call, w *worker) bool {
+	if c.state.Load() != callWaiting {
+		return false
+	}
+	p.mu.Lock()
+	// In a pool that stops, c is about to be dropped. While p is paused c runs:
+	// it is part of the task that waits for it.
+	if p.phase == phaseStopping || !c.state.CompareAndSwap(callWaiting, callClaimed) {
+		p.mu.Unlock()
+		return false
+	}
+	p.husks.Add(1)
+	p.outside++
+	p.registerLocked(c)
+	p.mu.Unlock()
+	sy.Reach("help")
+	c.w = w
+	p.runOutside(queue.Record(c))
+	return true
+}
+
+// withdraw keeps c from being run, and reports whether it did: it resolves
+// with err.
+func (p *Pool) withdraw(c *call, err error) bool {
+	p.mu.Lock()
+	if p.phase == phaseStopping || !c.state.CompareAndSwap(callWaiting, callClaimed) {
+		p.mu.Unlock()
+		return false
+	}
+	p.husks.Add(1)
+	p.canceled++
+	p.outCanceled++
+	p.mu.Unlock()
+	sy.Reach("withdraw")
+	c.over()
+	c.body.resolve(err)
+	return true
+}
+
+// sweep is finish for a husk.
+func (w *worker) sweep() {
+	p := w.p
+	sy.Reach("husk")
+	w.timed = -1
+	w.tasks-- // loop counts it as run
+	w.finish(func() {
+		p.husks.Add(^uint64(0))
+		p.passed++
+	})
+}
+
+// seizeLocked is called by who has taken ticket t, not to run it. It reports
+// whether that is a husk; if not, nobody can claim it from here on. Only what
+// was put is claimed, so a cell that is empty yet is no husk and will be none.
+func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk bool) {
+	if !seg.Holds(t) {
+		seg = p.front.Seek(seg, t)
+	}
+	it := seg.Cell(t).Peek()
+	return it.IsRecord() && !queue.As[call](it).take()
+}
+
+// husksLocked is how many of the n tickets from first on are husks. Nobody
+// claims any more, and nobody has emptied their cells.
+func (p *Pool) husksLocked(seg *queue.Segment, first, n uint64) (husks uint64) {
+	if p.husks.Load() == 0 {
+		return 0
+	}
+	for i := range n {
+		t := (first + i) & ticketMask
+		if !seg.Holds(t) {
+			seg = p.front.Seek(seg, t)
+		}
+		if isHusk(seg.Cell(t).Peek()) {
+			husks++
+		}
+	}
+	return husks
+}

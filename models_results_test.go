@@ -1,0 +1,155 @@
+//go:build poolsim
+
+package shoal
+
+import (
+	"context"
+	"errors"
+
+	"github.com/shoal-go/shoal/internal/explore"
+	"github.com/shoal-go/shoal/internal/explore/suite"
+)
+
+// These are the models of what is built on the pool: tasks that wait for tasks,
+// groups, keys and sub-pools.
+
+// begin submits task i, whose body is f, and which must be accepted.
+func (s *sim) begin(ctx context.Context, i int, f func(ctx context.Context) error) *Future[int] {
+	s.accepted[i] = true
+	return Go(ctx, s.p, func(ctx context.Context) (int, error) {
+		s.did(i)
+		return i, f(ctx)
+	})
+}
+
+// result demands that u, of task i, has its result, and that the task has run.
+func (s *sim) result(ctx context.Context, i int, u *Future[int]) {
+	if v, err := u.Wait(ctx); v != i || err != nil {
+		s.Failf("the result of task %d is %d, %v", i, v, err)
+	}
+	s.hasRun(i, "Wait for it")
+}
+
+func nothing(context.Context) error { return nil }
+
+var resultModels = []suite.Model{
+	{Name: "help/a task waits for a task, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.result(ctx, 1, s.begin(ctx, 1, nothing))
+			return nil
+		}))
+		s.p.Wait()
+		if st := s.p.Stats(); st.Completed != 2 || st.InFlight != 0 {
+			s.Failf("after Wait: %+v", st)
+		}
+		s.close()
+	})},
+	{Name: "help/a task waits for a task that another worker wants", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.result(ctx, 1, s.begin(ctx, 1, nothing))
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "help/two tasks wait for the same one", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		p := s.p
+		p.Pause() // so that all three are there
+		shared := s.begin(context.Background(), 2, nothing)
+		wait := func(ctx context.Context) error { s.result(ctx, 2, shared); return nil }
+		a := s.begin(context.Background(), 0, wait)
+		b := s.begin(context.Background(), 1, wait)
+		p.Resume()
+		s.result(context.Background(), 0, a)
+		s.result(context.Background(), 1, b)
+		s.shutdown()
+	})},
+	{Name: "help/a task waits for a task, and Close", Reach: []string{"help", "dropped"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.Go("stopper", s.close)
+		s.accepted[0], s.accepted[1] = true, true
+		outer := Go(context.Background(), s.p, func(ctx context.Context) (int, error) {
+			s.did(0)
+			_, err := Go(context.Background(), s.p, func(context.Context) (int, error) { s.did(1); return 0, nil }).Wait(ctx)
+			switch {
+			case err == nil:
+				s.hasRun(1, "Wait for it")
+			case errors.Is(err, ErrDropped):
+				explore.Reach("dropped")
+			case errors.Is(err, ErrClosed):
+				s.accepted[1] = false
+			default:
+				s.Failf("Wait = %v", err)
+			}
+			return 0, nil
+		})
+		if _, err := outer.Wait(context.Background()); err != nil {
+			s.accepted[0] = errors.Is(err, ErrDropped)
+			s.accepted[1] = false
+		}
+	})},
+	{Name: "help/Cancel and a worker", Reach: []string{"withdraw", "too late"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		u := s.begin(context.Background(), 0, nothing)
+		canceled := u.Cancel()
+		_, err := u.Wait(context.Background())
+		switch {
+		case canceled && err == context.Canceled && s.times(0) == 0:
+		case !canceled && err == nil:
+			s.hasRun(0, "Wait for it")
+			explore.Reach("too late")
+		default:
+			s.Failf("Cancel %v, Wait = %v", canceled, err)
+		}
+		s.p.Wait()
+		s.shutdown()
+	})},
+	{Name: "help/Cancel, a worker, and Close", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		u := s.begin(context.Background(), 0, nothing)
+		s.Go("stopper", s.close)
+		canceled := u.Cancel()
+		_, err := u.Wait(context.Background())
+		if canceled != (err == context.Canceled) {
+			s.Failf("Cancel %v, Wait = %v", canceled, err)
+		}
+		if err != nil && err != context.Canceled && !errors.Is(err, ErrDropped) {
+			s.Failf("Wait = %v", err)
+		}
+	})},
+	{Name: "help/DropOldest meets a husk, or makes one", Bound: 3, Reach: []string{"drop oldest", "withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.p.Pause()
+		u := s.begin(context.Background(), 0, nothing)
+		s.Go("canceler", func() { u.Cancel() })
+		v := s.begin(context.Background(), 1, nothing)
+		if _, err := u.Wait(context.Background()); err != context.Canceled && !errors.Is(err, ErrDropped) {
+			s.Failf("the oldest: %v", err)
+		}
+		s.p.Resume()
+		s.result(context.Background(), 1, v)
+		if st := s.p.Stats(); st.Dropped+st.Canceled != 1 || st.Submitted != 2 {
+			s.Failf("two were submitted, and one gave way: %+v", st)
+		}
+		s.shutdown()
+	})},
+	{Name: "help/two helpers, one of the outer tasks waits for the other", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		a := s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.result(ctx, 2, s.begin(ctx, 2, nothing))
+			return nil
+		})
+		b := s.begin(context.Background(), 1, func(ctx context.Context) error {
+			s.result(ctx, 0, a)
+			return nil
+		})
+		s.result(context.Background(), 1, b)
+		s.shutdown()
+	})},
+}
