@@ -8,6 +8,7 @@ import (
 
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // These are the models of what is built on the pool: tasks that wait for tasks,
@@ -31,6 +32,52 @@ func (s *sim) result(ctx context.Context, i int, u *Future[int]) {
 }
 
 func nothing(context.Context) error { return nil }
+
+// in has g run task i, whose body is f.
+func (s *sim) in(g *Group, i int, f func(ctx context.Context) error) {
+	s.accepted[i] = true
+	g.Go(func(ctx context.Context) error {
+		s.did(i)
+		return f(ctx)
+	})
+}
+
+// ended waits for g, and demands that error, and that the tasks have run.
+func (s *sim) ended(g *Group, want error, tasks ...int) {
+	if err := g.Wait(); err != want {
+		s.Failf("Wait = %v", err)
+	}
+	for _, i := range tasks {
+		s.hasRun(i, "Wait")
+	}
+}
+
+// atLimit is a model of two goroutines that are at the limit of a group.
+func (s *sim) atLimit(workers int) {
+	s.pool(0, WithMaxWorkers(workers))
+	g := s.p.Group(context.Background(), Limit(1))
+	running := 0
+	var o sy.Object
+	alone := func(context.Context) error {
+		sy.Access(&o, sy.Write)
+		if running++; running > 1 {
+			s.Failf("%d at once", running)
+		}
+		sy.Access(&o, sy.Write)
+		running--
+		return nil
+	}
+	done := sy.MakeEvent()
+	s.Go("other", func() {
+		s.in(g, 1, alone)
+		s.ended(g, nil, 1)
+		done.Set()
+	})
+	s.in(g, 0, alone)
+	s.ended(g, nil, 0)
+	done.Wait()
+	s.shutdown()
+}
 
 var resultModels = []suite.Model{
 	{Name: "help/a task waits for a task, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
@@ -151,5 +198,136 @@ var resultModels = []suite.Model{
 		})
 		s.result(context.Background(), 1, b)
 		s.shutdown()
+	})},
+
+	// ----- groups -----
+
+	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a group"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		s.in(g, 1, nothing)
+		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
+	{Name: "group/two wait", Bound: 3, Reach: []string{"wait for a group"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		s.Go("other", func() { s.ended(g, nil, 0) })
+		s.ended(g, nil, 0)
+		s.shutdown()
+	})},
+	{Name: "group/Go while another waits", Bound: 3, Reach: []string{"wait for a group", "another round"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		first := g.round.Load()
+		s.Go("other", func() { s.ended(g, nil, 0) })
+		s.in(g, 1, nothing)
+		if g.round.Load() != first {
+			explore.Reach("another round")
+		}
+		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
+	{Name: "group/an error and a task that has not started", Reach: []string{"skipped", "ran"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		g := s.p.Group(context.Background())
+		boom := errors.New("boom")
+		s.in(g, 0, func(context.Context) error { return boom })
+		s.in(g, 1, func(ctx context.Context) error { s.Failf("it starts after the error"); return nil })
+		if s.times(1) == 0 && s.p.Stats().Submitted == 1 {
+			s.accepted[1] = false // refused by Go
+			explore.Reach("skipped")
+		} else {
+			explore.Reach("ran")
+		}
+		if err := g.Wait(); err != boom {
+			s.Failf("Wait = %v", err)
+		}
+		if g.Context().Err() == nil {
+			s.Failf("the context goes on")
+		}
+		s.shutdown()
+	})},
+	{Name: "group/the limit", Bound: 2, Reach: []string{"limit"}, Run: onPool(func(s *sim) { s.atLimit(2) })},
+	{Name: "group/the limit, one worker", Bound: 3, Reach: []string{"limit"}, Run: onPool(func(s *sim) { s.atLimit(1) })},
+	{Name: "group/the limit, and nobody is in Wait", Reach: []string{"limit"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background(), Limit(1))
+		s.in(g, 0, nothing)
+		s.in(g, 1, nothing)
+		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
+	{Name: "group/the context ends while one waits for the limit", Bound: 3, Reach: []string{"limit", "skipped"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		ctx := explore.NewContext()
+		s.Go("canceler", ctx.Cancel)
+		g := s.p.Group(ctx, Limit(1))
+		s.in(g, 0, nothing)
+		s.in(g, 1, nothing)
+		err := g.Wait()
+		if err != nil && err != context.Canceled || err == nil && s.times(0)+s.times(1) != 2 {
+			s.Failf("ran %d and %d, Wait = %v", s.times(0), s.times(1), err)
+		}
+		for i := range 2 {
+			if s.times(i) == 0 {
+				explore.Reach("skipped")
+				s.accepted[i] = false
+			}
+		}
+		s.shutdown()
+	})},
+	{Name: "group/in a task, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			g := s.p.Group(ctx)
+			s.in(g, 1, nothing)
+			s.in(g, 2, nothing)
+			s.ended(g, nil, 1, 2)
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "group/in a task, and its task adds one and waits for that", Bound: 2, Reach: []string{"help", "wait for a group"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			g := s.p.Group(ctx)
+			late := sy.MakeEvent()
+			s.in(g, 1, func(ctx context.Context) error {
+				// Where the outer task runs it itself nobody waits for the group.
+				helped := ctx.(*groupTask).state.Load() == callClaimed
+				s.in(g, 2, func(context.Context) error { late.Set(); return nil })
+				if !helped {
+					late.Wait() // who waits for the group has to run it
+				}
+				return nil
+			})
+			s.ended(g, nil, 1, 2)
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "group/Close", Bound: 3, Reach: []string{"dropped"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.Go("stopper", s.close)
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		err := g.Wait()
+		switch {
+		case err == nil:
+			s.hasRun(0, "Wait")
+		case errors.Is(err, ErrDropped):
+			explore.Reach("dropped")
+		case errors.Is(err, ErrClosed):
+			s.accepted[0] = s.times(0) == 1
+		default:
+			s.Failf("Wait = %v", err)
+		}
 	})},
 }

@@ -168,6 +168,22 @@ var mutants = []mutant{
 	{name: "a waiter does not help", file: "help.go", models: "help",
 		old: "	p.claim(c, w)\n	return nil\n", new: "	_ = w\n	return nil\n"},
 
+	// ----- groups -----
+	{name: "a group's round ends while one waits for the limit", file: "group.go", models: "group",
+		old: "	g.unblockLocked() // those at the limit", new: "	// those at the limit"},
+	{name: "a group's last task wakes nobody", file: "group.go", models: "group",
+		old: "	if s < groupOne && s&groupWaited != 0 {\n		g.finish()", new: "	if s < groupOne && s&groupWaited != 0 && s&groupBlocked != 0 {\n		g.finish()"},
+	{name: "Wait looks, then says that it waits", file: "group.go", models: "group",
+		old: "		s = g.state.Or(groupWaited) // before the look: see leave\n", new: "		g.state.Or(groupWaited)\n"},
+	{name: "who leaves a group lets nobody in", file: "group.go", models: "group",
+		old: "	if s&groupBlocked != 0 {\n		g.mu.Lock()\n		g.unblockLocked()\n", new: "	if s&groupBlocked != 0 {\n		g.mu.Lock()\n"},
+	{name: "the limit is one more", file: "group.go", models: "-", tests: "GroupLimit",
+		old: "s&groupBlocked == 0 && int(s/groupOne) < g.limit;", new: "s&groupBlocked == 0 && int(s/groupOne) <= g.limit;"},
+	{name: "a task of a group starts after an error", file: "group.go", models: "group",
+		old: "	if first && !g.collect {\n		r.stop(err)\n	}\n", new: ""},
+	{name: "who waits for a group is not told of new tasks", file: "group.go", models: "group",
+		old: "	idle := g.idle\n	g.idle = sy.Latch{}\n	g.mu.Unlock()\n	if !idle.IsZero() {\n		idle.Open() // whoever", new: "	idle := sy.Latch{}\n	g.mu.Unlock()\n	if !idle.IsZero() {\n		idle.Open() // whoever"},
+
 	// ----- workers -----
 	{name: "a failed task is not finished", file: "run.go", models: "life",
 		old: "		w.finish(func() { p.failed++; w.faults++ })\n		w.left--\n", new: "		w.left--\n"},

@@ -1,0 +1,493 @@
+package shoal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Group runs tasks on a pool and waits for all of them. It is made by
+// [Pool.Group]. Its contract is that of golang.org/x/sync/errgroup: the first
+// task that fails cancels the group's context, and Wait returns its error. It
+// goes further where that one stops: a panic is an error too, Go gives up
+// waiting when the context ends, and tasks that have not started by then do
+// not start.
+//
+// A group may be used again after Wait, which begins anew, with a context of
+// its own and no error. Its methods may be called by any number of goroutines,
+// by its own tasks too; only Wait and Stop must not be called by a task of the
+// group, which would wait for itself ([Stats].Stalled shows it).
+type Group struct {
+	p       *Pool
+	parent  context.Context
+	nested  bool // made in a task of p
+	collect bool
+	limit   int
+	invalid error // why the group takes no tasks; constant
+
+	// state is, in one word, the number of tasks that have not ended, in units
+	// of groupTask1, and bits. A task that ends sees by it, in the step that
+	// counts it, whether somebody waits; who waits sees in the step that says so
+	// whether a task is left. So neither misses the other.
+	state sy.Uint64
+	round sy.Pointer[round] // the latest
+
+	mu      sy.Mutex // guards what follows
+	idle    sy.Latch // opened for those in Wait: no task is left, or one to help with has come
+	blocked []*limitWaiter
+	first   round // saves an allocation
+}
+
+const (
+	groupOpen    = 1 << iota // the latest round is not over
+	groupWaited              // somebody is in Wait
+	groupBlocked             // somebody is in Go, at the limit
+	groupOne                 // a task
+)
+
+// A round is what happens from the first Go to the return of Wait. It is the
+// group's context too.
+type round struct {
+	lazyContext
+	g      *Group
+	ended  sy.Bool // the context ends, by the group
+	err    error   // the first error; guarded by Group.mu until the round is over
+	errs   []groupError
+	n      int        // tasks, where that is needed
+	oldest *groupTask // where the group is nested, the tasks, but for some that have begun; guarded by Group.mu
+	newest *groupTask
+}
+
+type groupError struct {
+	i   int
+	err error
+}
+
+// A limitWaiter is a call of Go at the limit.
+type limitWaiter struct{ woken sy.Event }
+
+// A groupTask is a task of a group, and the context it is given.
+type groupTask struct {
+	call
+	r    *round
+	f    func(context.Context) error
+	next *groupTask // guarded by Group.mu
+	i    int
+}
+
+// A GroupOption configures a [Group].
+type GroupOption interface{ applyGroup(*Group) }
+
+type groupOption func(*Group)
+
+func (o groupOption) applyGroup(g *Group) { o(g) }
+
+// CollectErrors has Wait return all errors of the group's tasks, joined in the
+// order of Go by [errors.Join], and not only the first. An error does not
+// cancel the group's context then.
+func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect = true }) }
+
+// Limit has at most n tasks of the group accepted and not yet ended at any
+// time; [Group.Go] waits. n must be at least 1. Without it only the pool limits
+// them.
+func Limit(n int) GroupOption {
+	return groupOption(func(g *Group) {
+		if g.limit = n; n < 1 {
+			g.invalid = fmt.Errorf("%w: Limit(%d): want at least 1", ErrConfig, n)
+		}
+	})
+}
+
+// Group makes a group of tasks on p. Its context is derived from ctx. A group
+// that cannot work, because of a nil pool or ctx or an invalid option, runs
+// nothing, and its Wait says why.
+//
+// Made with the context of one of p's own tasks, the group may be waited for in
+// that task: Wait then runs those of the group's tasks that have not started,
+// so groups in groups finish on one worker.
+func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
+	g := &Group{p: p, parent: ctx}
+	for _, o := range opts {
+		if o != nil {
+			o.applyGroup(g)
+		}
+	}
+	switch {
+	case ctx == nil:
+		g.invalid = errNilContext
+	case p == nil:
+		g.invalid = ErrClosed
+	}
+	if g.invalid == nil {
+		g.nested = p.inTask(ctx)
+	}
+	g.startLocked(&g.first)
+	return g
+}
+
+// startLocked makes r the latest round.
+func (g *Group) startLocked(r *round) {
+	r.g = g
+	if r.parent = g.parent; r.parent == nil {
+		r.parent = context.Background()
+	}
+	g.round.Store(r)
+	g.state.Or(groupOpen)
+}
+
+// Go has the pool run f. It follows the rules of [Pool.SubmitContext], and
+// blocks as that does, or at the group's limit; where a task of the pool would
+// wait for the limit, it runs f itself. Where f is not accepted the reason is an
+// error of the group: [ErrNilTask], [ErrClosed], [ErrQueueFull].
+//
+// f is given a context derived from the group's. When that has ended, because
+// a task failed or the context that the group was made with has ended, f does
+// not start, and a Go that waits returns.
+func (g *Group) Go(f func(context.Context) error) {
+	if g.invalid != nil || g.p == nil {
+		return
+	}
+	r, here, err := g.enter()
+	switch {
+	case err != nil:
+		g.fail(r, 0, err)
+		return
+	case f == nil:
+		err = ErrNilTask
+	default:
+		err = r.refusal()
+	}
+	if err != nil {
+		g.leave(r, 0, err)
+		return
+	}
+	t := &groupTask{r: r, f: f}
+	t.body, t.pool = t, g.p
+	if g.collect {
+		g.mu.Lock()
+		r.n++
+		t.i = r.n
+		g.mu.Unlock()
+	}
+	it := queue.Record(&t.call)
+	switch {
+	case here:
+		err = g.p.runHere(it, r)
+	case !g.p.push(it):
+		err = g.p.pushSlow(it, g.p.policy, r)
+	}
+	if err != nil {
+		t.over()
+		g.leave(r, t.i, err)
+	} else if g.nested {
+		g.list(t)
+	}
+}
+
+// enter counts a task, when there is room for it, and returns the round it is
+// in. With here set, there is none, and the caller, which must not wait, is to
+// run the task. The error is that of the group's context, which ended first.
+func (g *Group) enter() (r *round, here bool, err error) {
+	if g.limit == 0 {
+		g.state.Add(groupOne)
+		return g.open(), false, nil
+	}
+	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit; s = g.state.Load() {
+		if g.state.CompareAndSwap(s, s+groupOne) {
+			return g.open(), false, nil
+		}
+	}
+	r = g.open()
+	if g.p.nesting(r) > 0 {
+		g.state.Add(groupOne)
+		return g.open(), true, nil
+	}
+	w := &limitWaiter{sy.MakeEvent()}
+	g.mu.Lock()
+	g.blocked = append(g.blocked, w)
+	g.state.Or(groupBlocked) // before the look: see leave
+	g.unblockLocked()
+	g.mu.Unlock()
+	sy.Reach("limit")
+	if w.woken.WaitOr(r.Done()) {
+		return g.open(), false, nil
+	}
+	g.mu.Lock()
+	i := slices.Index(g.blocked, w)
+	if i >= 0 {
+		g.blocked = slices.Delete(g.blocked, i, i+1)
+		g.unblockLocked()
+	}
+	g.mu.Unlock()
+	if i >= 0 {
+		return r, false, r.Err()
+	}
+	w.woken.Wait() // it was let in before the end was noticed
+	return g.open(), false, nil
+}
+
+// open returns the round that is open, or opens one. It stays so while the
+// caller's task is counted.
+func (g *Group) open() *round {
+	if g.state.Load()&groupOpen == 0 {
+		g.mu.Lock()
+		if g.state.Load()&groupOpen == 0 {
+			g.startLocked(new(round))
+		}
+		g.mu.Unlock()
+	}
+	return g.round.Load()
+}
+
+// unblockLocked lets those in who wait for the limit, while there is room, on
+// their behalf.
+func (g *Group) unblockLocked() {
+	for len(g.blocked) > 0 && int(g.state.Load()/groupOne) < g.limit {
+		g.state.Add(groupOne)
+		g.blocked[0].woken.Set()
+		g.blocked[0] = nil
+		g.blocked = g.blocked[1:]
+	}
+	if len(g.blocked) == 0 {
+		g.state.And(^uint64(groupBlocked))
+		g.blocked = nil
+	}
+}
+
+// list keeps t for those who help.
+func (g *Group) list(t *groupTask) {
+	r := t.r
+	g.mu.Lock()
+	for r.oldest != nil && r.oldest.state.Load() != callWaiting {
+		r.unlistLocked()
+	}
+	if r.oldest == nil {
+		r.oldest = t
+	} else {
+		r.newest.next = t
+	}
+	r.newest = t
+	idle := g.idle
+	g.idle = sy.Latch{}
+	g.mu.Unlock()
+	if !idle.IsZero() {
+		idle.Open() // whoever is in Wait may have to run it
+	}
+}
+
+func (r *round) unlistLocked() (t *groupTask) {
+	if t = r.oldest; t != nil {
+		r.oldest, t.next = t.next, nil
+	}
+	return t
+}
+
+// help runs the tasks of r that have not started, on the goroutine of outer.
+func (g *Group) help(r *round, outer *call) {
+	for {
+		g.mu.Lock()
+		t := r.unlistLocked()
+		g.mu.Unlock()
+		if t == nil {
+			return
+		}
+		g.p.claim(&t.call, outer.w)
+	}
+}
+
+// leave counts a task of r as ended, with err.
+func (g *Group) leave(r *round, i int, err error) {
+	if err != nil {
+		g.fail(r, i, err)
+	}
+	s := g.state.Add(^uint64(groupOne - 1))
+	if s&groupBlocked != 0 {
+		g.mu.Lock()
+		g.unblockLocked()
+		g.mu.Unlock()
+		s = g.state.Load()
+	}
+	if s < groupOne && s&groupWaited != 0 {
+		g.finish()
+	}
+}
+
+// fail notes an error of task i of r.
+func (g *Group) fail(r *round, i int, err error) {
+	g.mu.Lock()
+	first := r.err == nil
+	switch {
+	case !g.collect:
+		if first {
+			r.err = err
+		}
+	case err != r.refusal():
+		r.errs = append(r.errs, groupError{i, err})
+	case first: // the context has ended: that is said once
+		r.err = err
+		r.errs = append(r.errs, groupError{i, err})
+	}
+	g.mu.Unlock()
+	if first && !g.collect {
+		r.stop(err)
+	}
+}
+
+// finish ends the round, if no task is left, and wakes those who wait.
+func (g *Group) finish() {
+	g.mu.Lock()
+	g.unblockLocked() // those at the limit are in this round: its context must not end for them
+	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
+		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
+	}
+	idle := g.idle
+	g.idle = sy.Latch{}
+	g.mu.Unlock()
+	if !idle.IsZero() {
+		idle.Open()
+	}
+}
+
+// Wait parks until all of the group's tasks have ended, and returns the first
+// error, or with [CollectErrors] all of them. A task that panicked has failed
+// with a [*PanicError], one that called [runtime.Goexit] with [ErrGoexit], one
+// that was discarded with [ErrDropped], one that was not started because the
+// context had ended with the context's error.
+//
+// The end of each task synchronizes before the return of Wait. Wait may be
+// called any number of times; as long as Go is not called again, it returns the
+// same.
+func (g *Group) Wait() error {
+	if g.invalid != nil {
+		return g.invalid
+	}
+	r := g.round.Load()
+	if r == nil {
+		return ErrClosed // the zero Group
+	}
+	var outer *call
+	if g.nested {
+		outer = g.p.taskOf(g.parent)
+	}
+	for {
+		s := g.state.Load()
+		switch {
+		case s&groupOpen == 0, g.round.Load() != r:
+			r.stop(context.Canceled)
+			return r.result()
+		case s < groupOne:
+			g.finish()
+			continue
+		}
+		if outer != nil {
+			g.help(r, outer)
+		}
+		g.mu.Lock()
+		if g.idle.IsZero() {
+			g.idle = sy.MakeLatch()
+		}
+		idle := g.idle
+		s = g.state.Or(groupWaited) // before the look: see leave
+		park := s >= groupOne && (outer == nil || r.oldest == nil)
+		g.mu.Unlock()
+		if park {
+			sy.Reach("wait for a group")
+			idle.Wait()
+		}
+	}
+}
+
+// result is what Wait returns when r is over.
+func (r *round) result() error {
+	g := r.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.collect {
+		return r.err
+	}
+	slices.SortStableFunc(r.errs, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
+	errs := make([]error, len(r.errs))
+	for i, e := range r.errs {
+		errs[i] = e.err
+	}
+	return errors.Join(errs...)
+}
+
+// Stop cancels the group's context, and then is Wait. It is for defer: whatever
+// happens, no task of the group outlives the function.
+func (g *Group) Stop() error {
+	if r := g.round.Load(); r != nil {
+		r.stop(context.Canceled)
+	}
+	return g.Wait()
+}
+
+// Context is the group's context. It ends when a task fails (unless
+// [CollectErrors] is set), when all tasks have ended and Wait returns, and when
+// the context ends that the group was made with. After Wait it is the one that
+// has ended until Go is called again.
+func (g *Group) Context() context.Context {
+	r := g.round.Load()
+	if r == nil {
+		return canceled // the zero Group
+	}
+	return r
+}
+
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// stop ends the round's context.
+func (r *round) stop(cause error) {
+	r.ended.Store(true)
+	r.end(cause)
+}
+
+// refusal is why a task of r must not start.
+func (r *round) refusal() error {
+	if r.ended.Load() {
+		return r.Err()
+	}
+	return r.parent.Err()
+}
+
+func (t *groupTask) refused() error         { return t.r.refusal() }
+func (t *groupTask) outer() context.Context { return t.r.parent }
+
+func (t *groupTask) run() error {
+	f := t.f
+	t.f = nil
+	return f(t)
+}
+
+func (t *groupTask) end(cause error) {
+	if cause != context.Canceled { // else t is over, and the group is not
+		t.r.stop(cause)
+	}
+}
+
+func (t *groupTask) resolve(err error) {
+	t.f = nil
+	t.r.g.leave(t.r, t.i, err)
+}
+
+// Deadline, Done, Err and Value make a groupTask the context of its task.
+func (t *groupTask) Deadline() (time.Time, bool) { return t.r.Deadline() }
+func (t *groupTask) Done() <-chan struct{}       { return t.r.Done() }
+func (t *groupTask) Err() error                  { return t.r.Err() }
+
+func (t *groupTask) Value(key any) any {
+	if k, ok := key.(inTaskKey); ok && k.p == t.pool {
+		return &t.call
+	}
+	return t.r.Value(key)
+}
