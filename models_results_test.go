@@ -5,6 +5,7 @@ package shoal
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -50,6 +51,21 @@ func (s *sim) ended(g *Group, want error, tasks ...int) {
 	for _, i := range tasks {
 		s.hasRun(i, "Wait")
 	}
+}
+
+// items are the numbers below n.
+func (s *sim) items(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := 0; i < n && yield(i); i++ {
+		}
+	}
+}
+
+// item is task i, of a Map.
+func (s *sim) item(_ context.Context, i int) (int, error) {
+	s.accepted[i] = true
+	s.did(i)
+	return i, nil
 }
 
 // atLimit is a model of two goroutines that are at the limit of a group.
@@ -328,6 +344,84 @@ var resultModels = []suite.Model{
 			s.accepted[0] = s.times(0) == 1
 		default:
 			s.Failf("Wait = %v", err)
+		}
+	})},
+
+	// ----- maps -----
+
+	{Name: "map/two items, two workers", Bound: 2, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		i := 0
+		for v, err := range Map(context.Background(), s.p, s.items(2), s.item) {
+			if v != i || err != nil {
+				s.Failf("the result of item %d is %d, %v", i, v, err)
+			}
+			s.hasRun(i, "Map")
+			i++
+		}
+		s.shutdown()
+	})},
+	{Name: "map/three items, as they come", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0)
+		n := 0
+		for v, err := range MapUnordered(context.Background(), s.p, s.items(3), s.item) {
+			if err != nil {
+				s.Failf("item %d: %v", v, err)
+			}
+			s.hasRun(v, "MapUnordered")
+			n++
+		}
+		if n != 3 {
+			s.Failf("%d results", n)
+		}
+		s.shutdown()
+	})},
+	{Name: "map/break", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		for range Map(context.Background(), s.p, s.items(3), s.item) {
+			break
+		}
+		ran := [3]int{s.times(0), s.times(1), s.times(2)}
+		s.shutdown()
+		if ran != [3]int{s.times(0), s.times(1), s.times(2)} {
+			s.Failf("items run after break")
+		}
+		for i := range ran {
+			s.accepted[i] = ran[i] > 0
+		}
+	})},
+	{Name: "map/in a task, one worker", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.result(context.Background(), 7, s.begin(context.Background(), 7, func(ctx context.Context) error {
+			n := 0
+			for _, err := range MapUnordered(ctx, s.p, s.items(2), s.item) {
+				if err != nil {
+					s.Failf("%v", err)
+				}
+				n++
+			}
+			if n != 2 {
+				s.Failf("%d results", n)
+			}
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "map/Close", Bound: 3, Reach: []string{"cut short"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.Go("stopper", s.close)
+		for _, err := range MapUnordered(context.Background(), s.p, s.items(2), s.item) {
+			if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDropped) {
+				s.Failf("%v", err)
+			}
+			if err != nil {
+				explore.Reach("cut short")
+			}
+		}
+		for i := range 2 {
+			s.accepted[i] = s.times(i) > 0
 		}
 	})},
 }

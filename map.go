@@ -1,0 +1,253 @@
+package shoal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+var (
+	errNilIterator = fmt.Errorf("shoal: nil iterator")
+	errNilFunc     = fmt.Errorf("%w: nil function", ErrNilTask)
+)
+
+// Map runs f for every item of in, on p, and yields the results in the order
+// of the items. An item whose f fails, panics or is discarded yields its error
+// (see [Go]) and does not end the others.
+//
+// The items are taken, one after the other, by the goroutine that ranges over
+// the results, as it asks for them: in may be endless, and need not be safe for
+// other goroutines. Map looks ahead by at most twice as many items as p may
+// have workers: so many are accepted and not yet yielded. Before it takes
+// another item it yields the results that are there; while in blocks none are
+// yielded.
+//
+// Leaving the loop early cancels the contexts of the items that run, keeps the
+// others from starting, and waits until none of them runs any more: nothing is
+// left behind. When ctx ends or p is closed, Map takes no more items; the one
+// that it has just taken gets the error, so the last pair has it. A nil argument
+// yields one pair with an error.
+//
+// Ranged over by a task of p with its context, Map runs items itself where it
+// would wait for them.
+func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		mapItems(ctx, p, in, f, true, yield)
+	}
+}
+
+// MapUnordered is [Map], but yields the results as they come. (So the pair with
+// the error of ctx, or of the end of the pool, need not be the last.)
+func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		mapItems(ctx, p, in, f, false, yield)
+	}
+}
+
+// ForEach runs f for every item of in, on p, and returns when all have ended.
+// It takes items as [Map] does, with the same bound. An item that fails does
+// not end the others: the result is all errors, joined by [errors.Join] in the
+// order of the items; that ctx has ended, or p is closed, is said once. (To
+// stop at the first error, use a [Group].)
+func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
+	if f == nil {
+		return errNilFunc
+	}
+	var errs []error
+	said := make(map[error]bool)
+	mapItems(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }, true,
+		func(_ struct{}, err error) bool {
+			ended := err == ErrClosed || err == ErrDropped || ctx != nil && err == ctx.Err()
+			if err != nil && !(ended && said[err]) {
+				errs = append(errs, err)
+				if ended { // errors of the user need not be comparable
+					said[err] = true
+				}
+			}
+			return true
+		})
+	return errors.Join(errs...)
+}
+
+// A mapping is one range over the results of a Map. Its fields belong to the
+// goroutine that ranges, unless they say otherwise.
+type mapping[In, Out any] struct {
+	ctx     context.Context // of the items
+	p       *Pool
+	f       func(context.Context, In) (Out, error)
+	ordered bool
+	open    fifo[*mapTask[In, Out]] // accepted, not yielded; where that matters in order
+
+	mu      sy.Mutex // guards what follows, and what belongs to tasks
+	ready   fifo[*mapTask[In, Out]]
+	waiting bool
+	woken   sy.Event
+}
+
+// A mapTask is one item.
+type mapTask[In, Out any] struct {
+	contextCall
+	m        *mapping[In, Out]
+	in       In
+	out      Out
+	err      error
+	at       int  // in open, where the order does not matter
+	resolved bool // guarded by mapping.mu
+}
+
+func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool,
+	yield func(Out, error) bool) {
+	var none Out
+	switch {
+	case ctx == nil:
+		yield(none, errNilContext)
+		return
+	case p == nil:
+		yield(none, ErrClosed)
+		return
+	case in == nil:
+		yield(none, errNilIterator)
+		return
+	case f == nil:
+		yield(none, errNilFunc)
+		return
+	}
+	ctx, cancel := sy.WithCancelCause(ctx)
+	m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, woken: sy.MakeEvent()}
+	defer m.end(cancel)
+	limit := p.lookAhead()
+	for v := range in {
+		for m.open.len() > 0 && (m.open.len() >= limit || m.isReady()) {
+			if t := m.next(); !yield(t.out, t.err) {
+				return
+			}
+		}
+		if err := m.submit(v); err == ErrClosed || ctx.Err() != nil {
+			break
+		}
+	}
+	for m.open.len() > 0 {
+		if t := m.next(); !yield(t.out, t.err) {
+			return
+		}
+	}
+}
+
+// lookAhead is how many items are accepted and not yet yielded: as many as fit
+// into the pool if there is nothing else, but no more than twice the workers.
+func (p *Pool) lookAhead() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(1, p.max+min(p.max, p.capacity))
+}
+
+// submit has the pool run f for v.
+func (m *mapping[In, Out]) submit(v In) error {
+	t := &mapTask[In, Out]{m: m, in: v, at: m.open.len()}
+	t.bind(t, m.ctx, m.p)
+	m.open.push(t)
+	err := m.p.submitCall(&t.contextCall)
+	if err != nil {
+		t.over()
+		t.resolve(err)
+	}
+	return err
+}
+
+// isReady reports whether next would not wait.
+func (m *mapping[In, Out]) isReady() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.isReadyLocked()
+}
+
+func (m *mapping[In, Out]) isReadyLocked() bool {
+	if m.ordered {
+		return m.open.all()[0].resolved
+	}
+	return m.ready.len() > 0
+}
+
+// next is the next item to yield. It waits for it, or runs it.
+func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
+	for !m.isReady() {
+		if m.help() {
+			continue
+		}
+		m.mu.Lock()
+		if m.isReadyLocked() {
+			m.mu.Unlock()
+			break
+		}
+		m.waiting = true
+		m.mu.Unlock()
+		m.woken.Wait()
+	}
+	if m.ordered {
+		return m.open.pop()
+	}
+	m.mu.Lock()
+	t = m.ready.pop()
+	m.mu.Unlock()
+	open := m.open.all()
+	last := open[len(open)-1]
+	open[t.at], last.at = last, t.at
+	m.open.unpush()
+	return t
+}
+
+// help runs an item that has to be waited for, if there is one that has not
+// started and the caller is a task of the pool.
+func (m *mapping[In, Out]) help() bool {
+	outer := m.p.taskOf(m.ctx)
+	if outer == nil {
+		return false
+	}
+	open := m.open.all()
+	if m.ordered {
+		open = open[:1]
+	}
+	for _, t := range open {
+		if m.p.claim(&t.call, outer.w) {
+			return true
+		}
+	}
+	return false
+}
+
+// end leaves nothing behind.
+func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
+	cancel(nil)
+	for _, t := range m.open.all() {
+		m.p.withdraw(&t.call, context.Canceled)
+	}
+	for m.open.len() > 0 {
+		m.next()
+	}
+}
+
+func (t *mapTask[In, Out]) run() (err error) {
+	t.out, err = t.m.f(&t.contextCall, t.in)
+	return err
+}
+
+func (t *mapTask[In, Out]) resolve(err error) {
+	m := t.m
+	m.mu.Lock()
+	t.err = err
+	t.resolved = true
+	if !m.ordered {
+		m.ready.push(t)
+	}
+	waiting := m.waiting && m.isReadyLocked()
+	if waiting {
+		m.waiting = false
+	}
+	m.mu.Unlock()
+	if waiting {
+		m.woken.Set()
+	}
+}
