@@ -15,6 +15,7 @@ type call struct {
 	body  body
 	pool  *Pool
 	state sy.Uint64 // callWaiting, then callTaken or callClaimed, then callOver
+	turns bool      // body is a turnTaker
 	w     *worker   // whose goroutine it runs on, if that is a worker's; written before it starts
 }
 

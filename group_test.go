@@ -18,7 +18,7 @@ import (
 
 var errBoom = errors.New("boom")
 
-func fine(context.Context) error   { return nil }
+func fine(context.Context) error { return nil }
 
 func TestGroupWaitsForAllItsTasks(t *testing.T) {
 	for _, opts := range [][]shoal.GroupOption{nil, {shoal.Limit(1)}, {shoal.Limit(3)}, {shoal.CollectErrors()}} {

@@ -65,7 +65,7 @@ func (p *Pool) allBusy() bool {
 	busy := headBusy(p.head.Load())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return busy >= p.max
+	return busy+p.handed >= p.max
 }
 
 // claim runs c on the calling goroutine, unless it has begun, and reports
@@ -87,7 +87,7 @@ func (p *Pool) claim(c *call, w *worker) bool {
 	p.mu.Unlock()
 	sy.Reach("help")
 	c.w = w
-	p.runOutside(queue.Record(c))
+	p.runOutside(queue.Record(c), false)
 	return true
 }
 
@@ -129,7 +129,17 @@ func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk bool) {
 		seg = p.front.Seek(seg, t)
 	}
 	it := seg.Cell(t).Peek()
-	return it.IsRecord() && !queue.As[call](it).take()
+	if !it.IsRecord() {
+		return false
+	}
+	c := queue.As[call](it)
+	if !c.take() {
+		return true
+	}
+	if c.turns {
+		c.body.resolve(ErrDropped) // now, lest a later task of its key goes
+	}
+	return false
 }
 
 // husksLocked is how many of the n tickets from first on are husks. Nobody

@@ -379,6 +379,7 @@ func (p *Pool) end(to phase, cause error) {
 		ticket, queued, left = p.dropAllLocked(seg)
 		p.canceling.Store(true) // before the look at the workers' calls
 		calls = p.runningCallsLocked()
+		left += p.dropParkedLocked()
 		running := headBusy(p.head.Load()) + p.outside
 		if left > 0 || running > 0 && cause != ErrClosed {
 			p.outcome = &Incomplete{Dropped: left, Running: running, Cause: cause}

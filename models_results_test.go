@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime"
 
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -50,6 +51,39 @@ func (s *sim) ended(g *Group, want error, tasks ...int) {
 	}
 	for _, i := range tasks {
 		s.hasRun(i, "Wait")
+	}
+}
+
+// keyed makes a pool for n tasks of keys, and has it closed when they have run.
+func (s *sim) keyed(n int, opts ...Option) {
+	s.pool(n, opts...)
+	s.keys = NewKeyed[string](s.p)
+	s.closer()
+}
+
+// keep submits task i under the one key.
+func (s *sim) keep(i int) { s.keepAs("key", i, func() {}) }
+
+// keepAs submits task i, which also does f, under a key. Of one key one task
+// runs at a time, and in order where one goroutine submits them.
+func (s *sim) keepAs(key string, i int, f func()) {
+	s.accepted[i] = true
+	if err := s.keys.Submit(key, func() {
+		sy.Access(&s.alone, sy.Write)
+		if key == "key" {
+			if s.inside++; s.inside > 1 {
+				s.Failf("two tasks of a key at once")
+			}
+			defer func() {
+				sy.Access(&s.alone, sy.Write)
+				s.inside--
+			}()
+		}
+		s.did(i)
+		s.finished()
+		f()
+	}); err != nil {
+		s.Failf("Submit of task %d: %v", i, err)
 	}
 }
 
@@ -422,6 +456,77 @@ var resultModels = []suite.Model{
 		}
 		for i := range 2 {
 			s.accepted[i] = s.times(i) > 0
+		}
+	})},
+
+	// ----- keys -----
+
+	{Name: "key/two tasks of a key, two workers", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(2, WithMaxWorkers(2))
+		s.keep(0)
+		s.keep(1)
+	})},
+	{Name: "key/three tasks of a key, two workers", Bound: 2, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(3, WithMaxWorkers(2))
+		s.keep(0)
+		s.keep(1)
+		s.keep(2)
+	})},
+	{Name: "key/two submitters, one worker", Run: onPool(func(s *sim) {
+		s.keyed(2)
+		s.Go("other", func() { s.keep(1) })
+		s.keep(0)
+	})},
+	{Name: "key/two submitters, two workers", Bound: 2, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(2, WithMaxWorkers(2))
+		s.Go("other", func() { s.keep(1) })
+		s.keep(0)
+	})},
+	{Name: "key/a blocked key blocks only itself", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(3, WithMaxWorkers(2))
+		free := sy.MakeEvent()
+		s.keepAs("blocked", 0, free.Wait)
+		s.keepAs("blocked", 1, func() { s.hasRun(0, "its turn came") })
+		s.keepAs("free", 2, free.Set)
+	})},
+	{Name: "key/the capacity counts who waits for its key", Bound: 2, Reach: []string{"wait for room", "leave a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(3, WithMaxWorkers(2), WithQueueCapacity(0))
+		s.keep(0)
+		s.keep(1)
+		s.keep(2)
+	})},
+	{Name: "key/Goexit with a turn left", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyed(2, WithMaxWorkers(2))
+		s.keepAs("key", 0, runtime.Goexit)
+		s.keep(1)
+	})},
+	{Name: "key/Shutdown", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.keys = NewKeyed[string](s.p)
+		s.keep(0)
+		s.keep(1)
+		s.shutdown()
+		s.hasRun(0, "Shutdown")
+		s.hasRun(1, "Shutdown")
+	})},
+	{Name: "key/Close", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.keys = NewKeyed[string](s.p)
+		s.drops = true
+		s.keep(0)
+		s.keep(1)
+		s.close()
+	})},
+	{Name: "key/DropOldest", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.keys = NewKeyed[string](s.p)
+		s.drops = true
+		for i := range 3 {
+			s.keep(i)
+		}
+		s.shutdown()
+		if s.times(2) != 1 {
+			s.Failf("the latest did not run")
 		}
 	})},
 }

@@ -32,6 +32,10 @@ type sim struct {
 	done     sy.Latch
 	workers  int  // the most there may be
 	drops    bool // accepted tasks may be dropped
+
+	keys   *Keyed[string]
+	alone  sy.Object
+	inside int // tasks of one key that run
 }
 
 // pool makes the pool of the model, for n tasks after which done is opened.

@@ -300,6 +300,12 @@ func (w *worker) leave() {
 		p.hookBroken = true // the next one would end the same way, without end
 		p.mu.Unlock()
 	}
+	defer w.stopHook() // whatever closing does
+	w.kept.closeAll(p)
+}
+
+func (w *worker) stopHook() {
+	p := w.p
 	if w.hooked && p.onStop != nil {
 		p.guard(func() { p.onStop(w.id) })
 	}

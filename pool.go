@@ -45,6 +45,7 @@ type Pool struct {
 	waiting sy.Int64  // goroutines in Wait; pairs with head: see quiet
 
 	_     cacheLine
+	kept  sy.Bool   // there are Locals
 	quota sy.Uint64 // the yields spent in this window; see worker.yieldDue
 	procs sy.Int64  // GOMAXPROCS as last seen
 	// yielding is how many workers let others run between two tasks.
@@ -91,6 +92,8 @@ type Pool struct {
 	dropped, canceled, failed, spawned uint64
 	passed                             uint64    // tickets taken of tasks that others had claimed: husks
 	husks                              sy.Uint64 // such tickets that nobody has taken yet; written under mu
+	parked                             sy.Int64  // tasks in outside that wait for their turn; written under mu
+	handed                             int       // tasks in outside that run because their turn came
 	stall                              stall
 	rejected                           sy.Uint64
 

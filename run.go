@@ -36,6 +36,9 @@ func (w *worker) fault(r any) (again bool) {
 		w.watched.Store(false)
 		if c != nil {
 			c.body.resolve(err)
+			if c.turns {
+				p.runTurns(c, w)
+			}
 		}
 		pprof.SetGoroutineLabels(p.labels)
 	}()
@@ -152,7 +155,7 @@ func (p *Pool) runHere(it queue.Item, ctx context.Context) error {
 			queue.As[call](it).w = outer.w
 		}
 	}
-	p.runOutside(it)
+	p.runOutside(it, false)
 	return nil
 }
 
@@ -163,7 +166,7 @@ func (p *Pool) runSpawned(it queue.Item) {
 	sy.Go(func() {
 		defer p.helperDone()
 		pprof.SetGoroutineLabels(p.labels)
-		p.runOutside(it)
+		p.runOutside(it, false)
 	})
 }
 
@@ -175,6 +178,7 @@ func (p *Pool) outsideLocked(it queue.Item) {
 	if it.IsRecord() {
 		c := queue.As[call](it)
 		c.state.Store(callTaken) // before others know of it
+		accepted(it)
 		p.registerLocked(c)
 	}
 }
@@ -188,13 +192,26 @@ func (p *Pool) registerLocked(c *call) {
 	p.outCalls[c] = struct{}{}
 }
 
-// runOutside runs it, as a worker would.
-func (p *Pool) runOutside(it queue.Item) {
+// runOutside runs it, as a worker would. handed: it counts in handed too.
+func (p *Pool) runOutside(it queue.Item, handed bool) {
 	var c *call
 	var err error
 	returned, canceled := false, false
+	if it.IsRecord() {
+		if c = queue.As[call](it); c.turns && !p.takeTurnOutside(c) {
+			return
+		}
+	}
+	var temporary *worker
+	if c != nil && c.w == nil && p.kept.Load() {
+		temporary = &worker{p: p, id: -1} // only a place for what Locals open
+		c.w = temporary
+	}
 	defer func() {
-		defer func() { p.outsideDone(c, err, canceled) }() // also if the handler ends the goroutine
+		defer func() { p.outsideDone(c, err, canceled, handed) }() // also if the handler ends the goroutine
+		if temporary != nil {
+			defer temporary.kept.closeAll(p)
+		}
 		if returned {
 			return
 		}
@@ -206,8 +223,7 @@ func (p *Pool) runOutside(it queue.Item) {
 			err = p.report(r)
 		}
 	}()
-	if it.IsRecord() {
-		c = queue.As[call](it)
+	if c != nil {
 		if err = c.body.refused(); err != nil {
 			canceled = true
 		} else {
@@ -219,7 +235,7 @@ func (p *Pool) runOutside(it queue.Item) {
 	returned = true
 }
 
-func (p *Pool) outsideDone(c *call, err error, canceled bool) {
+func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
 	if c != nil {
 		c.over()
 	}
@@ -236,11 +252,22 @@ func (p *Pool) outsideDone(c *call, err error, canceled bool) {
 		p.outDone++
 	}
 	delete(p.outCalls, c)
+	promoted := false
+	if handed {
+		p.handed--
+		promoted = p.promoteLocked()
+	}
 	p.notifyLocked()
 	last := p.endLocked()
 	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
 	if c != nil {
 		c.body.resolve(err)
+		if c.turns {
+			p.runTurns(c, nil)
+		}
 	}
 	if last {
 		p.finish()

@@ -84,10 +84,10 @@ func (p *Pool) Stats() Stats {
 	s.Spawned = p.spawned
 	s.InFlight = int(waiting) + busy + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
-	s.Stalled = p.stall.look(p, s, busy)
+	s.Stalled = p.stall.look(p, s, busy+p.handed)
 	s.Workers = p.live
-	s.Running = busy
-	s.Idle = max(0, p.live-busy)
+	s.Running = busy + p.handed
+	s.Idle = max(0, p.live-s.Running)
 	s.PeakWorkers = p.peak
 	s.MinWorkers, s.MaxWorkers = p.min, p.max
 	return s
@@ -96,8 +96,8 @@ func (p *Pool) Stats() Stats {
 // queued is the number of tasks that wait. With a free worker for it a task is
 // accepted beyond the capacity; it counts as being handed over then.
 func (p *Pool) queued(tail, h uint64) int {
-	waiting := int(ahead(tail, headTicket(h)) - min(p.husks.Load(), ahead(tail, headTicket(h))))
-	return min(waiting, p.capacity)
+	waiting := int(ahead(tail, headTicket(h))) - int(p.husks.Load()) + int(p.parked.Load())
+	return max(0, min(waiting, p.capacity))
 }
 
 // A stall is what Stats remembers to notice one. Guarded by mu.

@@ -292,8 +292,8 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			p.mu.Unlock()
 			return p.runHere(it, ctx)
 		case DropOldest:
-			if p.capacity == 0 {
-				break // what is in the queue is being handed to a free worker
+			if p.capacity == 0 || p.parked.Load() > 0 && !p.backlog() {
+				break // what is in the queue is being handed to a free worker, or all wait for their keys
 			}
 			// Where there is nothing to drop any more workers have taken it, and
 			// so made room. The place is taken in the same critical section: it
@@ -355,6 +355,7 @@ func (p *Pool) admitLocked(it queue.Item) bool {
 		}
 		if p.tail.CompareAndSwap(t, t+1) {
 			p.limit.Store(t + uint64(room))
+			accepted(it)
 			p.put(seg, t, it)
 			return true
 		}
@@ -367,6 +368,7 @@ func (p *Pool) forceLocked(it queue.Item) {
 	for {
 		t := p.tail.Load() // not sealed: that takes the lock
 		if p.tail.CompareAndSwap(t, t+1) {
+			accepted(it)
 			p.put(seg, t, it)
 			return
 		}
@@ -380,9 +382,9 @@ func (p *Pool) roomLocked(t uint64) int64 {
 		return maxCapacity - int64(ahead(t, headTicket(p.head.Load())))
 	}
 	h := p.head.Load()
-	room := int64(p.capacity) - int64(ahead(t, headTicket(h)))
+	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load()
 	if !p.paused {
-		room += int64(max(0, p.max-headBusy(h)))
+		room += int64(max(0, p.max-headBusy(h)-p.handed))
 	}
 	return room
 }

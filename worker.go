@@ -57,6 +57,7 @@ type worker struct {
 	faults     uint64           // tasks that failed; guarded by mu
 	call       sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
 	watchedAt  int64            // when watched was set; guarded by mu
+	kept       keep
 }
 
 // worker.status is the number of tasks run, as of the last time it was
@@ -311,6 +312,9 @@ func (w *worker) runCall(c *call) {
 		w.sweep()
 		return
 	}
+	if c.turns && !w.takeTurn(c) {
+		return
+	}
 	if err := c.body.refused(); err != nil {
 		c.over()
 		w.timed = -1
@@ -337,6 +341,12 @@ func (w *worker) runCall(c *call) {
 		c.body.resolve(err)
 		return
 	}
+	if c.turns {
+		w.endTiming()
+		w.finish(func() {})
+		p.runTurns(c, w)
+		return
+	}
 	w.pending, w.owes = c, true
 }
 
@@ -346,6 +356,12 @@ func (w *worker) finish(count func()) {
 	p := w.p
 	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
 	p.mu.Lock()
+	w.finishLocked(count)
+}
+
+// finishLocked is the part of finish under the lock. It unlocks.
+func (w *worker) finishLocked(count func()) {
+	p := w.p
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
 	count()

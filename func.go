@@ -1,0 +1,56 @@
+package shoal
+
+import "sync"
+
+// A Func runs one function on a pool, for many values. It does what
+// p.Submit(func() { f(v) }) does, without making a closure for each v. It is
+// made by [NewFunc] and safe for use by any number of goroutines.
+type Func[T any] struct {
+	p    *Pool
+	f    func(T)
+	free sync.Pool // of *funcTask[T] that are not in use
+}
+
+// A funcTask holds a value until f has it. It is used again.
+type funcTask[T any] struct {
+	of  *Func[T]
+	v   T
+	run func() // its method, made once
+}
+
+// NewFunc makes a Func of p that calls f.
+func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
+
+// Submit has the pool call f with v, by the rules of [Pool.Submit], and with
+// its errors; that of a nil f is [ErrNilTask], and of a nil pool [ErrClosed]. It
+// allocates nothing once as many values as now have waited before.
+func (f *Func[T]) Submit(v T) error {
+	switch {
+	case f.f == nil:
+		return ErrNilTask
+	case f.p == nil:
+		return ErrClosed
+	}
+	t, _ := f.free.Get().(*funcTask[T])
+	if t == nil {
+		t = &funcTask[T]{of: f}
+		t.run = t.call
+	}
+	t.v = v
+	err := f.p.Submit(t.run)
+	if err != nil {
+		t.take()
+	}
+	return err
+}
+
+func (t *funcTask[T]) call() { t.of.f(t.take()) }
+
+// take takes the value out, and gives t back.
+func (t *funcTask[T]) take() T {
+	var none T
+	v := t.v
+	t.v = none
+	t.of.free.Put(t)
+	return v
+}

@@ -1,0 +1,215 @@
+package shoal
+
+import (
+	"context"
+	"hash/maphash"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Keyed runs tasks on a pool so that those of one key run one after the
+// other, in the order in which they were accepted, and those of different keys
+// side by side. It is made by [NewKeyed] and safe for use by any number of
+// goroutines.
+//
+// A key whose task takes long holds up nothing but itself. A key without tasks
+// costs no memory.
+//
+// How it works: a task that is accepted stands in two lines, that of the pool,
+// by a ticket, and that of its key. A worker that comes to the ticket runs
+// whatever is first in the line of that key; if a task of the key is running it
+// leaves its turn to whoever runs that, and goes on. So there is a ticket, or a
+// turn that was left, for every task in a line. A turn that was left is taken
+// before the next ticket: its task has been waiting for longer.
+type Keyed[K comparable] struct {
+	p      *Pool
+	seed   maphash.Seed
+	shards [keyShards]keyShard[K]
+}
+
+const keyShards = 64 >> (2 * sy.Shorter) // in models one: the hash is another one in each run
+
+type keyShard[K comparable] struct {
+	mu    sy.Mutex // guards lines and what is in them; Pool.mu may be held, and must not be taken
+	lines map[K]*keyLine[K]
+	most  int // lines in the map since it was made
+	_     [128 - 24]byte
+}
+
+// A keyLine is a key that has tasks.
+type keyLine[K comparable] struct {
+	first, last *keyedTask[K]
+	running     bool // one of its tasks is
+	left        int  // turns left to whoever runs it; changed with Pool.mu held too
+}
+
+// A keyedTask is a task of a Keyed, and also its ticket, or another's.
+type keyedTask[K comparable] struct {
+	call
+	of   *Keyed[K]
+	key  K
+	line *keyLine[K] // once it is accepted
+	f    func()
+	succ *keyedTask[K] // in the line
+	ran  bool          // its ticket has had its turn, or was discarded
+}
+
+// NewKeyed makes a Keyed on p.
+func NewKeyed[K comparable](p *Pool) *Keyed[K] {
+	return &Keyed[K]{p: p, seed: maphash.MakeSeed()}
+}
+
+// Submit has the pool run task when the tasks that were submitted before it with
+// the same key have ended. It follows the rules of [Pool.Submit] and has its
+// errors; that of a nil pool is [ErrClosed]. Tasks that wait for their key count
+// as queued and against the capacity, so a key that is blocked can fill the
+// queue; under [DropOldest] it is the oldest task of the key of the oldest ticket
+// that goes, and where all that wait wait for their key the policy is Reject.
+//
+// A task must not wait for a later one of its own key.
+func (k *Keyed[K]) Submit(key K, task func()) error {
+	switch {
+	case task == nil:
+		return ErrNilTask
+	case k.p == nil:
+		return ErrClosed
+	}
+	t := &keyedTask[K]{of: k, key: key, f: task}
+	t.body, t.pool, t.turns = t, k.p, true
+	it := queue.Record(&t.call)
+	seg := k.p.back.Load() // before the ticket: queue, Q3
+	s := k.shard(key)
+	s.mu.Lock() // whoever comes to the ticket finds the task in the line
+	ticket, ok := k.p.takeTicket()
+	if ok {
+		t.acceptedLocked(s)
+		k.p.put(seg, ticket, it)
+	}
+	s.mu.Unlock()
+	if !ok {
+		return k.p.pushSlow(it, k.p.policy, nil)
+	}
+	k.p.pushed(ticket + 1)
+	return nil
+}
+
+func (k *Keyed[K]) shard(key K) *keyShard[K] {
+	return &k.shards[maphash.Comparable(k.seed, key)%keyShards]
+}
+
+// accepted puts t in the line of its key.
+func (t *keyedTask[K]) accepted() {
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	t.acceptedLocked(s)
+	s.mu.Unlock()
+}
+
+func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
+	l := s.lines[t.key]
+	if l == nil {
+		if s.lines == nil {
+			s.lines = make(map[K]*keyLine[K])
+		}
+		l = new(keyLine[K])
+		s.lines[t.key] = l
+		s.most = max(s.most, len(s.lines))
+	}
+	t.line = l
+	if l.first == nil {
+		l.first = t
+	} else {
+		l.last.succ = t
+	}
+	l.last = t
+}
+
+// popLocked takes the first task out of the line.
+func (l *keyLine[K]) popLocked() (f func()) {
+	t := l.first
+	l.first, t.succ = t.succ, nil
+	f, t.f = t.f, nil
+	return f
+}
+
+// forgetLocked forgets the line of key if there is nothing in it.
+func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
+	if l.first != nil || l.running {
+		return
+	}
+	delete(s.lines, key)
+	if len(s.lines) == 0 && s.most > keyShards {
+		s.lines, s.most = nil, 0 // a map keeps the memory of the most that were in it
+	}
+}
+
+func (t *keyedTask[K]) takeTurn() bool {
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.line.running {
+		return false
+	}
+	t.line.running = true
+	return true
+}
+
+func (t *keyedTask[K]) leaveTurn() bool {
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.line.running {
+		return false
+	}
+	t.line.left++
+	return true
+}
+
+func (t *keyedTask[K]) free() bool {
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.line.left > 0 {
+		return false
+	}
+	t.line.running = false
+	s.forgetLocked(t.key, t.line)
+	return true
+}
+
+func (t *keyedTask[K]) next() func() {
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.line.left--
+	return t.line.popLocked()
+}
+
+func (t *keyedTask[K]) run() error {
+	t.ran = true
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	f := t.line.popLocked()
+	s.mu.Unlock()
+	f()
+	return nil
+}
+
+// resolve is called when the ticket has had its turn, or is discarded: then the
+// first task of the line goes.
+func (t *keyedTask[K]) resolve(error) {
+	if t.ran {
+		return
+	}
+	t.ran = true
+	s := t.of.shard(t.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.line.popLocked()
+	s.forgetLocked(t.key, t.line)
+}
+
+func (t *keyedTask[K]) refused() error         { return nil }
+func (t *keyedTask[K]) outer() context.Context { return nil }
+func (t *keyedTask[K]) end(error)              {}
