@@ -187,7 +187,7 @@ func (c *contextCall) outer() context.Context { return c.parent }
 
 // Value tells the pool that the context belongs to one of its tasks.
 func (c *contextCall) Value(key any) any {
-	if k, ok := key.(inTaskKey); ok && k.p == c.pool {
+	if k, ok := key.(inTaskKey); ok && c.pool.isBelow(k.p) {
 		return &c.call
 	}
 	return c.lazyContext.Value(key)
@@ -211,17 +211,21 @@ type waitedCall struct {
 	contextCall
 	err      error    // the result; written before resolved
 	resolved bool     // guarded by lazyContext.mu, as is done
-	done     sy.Latch // made by the first who waits
+	done     sy.Latch // made by the first who asks for it
+	wake     sy.Latch // made by the first who waits
 }
 
 func (c *waitedCall) resolve(err error) {
 	c.mu.Lock()
 	c.err = err
 	c.resolved = true
-	done := c.done
+	done, wake := c.done, c.wake
 	c.mu.Unlock()
 	if !done.IsZero() {
 		done.Open()
+	}
+	if !wake.IsZero() {
+		wake.Open()
 	}
 }
 
@@ -249,19 +253,67 @@ func (c *waitedCall) isResolved() bool {
 // ctx, or the stack, tells that it is called by a task of c's pool, it runs c,
 // if that has not started.
 func (c *waitedCall) await(ctx context.Context) error {
-	if c.isResolved() {
-		return nil
-	}
-	if c.pool != nil {
-		if err := c.pool.helpWith(&c.call, ctx); err != nil {
+	var nudge func() // when there is a place to run c
+	for !c.isResolved() {
+		if c.pool == nil {
+			return waitFor(c.waker(), ctx)
+		}
+		wake := sy.Latch{}
+		if nudge != nil {
+			wake = c.waker() // before it may be called
+		}
+		switch got, err := c.pool.helpWith(&c.call, ctx, nudge); {
+		case err != nil:
+			return err
+		case got == stranded && nudge == nil:
+			nudge = c.nudge
+			continue
+		case got == ran:
+			continue
+		}
+		if wake.IsZero() {
+			wake = c.waker()
+		}
+		if err := waitFor(wake, ctx); err != nil && !c.isResolved() {
 			return err
 		}
 	}
-	// Looking again costs less than what it takes to wait.
-	if c.isResolved() || c.latch().WaitOr(ctx.Done()) {
+	return nil
+}
+
+func waitFor(l sy.Latch, ctx context.Context) error {
+	if l.WaitOr(ctx.Done()) {
 		return nil
 	}
 	return ctx.Err()
+}
+
+// waker is opened when c is resolved, or nudged.
+func (c *waitedCall) waker() sy.Latch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wake.IsZero() {
+		c.wake = sy.MakeLatch()
+		if c.resolved {
+			c.wake.Open()
+		}
+	}
+	return c.wake
+}
+
+// nudge has those who wait look again whether to help.
+func (c *waitedCall) nudge() {
+	c.mu.Lock()
+	wake := c.wake
+	if c.resolved {
+		wake = sy.Latch{} // it is open, or will be
+	} else {
+		c.wake = sy.Latch{}
+	}
+	c.mu.Unlock()
+	if !wake.IsZero() {
+		wake.Open()
+	}
 }
 
 // A resultTask is a task of SubmitWait.

@@ -125,7 +125,7 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 		g.invalid = ErrClosed
 	}
 	if g.invalid == nil {
-		g.nested = p.inTask(ctx)
+		g.nested = p.helperOf(ctx).c != nil
 	}
 	g.startLocked(&g.first)
 	return g
@@ -273,12 +273,8 @@ func (g *Group) list(t *groupTask) {
 		r.newest.next = t
 	}
 	r.newest = t
-	idle := g.idle
-	g.idle = sy.Latch{}
 	g.mu.Unlock()
-	if !idle.IsZero() {
-		idle.Open() // whoever is in Wait may have to run it
-	}
+	g.nudge() // whoever is in Wait may have to run it
 }
 
 func (r *round) unlistLocked() (t *groupTask) {
@@ -288,16 +284,40 @@ func (r *round) unlistLocked() (t *groupTask) {
 	return t
 }
 
-// help runs the tasks of r that have not started, on the goroutine of outer.
-func (g *Group) help(r *round, outer *call) {
+// help runs the tasks of r that have not started, on the goroutine of outer, and
+// reports whether there were any. Where the pool is a sub-pool without a place for
+// that, nudge is called when there is one.
+func (g *Group) help(r *round, outer helper, nudge func()) (any bool) {
 	for {
 		g.mu.Lock()
 		t := r.unlistLocked()
 		g.mu.Unlock()
 		if t == nil {
-			return
+			return any
 		}
-		g.p.claim(&t.call, outer.w)
+		switch g.p.claim(&t.call, outer, nudge) {
+		case ran:
+			any = true
+		case stranded:
+			g.mu.Lock()
+			if t.next = r.oldest; t.next == nil {
+				r.newest = t
+			}
+			r.oldest = t
+			g.mu.Unlock()
+			return any
+		}
+	}
+}
+
+// nudge has those in Wait look again whether to help.
+func (g *Group) nudge() {
+	g.mu.Lock()
+	idle := g.idle
+	g.idle = sy.Latch{}
+	g.mu.Unlock()
+	if !idle.IsZero() {
+		idle.Open()
 	}
 }
 
@@ -346,12 +366,8 @@ func (g *Group) finish() {
 	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
 		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
 	}
-	idle := g.idle
-	g.idle = sy.Latch{}
 	g.mu.Unlock()
-	if !idle.IsZero() {
-		idle.Open()
-	}
+	g.nudge()
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -371,9 +387,9 @@ func (g *Group) Wait() error {
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
-	var outer *call
+	var outer helper
 	if g.nested {
-		outer = g.p.taskOf(g.parent)
+		outer = g.p.helperOf(g.parent)
 	}
 	for {
 		s := g.state.Load()
@@ -385,8 +401,8 @@ func (g *Group) Wait() error {
 			g.finish()
 			continue
 		}
-		if outer != nil {
-			g.help(r, outer)
+		if outer.c != nil && g.help(r, outer, nil) {
+			continue
 		}
 		g.mu.Lock()
 		if g.idle.IsZero() {
@@ -394,12 +410,12 @@ func (g *Group) Wait() error {
 		}
 		idle := g.idle
 		s = g.state.Or(groupWaited) // before the look: see leave
-		park := s >= groupOne && (outer == nil || r.oldest == nil)
 		g.mu.Unlock()
-		if park {
-			sy.Reach("wait for a group")
-			idle.Wait()
+		if s < groupOne || outer.c != nil && g.help(r, outer, g.nudge) {
+			continue
 		}
+		sy.Reach("wait for a group")
+		idle.Wait()
 	}
 }
 
@@ -486,7 +502,7 @@ func (t *groupTask) Done() <-chan struct{}       { return t.r.Done() }
 func (t *groupTask) Err() error                  { return t.r.Err() }
 
 func (t *groupTask) Value(key any) any {
-	if k, ok := key.(inTaskKey); ok && k.p == t.pool {
+	if k, ok := key.(inTaskKey); ok && t.pool.isBelow(k.p) {
 		return &t.call
 	}
 	return t.r.Value(key)

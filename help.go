@@ -23,41 +23,25 @@ import (
 // themselves, for tasks that have begun. Unless tasks wait for each other in a
 // circle, somebody runs.
 
-// helpWith runs c on the calling goroutine if that is inside a task of p and c
-// has not started. The error is [ErrWouldDeadlock] where that task is c.
-func (p *Pool) helpWith(c *call, ctx context.Context) error {
-	var w *worker
-	switch outer := p.taskOf(ctx); {
-	case outer != nil:
-		if outer.isWithin(c) {
-			return ErrWouldDeadlock
+// helpWith is claim for a waiter that has ctx. The error is [ErrWouldDeadlock]
+// where it is called by c itself.
+func (p *Pool) helpWith(c *call, ctx context.Context, nudge func()) (claimed, error) {
+	h := p.helperOf(ctx)
+	switch {
+	case h.c != nil:
+		for o := h.c; o != nil; o = o.next(p.root()) {
+			if o == c {
+				return notClaimed, ErrWouldDeadlock
+			}
 		}
-		w = outer.w
 	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
+		h.same = true
 	default:
-		return nil
+		return notClaimed, nil
 	}
-	p.claim(c, w)
-	return nil
-}
-
-// isWithin reports whether c is inner or a task that inner was called from,
-// as far as contexts tell.
-func (inner *call) isWithin(c *call) bool {
-	for inner != c {
-		ctx := inner.body.outer()
-		if ctx == nil {
-			return false
-		}
-		next, ok := ctx.Value(inTaskKey{inner.pool}).(*call)
-		if !ok || next == inner {
-			return false
-		}
-		inner = next
-	}
-	return true
+	return p.claim(c, h, nudge), nil
 }
 
 // allBusy reports whether every worker that p may have is inside a task.
@@ -68,27 +52,45 @@ func (p *Pool) allBusy() bool {
 	return busy+p.handed >= p.max
 }
 
-// claim runs c on the calling goroutine, unless it has begun, and reports
-// whether it did. w is the worker whose goroutine that is, if it is one.
-func (p *Pool) claim(c *call, w *worker) bool {
+// claimed is what became of an attempt to claim a task.
+type claimed uint8
+
+const (
+	notClaimed claimed = iota // it has begun, or will not run
+	ran                       // it was claimed, and has run
+	stranded                  // its pool has as many workers as it may
+)
+
+// claim runs c on the calling goroutine, which is that of h, unless it has
+// begun. Where h is of another pool of the family it takes the place of a worker
+// of p; if there is none nudge, unless it is nil, is called when there is.
+func (p *Pool) claim(c *call, h helper, nudge func()) claimed {
 	if c.state.Load() != callWaiting {
-		return false
+		return notClaimed
+	}
+	if !h.same {
+		if !p.borrowPlace(nudge) {
+			return stranded
+		}
+		defer p.returnPlace()
 	}
 	p.mu.Lock()
 	// In a pool that stops, c is about to be dropped. While p is paused c runs:
 	// it is part of the task that waits for it.
 	if p.phase == phaseStopping || !c.state.CompareAndSwap(callWaiting, callClaimed) {
 		p.mu.Unlock()
-		return false
+		return notClaimed
 	}
 	p.husks.Add(1)
 	p.outside++
 	p.registerLocked(c)
 	p.mu.Unlock()
 	sy.Reach("help")
-	c.w = w
+	if h.c != nil {
+		c.w = h.c.w
+	}
 	p.runOutside(queue.Record(c), false)
-	return true
+	return ran
 }
 
 // withdraw keeps c from being run, and reports whether it did: it resolves

@@ -89,6 +89,9 @@ func (p *Pool) Resize(min, max int) error {
 	if min < 0 || max < 1 || max > MaxWorkers || min > max {
 		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max and 1 ≤ max ≤ %d", ErrConfig, min, max, MaxWorkers)
 	}
+	if p.up != nil && min > 0 {
+		return fmt.Errorf("%w: Resize(%d, %d): the workers of a sub-pool are its parent's, want a minimum of 0", ErrConfig, min, max)
+	}
 	var off []*worker
 	p.mu.Lock()
 	if p.phase != phaseOpen {
@@ -114,6 +117,7 @@ func (p *Pool) Resize(min, max int) error {
 		w.wakeup.Set()
 	}
 	p.rearm()
+	p.nudge()
 	return nil
 }
 
@@ -190,7 +194,7 @@ func (p *Pool) forget(q *quieter) bool {
 func (p *Pool) quietLocked() (tail uint64, ok bool) {
 	h := p.head.Load() // first: tail is never behind it
 	tail = p.tail.Load() &^ sealedBit
-	return tail, headBusy(h) == 0 && p.outside == 0 && tail&ticketMask == headTicket(h)
+	return tail, headBusy(h) == p.lent && p.outside == 0 && tail&ticketMask == headTicket(h)
 }
 
 // quiet is called by a worker that made the head word h by finishing a task.
@@ -199,6 +203,11 @@ func (p *Pool) quietLocked() (tail uint64, ok bool) {
 // was changed before the look at waiting.
 func (p *Pool) quiet(h uint64) {
 	if headBusy(h) != 0 || p.waiting.Load() == 0 {
+		if headBusy(h) != 0 && p.lends.Load() && p.waiting.Load() != 0 {
+			p.mu.Lock() // who is busy may serve a sub-pool
+			p.notifyLocked()
+			p.mu.Unlock()
+		}
 		return
 	}
 	tail := p.tail.Load() &^ sealedBit
@@ -398,6 +407,12 @@ func (p *Pool) end(to phase, cause error) {
 	for _, w := range roused {
 		w.wakeup.Set()
 	}
+	if p.lends.Load() {
+		p.endSubs(to, cause)
+	}
+	if p.up != nil && (to == phaseStopping || !p.backlog()) {
+		p.unlendAll()
+	}
 	p.rearm()
 	for _, it := range orphans {
 		discard(it, ErrDropped)
@@ -465,12 +480,15 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 func (p *Pool) finish() {
 	freeSite(p.site)
 	p.done.Open()
+	if p.up != nil {
+		p.up.subGone(p)
+	}
 }
 
 // endLocked reports whether the calling goroutine is the pool's last: then it
 // must call finish, as its last act.
 func (p *Pool) endLocked() bool {
-	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() {
+	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() || len(p.lanes) > 1 {
 		return false
 	}
 	if p.stopParent != nil {

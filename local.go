@@ -51,7 +51,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if c == nil || c.w == nil {
 		return none, ErrNotInTask
 	}
-	w := c.w
+	w := c.w.base()
 	r := w.kept.of(l)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -174,12 +174,25 @@ func (m *mapping[In, Out]) isReadyLocked() bool {
 // next is the next item to yield. It waits for it, or runs it.
 func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 	for !m.isReady() {
-		if m.help() {
+		said := false // that somebody waits
+		switch m.help(nil) {
+		case ran:
 			continue
+		case stranded:
+			m.mu.Lock()
+			m.waiting, said = true, true // before it may be nudged
+			m.mu.Unlock()
+			if m.help(m.nudge) == ran {
+				m.unwait()
+				continue
+			}
 		}
 		m.mu.Lock()
 		if m.isReadyLocked() {
 			m.mu.Unlock()
+			if said {
+				m.unwait()
+			}
 			break
 		}
 		m.waiting = true
@@ -201,21 +214,43 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 
 // help runs an item that has to be waited for, if there is one that has not
 // started and the caller is a task of the pool.
-func (m *mapping[In, Out]) help() bool {
-	outer := m.p.taskOf(m.ctx)
-	if outer == nil {
-		return false
+func (m *mapping[In, Out]) help(nudge func()) (got claimed) {
+	outer := m.p.helperOf(m.ctx)
+	if outer.c == nil {
+		return notClaimed
 	}
 	open := m.open.all()
 	if m.ordered {
 		open = open[:1]
 	}
 	for _, t := range open {
-		if m.p.claim(&t.call, outer.w) {
-			return true
+		if got = m.p.claim(&t.call, outer, nudge); got != notClaimed {
+			return got
 		}
 	}
-	return false
+	return notClaimed
+}
+
+// nudge has who waits look again.
+func (m *mapping[In, Out]) nudge() {
+	m.mu.Lock()
+	waiting := m.waiting
+	m.waiting = false
+	m.mu.Unlock()
+	if waiting {
+		m.woken.Set()
+	}
+}
+
+// unwait takes back that somebody waits.
+func (m *mapping[In, Out]) unwait() {
+	m.mu.Lock()
+	waiting := m.waiting
+	m.waiting = false
+	m.mu.Unlock()
+	if !waiting {
+		m.woken.Wait() // somebody has set it, or is about to
+	}
 }
 
 // end leaves nothing behind.

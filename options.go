@@ -102,6 +102,10 @@ type config struct {
 	onStart, onStop func(id int)
 	timing          Timing
 	parentNil       bool
+	sub             bool // of a sub-pool
+	priority        int
+	weight          int
+	prioritized     bool // one of these two was given
 }
 
 func defaults() config {
@@ -111,6 +115,7 @@ func defaults() config {
 		capacity:   DefaultQueueCapacity,
 		idle:       DefaultIdleTimeout,
 		spin:       DefaultSpin,
+		weight:     1,
 	}
 }
 
@@ -125,12 +130,13 @@ func (c *config) validate() error {
 		bad("WithMaxWorkers(%d): want 1 … %d", c.maxWorkers, MaxWorkers)
 	}
 	switch {
+	case c.sub:
 	case c.minWorkers < 0:
 		bad("WithMinWorkers(%d): want at least 0", c.minWorkers)
 	case !badMax && c.minWorkers > c.maxWorkers:
 		bad("WithMinWorkers(%d): want at most the maximum of %d workers", c.minWorkers, c.maxWorkers)
 	}
-	if c.sizer == nil {
+	if c.sizer == nil && !c.sub {
 		bad("WithSizing(nil): want a Sizer")
 	} else if r, ok := c.sizer.(*rated); ok && r.n < 1 {
 		bad("Rated(%d): want at least 1", r.n)
@@ -141,18 +147,19 @@ func (c *config) validate() error {
 	if c.policy < Block || c.policy > DropOldest {
 		bad("WithFullPolicy(%d): want Block, Reject, Spawn, CallerRuns or DropOldest", int(c.policy))
 	}
-	if c.idle < 0 {
+	if c.idle < 0 && !(c.sub && c.idle == notGiven) {
 		bad("WithIdleTimeout(%v): want at least 0", c.idle)
 	}
 	if c.tasksPerWorker < 0 {
 		bad("WithMaxTasksPerWorker(%d): want at least 0", c.tasksPerWorker)
 	}
-	if c.spin < 0 || c.spin > maxSpin {
+	if (c.spin < 0 || c.spin > maxSpin) && !(c.sub && c.spin == notGiven) {
 		bad("WithSpin(%d): want 0 … %d", c.spin, maxSpin)
 	}
 	if c.parentNil {
 		bad("WithContext(nil): want a context")
 	}
+	c.validateSub(bad)
 	if c.timing < TimingSampled || c.timing > TimingFull {
 		bad("WithTiming(%d): want TimingOff, TimingSampled or TimingFull", int(c.timing))
 	}

@@ -149,7 +149,7 @@ func (p *Pool) departLocked(w *worker) {
 func (p *Pool) setAvailLocked(standby int) {
 	avail := 0
 	if !p.paused && !p.ending && (p.phase == phaseOpen || p.phase == phaseDraining) {
-		avail = p.idle.n + max(0, p.max-p.live)
+		avail = p.idle.n + max(0, p.max-p.live-p.guests)
 	}
 	if d := int64(avail-p.avail)<<availBit + int64(standby); d != 0 {
 		p.wake.Add(uint64(d))
@@ -221,7 +221,7 @@ func (w *worker) resume(fresh bool) {
 	switch {
 	case w == nil:
 	case fresh:
-		sy.Go(w.entry)
+		w.p.launch(w)
 	default:
 		w.wakeup.Set()
 	}
@@ -230,7 +230,7 @@ func (w *worker) resume(fresh bool) {
 // waitingTasks is the number of tickets given out and not taken.
 func (p *Pool) waitingTasks() int {
 	h := p.head.Load() // first: tail is never behind it
-	return int(ahead(p.tail.Load(), headTicket(h)))
+	return int(ahead(p.tail.Load(), headTicket(h))) + int(p.wanted.Load())
 }
 
 // rearm arms a worker if tasks wait and nobody is on standby. It is the look
@@ -283,7 +283,7 @@ func (p *Pool) fillLocked() (fresh []*worker) {
 
 func startAll(fresh []*worker) {
 	for _, w := range fresh {
-		sy.Go(w.entry)
+		w.p.launch(w)
 	}
 }
 
@@ -313,9 +313,14 @@ func (w *worker) stopHook() {
 
 // gone is the last thing a worker does.
 func (w *worker) gone() {
-	p := w.p
 	// Who looks at this goroutine in its last moment sees no pool's name.
 	pprof.SetGoroutineLabels(context.Background())
+	w.countOut()
+}
+
+// countOut counts w out: it is no worker any more, or never began.
+func (w *worker) countOut() {
+	p := w.p
 	p.mu.Lock()
 	p.live--
 	if w.apartIn != nil {
@@ -344,11 +349,18 @@ func (w *worker) gone() {
 		}
 	}
 	last := p.endLocked()
+	strand := len(p.stranded) > 0
+	done := p.up != nil && p.phase != phaseOpen && !p.backlog()
 	p.mu.Unlock()
 	startAll(fresh)
 	next.resume(isFresh)
 	if last {
 		p.finish()
+	} else if done {
+		p.unlendAll()
+	}
+	if strand {
+		p.nudge()
 	}
 }
 

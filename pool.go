@@ -25,6 +25,8 @@ type Pool struct {
 	auto      bool            // the sizer is Auto
 	hooked    bool            // there are worker hooks
 	foreign   bool            // workers run functions of the user that are no tasks
+	up        *Pool           // of a sub-pool, its parent
+	lane      *lane           // of a sub-pool, its lane there
 	site      uint8           // where its tasks are called from; see whose.go
 
 	_    cacheLine
@@ -58,6 +60,8 @@ type Pool struct {
 	displaced  sy.Uint64 // tickets that DropOldest took, not a worker
 	crowdTail  sy.Uint64 // tail when a worker gave way last
 	crowdSince sy.Int64  // since when a crowd has been runnable, by the pool's clock; 0: there is none
+	wanted     sy.Int64  // workers of sub-pools in lanes; written under mu
+	lends      sy.Bool   // there were sub-pools
 	wtime      sy.Pointer[recorder]
 	rtime      sy.Pointer[recorder]
 
@@ -79,6 +83,12 @@ type Pool struct {
 	room       waitList  // submitters that wait for room, first come first served
 	quieters   []*quieter
 	hookBroken bool // a start hook ended its goroutine: later workers go without
+
+	lanes    []*lane  // of the sub-pools, and own; nil where there never was one
+	own      *lane    // stands for p's own tasks
+	lent     int      // busy workers that serve sub-pools
+	stranded []func() // tell those who wait for a place among the workers
+	guests   int      // tasks that run on goroutines of others of the family, under the maximum of workers
 
 	canceling   sy.Bool            // task contexts are being cancelled: only false to true
 	outside     int                // accepted tasks that run on goroutines that are no workers

@@ -22,6 +22,10 @@ import (
 func (w *worker) fault(r any) (again bool) {
 	p := w.p
 	w.inTask = false
+	if w.guest != nil { // runtime.Goexit in a task of a sub-pool, which has counted it
+		w.unserve()
+		return false
+	}
 	c := w.cur
 	var err error = ErrGoexit
 	defer func() { // also if the panic handler ends the goroutine
@@ -203,7 +207,7 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 		}
 	}
 	var temporary *worker
-	if c != nil && c.w == nil && p.kept.Load() {
+	if c != nil && c.w == nil && p.root().kept.Load() {
 		temporary = &worker{p: p, id: -1} // only a place for what Locals open
 		c.w = temporary
 	}

@@ -128,7 +128,7 @@ func (w *worker) giveWay() {
 	for first := true; ; first = false {
 		h := p.head.Load()
 		front, back := headTicket(h), p.tail.Load()&ticketMask
-		if front == back || h&attention != 0 && p.stopsTaking() {
+		if front == back && p.wanted.Load() == 0 || h&attention != 0 && p.stopsTaking() {
 			return // nothing to take
 		}
 		solo := false

@@ -76,13 +76,13 @@ func (p *Pool) Stats() Stats {
 	s.Submitted = tail + p.outTotal
 	// Finished tickets, less those that were finished without a task having
 	// run; and the tasks that ran outside.
-	s.Completed = tail - waiting - uint64(busy) - p.passed - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
+	s.Completed = tail - waiting - uint64(busy-p.lent) - p.passed - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
 	s.Failed = p.failed
 	s.Rejected = p.rejected.Load()
 	s.Dropped = p.dropped
 	s.Canceled = p.canceled
 	s.Spawned = p.spawned
-	s.InFlight = int(waiting) + busy + p.outside - int(p.husks.Load())
+	s.InFlight = int(waiting) + busy - p.lent + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
 	s.Stalled = p.stall.look(p, s, busy+p.handed)
 	s.Workers = p.live

@@ -45,6 +45,7 @@ type worker struct {
 	luck    int8   // whether to let others run before parking; see rest
 	asks    bool   // begins by asking the Sizer; set like standby
 	aside   bool   // parks although tasks wait
+	served  bool   // took no task but served a sub-pool
 	leaving bool   // told to leave; set like standby
 	inHook  bool   // in a function of the user that is the start hook
 	hooked  bool   // its start hook has returned
@@ -58,6 +59,12 @@ type worker struct {
 	call       sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
 	watchedAt  int64            // when watched was set; guarded by mu
 	kept       keep
+	host       *worker // of a sub-pool's worker, the one whose goroutine it runs on
+	began      int64   // when, by the parent's clock
+	guest      *worker // the one of a sub-pool that runs on w's goroutine
+	guestLane  *lane
+	ownSince   int64 // if not 0: when it took a task of its own while there were lanes
+	ownDone    int   // and how many it had run then
 }
 
 // worker.status is the number of tasks run, as of the last time it was
@@ -115,7 +122,7 @@ func (w *worker) loop() (again bool) {
 		if !w.inTask {
 			return
 		}
-		if p.crash {
+		if p.crash || w.guest != nil { // who runs on this goroutine has seen to its own panics
 			if !inGoexit() {
 				return // a panic: let the process die of it, as it is
 			}
@@ -127,6 +134,14 @@ func (w *worker) loop() (again bool) {
 	for {
 		it, ticket, ok := w.take()
 		if !ok {
+			if w.served {
+				w.served = false
+				pprof.SetGoroutineLabels(p.labels)
+				if w.left--; w.left <= 0 && !w.tick() {
+					return false
+				}
+				continue
+			}
 			w.idle()
 			if w.leaving || !w.rest() {
 				return false
@@ -230,6 +245,22 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.mu.Unlock()
 		return
 	}
+	if p.own != nil {
+		now := p.now()
+		if w.ownSince != 0 {
+			p.own.settle((now - w.ownSince) / int64(max(1, w.done()-w.ownDone)))
+			w.ownSince = 0
+		}
+		switch l := p.pickLocked(); l {
+		case nil:
+		case p.own:
+			w.ownSince, w.ownDone = now+1, w.done()
+		default:
+			w.served = true
+			w.serve(l)
+			return
+		}
+	}
 	// Somebody waits for room.
 	seg := p.front.Load()
 	for {
@@ -278,7 +309,7 @@ func (w *worker) leaveStandby(ticket uint64) {
 // backlog reports whether tasks wait.
 func (p *Pool) backlog() bool {
 	h := p.head.Load() // first: tail is never behind it
-	return p.tail.Load()&ticketMask != headTicket(h)
+	return p.tail.Load()&ticketMask != headTicket(h) || p.wanted.Load() > 0
 }
 
 // runSlow runs a task that has a context or is timed.
@@ -424,6 +455,9 @@ func (w *worker) tick() bool {
 		w.step, w.left = 0, 0
 		w.idle()
 		return false
+	}
+	if p.up != nil {
+		return w.lentTick()
 	}
 	now := p.now()
 	took := time.Duration(now - w.lastTick)

@@ -1,0 +1,507 @@
+package shoal
+
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is sub-pools: pools that have no goroutines but borrow those of
+// another pool, their parent.
+//
+// A sub-pool is a pool like any other, with words, a queue and a life of its
+// own, and with workers of its own. But such a worker is no goroutine: where a
+// pool would start one it asks its parent for one, by putting the worker into
+// its lane there (lend). A worker of the parent that is free takes it from
+// there and runs its main, as if it were a task. That worker then takes tasks
+// from the sub-pool's queue until there are none, or until it is called back
+// because others are to have their turn (recall), and returns. It never parks.
+//
+// So for the parent lanes are a second source of work, beside its queue. A
+// worker in a lane counts as backlog, and sets attention in head, which sends
+// every worker that is about to take a task to the lock (takeLocked), where
+// pickLocked decides whose turn it is. Wake-up is that of tasks: lend puts, then
+// looks at wake; workers announce, then look at the backlog (docs/engine.md, W).
+// For the sub-pool a worker in a lane is on standby.
+//
+// The order of locks is Pool.mu of the sub-pool or Pool.mu of the parent, never
+// both.
+
+// A lane is where the workers of one sub-pool wait for goroutines of the parent,
+// or stands for the parent's own tasks. Guarded by the parent's mu.
+type lane struct {
+	sub              *Pool
+	priority, weight int
+	want             fifo[*worker]
+	waits            bool  // of the parent's own: it has tasks, as of the last look
+	out              int   // workers of the parent that are lent
+	credit           int64 // how much time it may use before others have their turn, in nanoseconds
+	usual            int64 // the time that a turn took lately
+}
+
+const (
+	// A turn of weight 1 is so long, if others wait; but never shorter than a
+	// task.
+	turnTime = int64(100_000)
+	// What a turn costs at least, so that turns count where the clock stands
+	// still.
+	leastTurn = 1000
+)
+
+// Sub makes a sub-pool of p: a pool of its own, with a limit, a queue, a policy,
+// statistics and a life of its own, whose tasks run on the workers of p. Its
+// default maximum is that of p; what p has no worker for waits. While several
+// sub-pools, or sub-pools and p itself, have more to do than there are workers,
+// the one with the higher [WithPriority] comes first, and those of equal
+// priority share the workers' time by their [WithWeight]; p's own tasks have
+// priority 0 and weight 1. A worker is never idle while one of them could use
+// it.
+//
+// Closing a sub-pool leaves p open. Shutting p down shuts its sub-pools down in
+// the same way, and waits for them. The statistics and the Wait of p are about
+// its own tasks, but its workers that run tasks of a sub-pool count as running.
+// Pausing p, or having it have fewer workers, calls workers back from sub-pools
+// as their tasks end. A sub-pool may have sub-pools.
+//
+// A task may wait for tasks of any pool of the family, by their Future or Group:
+// as in [Future.Wait] it runs them itself where it can. It keeps the limits of
+// sub-pools in doing so; so tasks of two sub-pools that are both at their limits
+// must not wait for tasks of each other that have not started, as locks must not
+// be taken in different orders. What waits for a sub-pool as a whole, Wait and
+// Shutdown, holds the worker on which it is called; on the only one, for ever.
+//
+// The options that are about goroutines, [WithMinWorkers], [WithSizing],
+// [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning] and
+// [WithWorkerHooks], are not for sub-pools; panics go to p's handler unless it has
+// its own. The error matches [ErrConfig], or is [ErrClosed].
+func (p *Pool) Sub(opts ...Option) (*Pool, error) {
+	if p == nil || !p.made() {
+		return nil, ErrClosed
+	}
+	c := defaults()
+	c.sub = true
+	c.maxWorkers = p.Stats().MaxWorkers
+	c.sizer, c.idle, c.spin = nil, notGiven, notGiven
+	c.onPanic, c.crash = p.onPanic, p.crash
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	c.sizer, c.idle, c.spin = Eager(), 0, 0
+	s := newPool(c, 0)
+	s.up = p
+	s.lane = &lane{sub: s, priority: c.priority, weight: c.weight}
+	p.mu.Lock()
+	if p.phase != phaseOpen {
+		p.mu.Unlock()
+		s.Close()
+		return nil, ErrClosed
+	}
+	if p.own == nil {
+		p.own = &lane{weight: 1}
+		p.lanes = append(p.lanes, p.own)
+		p.lends.Store(true)
+	}
+	p.lanes = append(p.lanes, s.lane)
+	p.mu.Unlock()
+	if c.parent != nil {
+		s.follow(c.parent)
+	}
+	return s, nil
+}
+
+// notGiven is the value of a sub-pool's option that is to stay away.
+const notGiven = -1 << 31
+
+// WithPriority sets the priority of a sub-pool: while there are too few workers
+// those with the highest one come first, whatever that means for the others. A
+// worker that runs a task of lower priority is called back when the task has
+// ended. -1<<20 … 1<<20; the default is 0. See [Pool.Sub].
+func WithPriority(n int) Option {
+	return option(func(c *config) { c.priority, c.prioritized = n, true })
+}
+
+// WithWeight sets the weight of a sub-pool: its share of the workers' time among
+// those of the same priority while there are too few workers. 1 … 1<<20; the
+// default is 1. The shares are kept by deficit round robin (Shreedhar and
+// Varghese, SIGCOMM 1995) over the time that tasks take. See [Pool.Sub].
+func WithWeight(n int) Option {
+	return option(func(c *config) { c.weight, c.prioritized = n, true })
+}
+
+const maxWeight = 1 << 20
+
+// validateSub names the problems with the options of a sub-pool.
+func (c *config) validateSub(bad func(format string, args ...any)) {
+	if !c.sub {
+		if c.prioritized {
+			bad("WithPriority and WithWeight: want a sub-pool")
+		}
+		return
+	}
+	for name, given := range map[string]bool{
+		"WithMinWorkers":        c.minWorkers != 0,
+		"WithSizing":            c.sizer != nil,
+		"WithIdleTimeout":       c.idle != notGiven,
+		"WithSpin":              c.spin != notGiven,
+		"WithMaxTasksPerWorker": c.tasksPerWorker != 0,
+		"WithThreadPinning":     c.pin,
+		"WithWorkerHooks":       c.onStart != nil || c.onStop != nil,
+	} {
+		if given {
+			bad("%s: a sub-pool borrows the workers of its parent; set it there", name)
+		}
+	}
+	if c.priority < -maxWeight || c.priority > maxWeight {
+		bad("WithPriority(%d): want %d … %d", c.priority, -maxWeight, maxWeight)
+	}
+	if c.weight < 1 || c.weight > maxWeight {
+		bad("WithWeight(%d): want 1 … %d", c.weight, maxWeight)
+	}
+}
+
+// root is the pool whose goroutines run p's tasks.
+func (p *Pool) root() *Pool {
+	for p.up != nil {
+		p = p.up
+	}
+	return p
+}
+
+// isBelow reports whether p is a sub-pool of q, or of one of its sub-pools, or
+// is q.
+func (p *Pool) isBelow(q *Pool) bool {
+	for ; p != nil; p = p.up {
+		if p == q {
+			return true
+		}
+	}
+	return false
+}
+
+// base is the worker whose goroutine w runs on.
+func (w *worker) base() *worker {
+	for w.host != nil {
+		w = w.host
+	}
+	return w
+}
+
+// launch has w begin, on a goroutine of its own or of its pool's parent.
+func (p *Pool) launch(w *worker) {
+	if p.up == nil {
+		sy.Go(w.entry)
+		return
+	}
+	p.up.lend(w, p.lane)
+}
+
+// lend has w, a worker of a sub-pool, begin on a goroutine of p.
+func (p *Pool) lend(w *worker, l *lane) {
+	p.mu.Lock()
+	if p.phase == phaseStopping {
+		p.mu.Unlock()
+		w.countOut()
+		return
+	}
+	sy.Reach("lend")
+	l.want.push(w)
+	p.wanted.Add(1)
+	p.setAttentionLocked() // a step on head, as taking it is: see takeLocked
+	p.mu.Unlock()
+	p.published()
+}
+
+// unlend takes a worker of sub that nobody has begun to run out of its lane.
+func (p *Pool) unlend(sub *Pool) *worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := sub.lane
+	if l.want.len() == 0 {
+		return nil
+	}
+	w := l.want.pop()
+	p.wanted.Add(-1)
+	p.setAttentionLocked()
+	return w
+}
+
+// unlendAll does that for all of them, and has them leave. Then they need not
+// wait for a goroutine of the parent, only to find that there is nothing to do.
+func (p *Pool) unlendAll() {
+	for w := p.up.unlend(p); w != nil; w = p.up.unlend(p) {
+		sy.Reach("unlend")
+		w.countOut()
+	}
+}
+
+// pickLocked decides whose turn it is: that of p's own tasks, that of a lane, or
+// of none. It charges what the turn is likely to cost.
+func (p *Pool) pickLocked() (l *lane) {
+	own := p.tail.Load()&ticketMask != headTicket(p.head.Load())
+	if p.wanted.Load() == 0 {
+		if own {
+			return p.own
+		}
+		return nil
+	}
+	p.own.waits = own
+	top := -maxWeight - 1
+	for _, l := range p.lanes {
+		if l.waiting() {
+			top = max(top, l.priority)
+		} else if l.out == 0 {
+			l.credit = 0 // it has nothing to do: it saves nothing, and owes nothing
+		}
+	}
+	// The first one that has credit; where none has, all get as much as it takes
+	// for one to have it.
+	rounds := int64(-1)
+	for _, c := range p.lanes {
+		if c.priority != top || !c.waiting() {
+			continue
+		}
+		if c.credit > 0 {
+			l = c
+			break
+		}
+		if n := -c.credit/(turnTime*int64(c.weight)) + 1; rounds < 0 || n < rounds {
+			l, rounds = c, n
+		}
+	}
+	if l.credit <= 0 {
+		for _, c := range p.lanes {
+			if c.priority == top && (c.waiting() || c.out > 0) {
+				share := turnTime * int64(c.weight)
+				c.credit = min(c.credit+rounds*share, 4*max(share, c.usual))
+			}
+		}
+	}
+	l.credit -= max(l.usual, leastTurn)
+	return l
+}
+
+// waiting reports whether there is something to do for the lane.
+func (l *lane) waiting() bool { return l.waits || l.want.len() > 0 }
+
+// settle corrects the charge for a turn that took so long.
+func (l *lane) settle(took int64) {
+	took = max(took, leastTurn)
+	l.credit += max(l.usual, leastTurn) - took
+	l.usual += (took - l.usual) / 8
+}
+
+// serve runs v, a worker of a sub-pool, on the goroutine of w. The caller holds
+// mu, and has picked l.
+func (w *worker) serve(l *lane) {
+	p := w.p
+	v := l.want.pop()
+	p.wanted.Add(-1)
+	l.out++
+	p.lent++
+	p.head.Add(busyOne)
+	w.busy = true
+	w.publish(w.done(), false)
+	p.limit.Store(0) // there is less room now: have submitters look
+	p.setAttentionLocked()
+	p.mu.Unlock()
+	sy.Reach("serve")
+	w.seenFor = 0
+	if w.standby {
+		w.leaveStandby(0)
+	}
+	v.host = w
+	v.began = p.now()
+	w.guest, w.guestLane = v, l
+	w.inTask = true
+	callAs(p.site, v.entry)
+	w.inTask = false
+	w.unserve()
+}
+
+// unserve is called when the guest of w has returned.
+func (w *worker) unserve() {
+	p, v, l := w.p, w.guest, w.guestLane
+	w.guest, w.guestLane = nil, nil
+	w.tasks-- // loop counts it as run
+	took := p.now() - v.began
+	w.finish(func() {
+		p.lent--
+		l.out--
+		l.settle(took)
+		p.limit.Store(0)
+	})
+}
+
+// lentTick is tick for a worker of a sub-pool, after every task.
+func (w *worker) lentTick() bool {
+	p := w.p
+	w.setStep(1)
+	w.fresh = false
+	w.publish(w.tasks, false)
+	now := p.root().now()
+	if w.recalled() {
+		sy.Reach("recall")
+		w.idle()
+		return false
+	}
+	if r := p.root(); r.yieldDue(now) && !sy.FreeCPU() {
+		w.idle()
+		sy.Yield()
+	}
+	return true
+}
+
+// recalled reports whether w is to give its goroutine back.
+func (w *worker) recalled() bool {
+	for w.host != nil {
+		if w.host.wanted(w.p.lane, w.began) {
+			return true
+		}
+		w = w.host
+	}
+	return false
+}
+
+// wanted reports whether w, which has served l since then, is wanted back.
+func (w *worker) wanted(l *lane, since int64) bool {
+	p := w.p
+	if p.head.Load()&attention == 0 && !p.backlog() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopsTakingLocked() {
+		return true
+	}
+	p.own.waits = p.tail.Load()&ticketMask != headTicket(p.head.Load())
+	for _, c := range p.lanes {
+		switch {
+		case c == l || !c.waiting() || c.priority < l.priority:
+		case c.priority > l.priority:
+			return true
+		case p.avail == 0 && p.now()-since >= turnTime*int64(l.weight):
+			return true // there is nobody else for it
+		}
+	}
+	return false
+}
+
+// endSubs shuts the sub-pools down as p is.
+func (p *Pool) endSubs(to phase, cause error) {
+	p.mu.Lock()
+	lanes := p.lanes
+	p.mu.Unlock()
+	for _, l := range lanes {
+		if l.sub != nil {
+			l.sub.end(to, cause)
+		}
+	}
+}
+
+// subGone is called when sub has ended.
+func (p *Pool) subGone(sub *Pool) {
+	p.mu.Lock()
+	lanes := make([]*lane, 0, len(p.lanes))
+	for _, l := range p.lanes {
+		if l.sub != sub {
+			lanes = append(lanes, l)
+		}
+	}
+	p.lanes = lanes
+	last := p.endLocked()
+	p.mu.Unlock()
+	if last {
+		p.finish()
+	}
+}
+
+// A helper is a task that waits, seen from the pool of the task that it waits
+// for.
+type helper struct {
+	c    *call // nil: nobody may help
+	same bool  // it, or one that it runs inside of, has a worker of that pool
+}
+
+// helperOf tells who helps, if ctx is that of a task that runs on a goroutine of
+// p's root.
+func (p *Pool) helperOf(ctx context.Context) helper {
+	root := p.root()
+	c := root.taskOf(ctx)
+	h := helper{c: c}
+	for ; c != nil && !h.same; c = c.next(root) {
+		h.same = c.pool.isBelow(p)
+	}
+	return h
+}
+
+// next is the task that c was called from, as far as contexts tell.
+func (c *call) next(root *Pool) *call {
+	ctx := c.body.outer()
+	if ctx == nil {
+		return nil
+	}
+	n, _ := ctx.Value(inTaskKey{root}).(*call)
+	if n == c {
+		return nil
+	}
+	return n
+}
+
+// borrowPlace makes room under p's maximum of workers for a helper from
+// elsewhere: there is some, or a worker of a sub-pool that has not begun gives
+// its place. If there is none, nudge is called when there may be.
+func (p *Pool) borrowPlace(nudge func()) bool {
+	if p.up != nil {
+		p.mu.Lock()
+		full := p.live+p.guests >= p.max
+		p.mu.Unlock()
+		if full {
+			if w := p.up.unlend(p); w != nil {
+				p.mu.Lock()
+				p.guests++ // w is live and does not run
+				p.setAvailLocked(0)
+				p.mu.Unlock()
+				w.countOut()
+				return true
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live+p.guests < p.max {
+		p.guests++
+		p.setAvailLocked(0)
+		return true
+	}
+	if nudge != nil {
+		sy.Reach("stranded")
+		p.stranded = append(p.stranded, nudge)
+	}
+	return false
+}
+
+// returnPlace gives a place that was borrowed back.
+func (p *Pool) returnPlace() {
+	p.mu.Lock()
+	p.guests--
+	p.setAvailLocked(0)
+	p.mu.Unlock()
+	p.rearm()
+	p.nudge()
+}
+
+// nudge tells those who wait for a place that there may be one.
+func (p *Pool) nudge() {
+	p.mu.Lock()
+	all := p.stranded
+	p.stranded = nil
+	p.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
+}
