@@ -38,7 +38,7 @@ var (
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
-		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|subGone|helperDone|due|reclaimIdle|reclaimIdle-fm|` +
+		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|due|reclaimIdle|reclaimIdle-fm|` +
 		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d)\(` +
 		`|^github\.com/shoal-go/shoal\.startAll\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)

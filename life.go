@@ -410,8 +410,8 @@ func (p *Pool) end(to phase, cause error) {
 	if p.lends.Load() {
 		p.endSubs(to, cause)
 	}
-	if p.up != nil && (to == phaseStopping || !p.backlog()) {
-		p.unlendAll()
+	if p.up != nil {
+		p.tidyLane()
 	}
 	p.rearm()
 	for _, it := range orphans {
@@ -479,9 +479,10 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 // finish opens done. It is the last act of the pool's last goroutine.
 func (p *Pool) finish() {
 	freeSite(p.site)
+	last := p.up != nil && p.up.removeSub(p)
 	p.done.Open()
-	if p.up != nil {
-		p.up.subGone(p)
+	if last {
+		p.up.finish()
 	}
 }
 

@@ -54,6 +54,36 @@ func (s *sim) ended(g *Group, want error, tasks ...int) {
 	}
 }
 
+// related makes a pool and a sub-pool of it.
+func (s *sim) related(n int, of []Option, opts ...Option) {
+	s.pool(n, opts...)
+	sub, err := s.p.Sub(append([]Option{WithTiming(TimingOff)}, of...)...)
+	if err != nil {
+		s.Failf("Sub: %v", err)
+	}
+	s.sub = sub
+	s.After(func() {
+		st := sub.Stats()
+		if st.State != Closed || st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped || s.p.lent != 0 || s.p.wanted.Load() != 0 || len(s.p.lanes) != 1 {
+			s.Failf("at the end: %+v, lent %d, wanted %d, %d lanes", st, s.p.lent, s.p.wanted.Load(), len(s.p.lanes))
+		}
+	})
+}
+
+// family is related, and has the parent closed when n tasks have run.
+func (s *sim) family(n int, of []Option, opts ...Option) {
+	s.related(n, of, opts...)
+	s.closer()
+}
+
+// to submits task i, which also does f, to p.
+func (s *sim) to(p *Pool, i int, f func()) {
+	s.accepted[i] = true
+	if err := p.Submit(func() { s.did(i); s.finished(); f() }); err != nil {
+		s.Failf("Submit of task %d: %v", i, err)
+	}
+}
+
 // keyed makes a pool for n tasks of keys, and has it closed when they have run.
 func (s *sim) keyed(n int, opts ...Option) {
 	s.pool(n, opts...)
@@ -528,5 +558,135 @@ var resultModels = []suite.Model{
 		if s.times(2) != 1 {
 			s.Failf("the latest did not run")
 		}
+	})},
+
+	// ----- sub-pools -----
+
+	{Name: "sub/one task", Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(1, nil)
+		s.to(s.sub, 0, func() {})
+	})},
+	{Name: "sub/two tasks, one worker", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil)
+		s.to(s.sub, 0, func() {})
+		s.to(s.sub, 1, func() {})
+	})},
+	{Name: "sub/the first task waits for the second", Bound: 2, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil, WithMaxWorkers(2))
+		e := sy.MakeEvent()
+		s.to(s.sub, 0, e.Wait)
+		s.to(s.sub, 1, e.Set)
+	})},
+	{Name: "sub/its task waits for one of its parent", Bound: 2, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil, WithMaxWorkers(2))
+		e := sy.MakeEvent()
+		s.to(s.sub, 0, e.Wait)
+		s.to(s.p, 1, e.Set)
+	})},
+	{Name: "sub/one task of each, one worker", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil)
+		s.Go("other", func() { s.to(s.sub, 1, func() {}) })
+		s.to(s.p, 0, func() {})
+	})},
+	{Name: "sub/a worker that leaves when it is idle", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil, WithIdleTimeout(0))
+		s.to(s.p, 0, func() {})
+		s.to(s.sub, 1, func() {})
+	})},
+	{Name: "sub/a higher priority calls the worker back", Bound: 2, Reach: []string{"lend", "serve", "recall"}, Run: onPool(func(s *sim) {
+		s.family(3, []Option{WithPriority(-1)})
+		s.to(s.sub, 0, func() {})
+		s.to(s.sub, 1, func() {})
+		s.to(s.p, 2, func() {})
+	})},
+	{Name: "sub/Goexit", Bound: 3, Reach: []string{"serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil)
+		s.to(s.sub, 0, runtime.Goexit)
+		s.to(s.sub, 1, func() {})
+	})},
+	{Name: "sub/Close of the sub-pool", Reach: []string{"lend", "unlend", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.drops = true
+		s.to(s.sub, 0, func() {})
+		if err := s.sub.Close(); err != nil {
+			s.Failf("Close: %v", err)
+		}
+		s.p.mu.Lock()
+		lanes, wanted, lent := len(s.p.lanes), s.p.wanted.Load(), s.p.lent
+		s.p.mu.Unlock()
+		if s.sub.State() != Closed || lanes != 1 || wanted != 0 {
+			s.Failf("after Close: %v, %d lanes, %d wanted, %d lent", s.sub.State(), lanes, wanted, lent)
+		}
+		s.close()
+	})},
+	{Name: "sub/Close of the parent", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.drops = true
+		s.Go("stopper", s.close)
+		s.accepted[0] = s.sub.Submit(func() { s.did(0) }) == nil
+	})},
+	{Name: "sub/Shutdown of the parent", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.Go("stopper", s.shutdown)
+		s.accepted[0] = s.sub.Submit(func() { s.did(0) }) == nil
+	})},
+	{Name: "sub/Shutdown of both", Bound: 3, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.to(s.sub, 0, func() {})
+		s.Go("stopper", s.shutdown)
+		if err := s.sub.Shutdown(context.Background()); err != nil {
+			s.Failf("Shutdown: %v", err)
+		}
+		s.hasRun(0, "Shutdown")
+	})},
+	{Name: "sub/Pause and Resume of the parent", Bound: 2, Reach: []string{"lend", "serve"}, Run: onPool(func(s *sim) {
+		s.family(2, nil)
+		s.Go("pauser", func() {
+			s.p.Pause()
+			s.p.Resume()
+		})
+		s.to(s.sub, 0, func() {})
+		s.to(s.sub, 1, func() {})
+	})},
+	{Name: "sub/Wait of the parent while it lends", Bound: 2, Reach: []string{"serve"}, Run: onPool(func(s *sim) {
+		s.related(0, nil, WithMaxWorkers(2))
+		e := sy.MakeEvent()
+		s.to(s.sub, 1, e.Wait)
+		s.to(s.p, 0, func() {})
+		s.p.Wait()
+		s.hasRun(0, "Wait")
+		e.Set()
+		s.shutdown()
+	})},
+	{Name: "sub/a task waits for one of the sub-pool, one worker", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/two wait for tasks of a sub-pool of one worker", Bound: 2, Reach: []string{"help", "stranded"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)}, WithMaxWorkers(2))
+		ask := func(i int) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				s.accepted[i] = true
+				s.result(ctx, i, Go(ctx, s.sub, func(context.Context) (int, error) {
+					sy.Access(&s.alone, sy.Write)
+					if s.inside++; s.inside > 1 {
+						s.Failf("two tasks of a sub-pool of one worker")
+					}
+					s.did(i)
+					s.inside--
+					return i, nil
+				}))
+				return nil
+			}
+		}
+		a, b := s.begin(context.Background(), 0, ask(2)), s.begin(context.Background(), 1, ask(3))
+		s.result(context.Background(), 0, a)
+		s.result(context.Background(), 1, b)
+		s.shutdown()
 	})},
 }

@@ -33,6 +33,7 @@ type sim struct {
 	workers  int  // the most there may be
 	drops    bool // accepted tasks may be dropped
 
+	sub    *Pool
 	keys   *Keyed[string]
 	alone  sy.Object
 	inside int // tasks of one key that run
@@ -101,6 +102,11 @@ func (s *sim) check() {
 		case s.ran[i] == 0 && s.accepted[i]:
 			dropped++
 		}
+	}
+	if s.sub != nil {
+		of := s.sub.Stats()
+		st.Dropped += of.Dropped
+		st.Canceled += of.Canceled
 	}
 	if dropped > int(st.Dropped+st.Canceled) {
 		s.Failf("%d accepted tasks did not run, %d were dropped, %d canceled", dropped, st.Dropped, st.Canceled)

@@ -350,14 +350,14 @@ func (w *worker) countOut() {
 	}
 	last := p.endLocked()
 	strand := len(p.stranded) > 0
-	done := p.up != nil && p.phase != phaseOpen && !p.backlog()
+	tidy := p.up != nil && p.phase != phaseOpen
 	p.mu.Unlock()
 	startAll(fresh)
 	next.resume(isFresh)
 	if last {
 		p.finish()
-	} else if done {
-		p.unlendAll()
+	} else if tidy {
+		p.tidyLane()
 	}
 	if strand {
 		p.nudge()

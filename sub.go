@@ -202,18 +202,32 @@ func (p *Pool) launch(w *worker) {
 
 // lend has w, a worker of a sub-pool, begin on a goroutine of p.
 func (p *Pool) lend(w *worker, l *lane) {
-	p.mu.Lock()
-	if p.phase == phaseStopping {
-		p.mu.Unlock()
-		w.countOut()
-		return
-	}
 	sy.Reach("lend")
+	p.mu.Lock()
 	l.want.push(w)
 	p.wanted.Add(1)
 	p.setAttentionLocked() // a step on head, as taking it is: see takeLocked
 	p.mu.Unlock()
 	p.published()
+	w.p.tidyLane()
+}
+
+// tidyLane takes p's workers out of its lane if p ends and there is nothing for
+// them to do: they need not wait for a goroutine of the parent to find that out.
+// It is called after p's phase has changed, and after a worker was put there, so
+// none stays. (A parent that stops runs none; it has changed the phase of its
+// sub-pools, or is about to.)
+func (p *Pool) tidyLane() {
+	p.mu.Lock()
+	idle := p.phase == phaseStopping || p.phase == phaseDraining && !p.backlog()
+	p.mu.Unlock()
+	if !idle {
+		return
+	}
+	for w := p.up.unlend(p); w != nil; w = p.up.unlend(p) {
+		sy.Reach("unlend")
+		w.countOut()
+	}
 }
 
 // unlend takes a worker of sub that nobody has begun to run out of its lane.
@@ -228,15 +242,6 @@ func (p *Pool) unlend(sub *Pool) *worker {
 	p.wanted.Add(-1)
 	p.setAttentionLocked()
 	return w
-}
-
-// unlendAll does that for all of them, and has them leave. Then they need not
-// wait for a goroutine of the parent, only to find that there is nothing to do.
-func (p *Pool) unlendAll() {
-	for w := p.up.unlend(p); w != nil; w = p.up.unlend(p) {
-		sy.Reach("unlend")
-		w.countOut()
-	}
 }
 
 // pickLocked decides whose turn it is: that of p's own tasks, that of a lane, or
@@ -403,9 +408,10 @@ func (p *Pool) endSubs(to phase, cause error) {
 	}
 }
 
-// subGone is called when sub has ended.
-func (p *Pool) subGone(sub *Pool) {
+// removeSub forgets sub, which has ended. It returns as endLocked does.
+func (p *Pool) removeSub(sub *Pool) (last bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	lanes := make([]*lane, 0, len(p.lanes))
 	for _, l := range p.lanes {
 		if l.sub != sub {
@@ -413,11 +419,7 @@ func (p *Pool) subGone(sub *Pool) {
 		}
 	}
 	p.lanes = lanes
-	last := p.endLocked()
-	p.mu.Unlock()
-	if last {
-		p.finish()
-	}
+	return p.endLocked()
 }
 
 // A helper is a task that waits, seen from the pool of the task that it waits
