@@ -22,6 +22,11 @@
 // and sleep when there is nothing to do (park.go). life.go is pause, resize,
 // waiting and the end of a pool; stats.go and histogram.go look inside.
 //
+// Built on that are results ([Go], [Future], [Pool.Group]; call.go and help.go are
+// tasks that somebody waits for), loops ([Map], [ForEach]), tasks in the order of
+// keys ([Keyed]; turn.go), resources of workers ([Local]), functions of values
+// ([Func]), and pools that borrow the workers of another one ([Pool.Sub]).
+//
 // # What is promised
 //
 // An accepted task, one for which Submit returned nil, runs exactly once,

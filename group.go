@@ -28,7 +28,7 @@ type Group struct {
 	parent  context.Context
 	nested  bool // made in a task of p
 	collect bool
-	limit   int
+	limit   *groupLimit
 	invalid error // why the group takes no tasks; constant
 
 	// state is, in one word, the number of tasks that have not ended, in units
@@ -38,10 +38,9 @@ type Group struct {
 	state sy.Uint64
 	round sy.Pointer[round] // the latest
 
-	mu      sy.Mutex // guards what follows
-	idle    sy.Latch // opened for those in Wait: no task is left, or one to help with has come
-	blocked []*limitWaiter
-	first   round // saves an allocation
+	mu    sy.Mutex // guards what follows
+	idle  sy.Latch // opened for those in Wait: no task is left, or one to help with has come
+	first round    // saves an allocation
 }
 
 const (
@@ -56,17 +55,27 @@ const (
 type round struct {
 	lazyContext
 	g      *Group
-	ended  sy.Bool // the context ends, by the group
-	err    error   // the first error; guarded by Group.mu until the round is over
-	errs   []groupError
-	n      int        // tasks, where that is needed
-	oldest *groupTask // where the group is nested, the tasks, but for some that have begun; guarded by Group.mu
+	ended  sy.Bool      // the context ends, by the group
+	err    error        // the first error; guarded by Group.mu until the round is over
+	errs   *groupErrors // where they are collected
+	oldest *groupTask   // where the group is nested, the tasks, but for some that have begun; guarded by Group.mu
 	newest *groupTask
+}
+
+type groupErrors struct {
+	all []groupError
+	n   int // tasks
 }
 
 type groupError struct {
 	i   int
 	err error
+}
+
+// A groupLimit is guarded by Group.mu, but for n.
+type groupLimit struct {
+	n       int
+	blocked []*limitWaiter
 }
 
 // A limitWaiter is a call of Go at the limit.
@@ -98,7 +107,8 @@ func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect
 // them.
 func Limit(n int) GroupOption {
 	return groupOption(func(g *Group) {
-		if g.limit = n; n < 1 {
+		g.limit = &groupLimit{n: n}
+		if n < 1 {
 			g.invalid = fmt.Errorf("%w: Limit(%d): want at least 1", ErrConfig, n)
 		}
 	})
@@ -134,6 +144,9 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 // startLocked makes r the latest round.
 func (g *Group) startLocked(r *round) {
 	r.g = g
+	if g.collect {
+		r.errs = new(groupErrors)
+	}
 	if r.parent = g.parent; r.parent == nil {
 		r.parent = context.Background()
 	}
@@ -171,8 +184,8 @@ func (g *Group) Go(f func(context.Context) error) {
 	t.body, t.pool = t, g.p
 	if g.collect {
 		g.mu.Lock()
-		r.n++
-		t.i = r.n
+		r.errs.n++
+		t.i = r.errs.n
 		g.mu.Unlock()
 	}
 	it := queue.Record(&t.call)
@@ -194,11 +207,11 @@ func (g *Group) Go(f func(context.Context) error) {
 // in. With here set, there is none, and the caller, which must not wait, is to
 // run the task. The error is that of the group's context, which ended first.
 func (g *Group) enter() (r *round, here bool, err error) {
-	if g.limit == 0 {
+	if g.limit == nil {
 		g.state.Add(groupOne)
 		return g.open(), false, nil
 	}
-	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit; s = g.state.Load() {
+	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit.n; s = g.state.Load() {
 		if g.state.CompareAndSwap(s, s+groupOne) {
 			return g.open(), false, nil
 		}
@@ -210,7 +223,7 @@ func (g *Group) enter() (r *round, here bool, err error) {
 	}
 	w := &limitWaiter{sy.MakeEvent()}
 	g.mu.Lock()
-	g.blocked = append(g.blocked, w)
+	g.limit.blocked = append(g.limit.blocked, w)
 	g.state.Or(groupBlocked) // before the look: see leave
 	g.unblockLocked()
 	g.mu.Unlock()
@@ -219,9 +232,9 @@ func (g *Group) enter() (r *round, here bool, err error) {
 		return g.open(), false, nil
 	}
 	g.mu.Lock()
-	i := slices.Index(g.blocked, w)
+	i := slices.Index(g.limit.blocked, w)
 	if i >= 0 {
-		g.blocked = slices.Delete(g.blocked, i, i+1)
+		g.limit.blocked = slices.Delete(g.limit.blocked, i, i+1)
 		g.unblockLocked()
 	}
 	g.mu.Unlock()
@@ -248,15 +261,19 @@ func (g *Group) open() *round {
 // unblockLocked lets those in who wait for the limit, while there is room, on
 // their behalf.
 func (g *Group) unblockLocked() {
-	for len(g.blocked) > 0 && int(g.state.Load()/groupOne) < g.limit {
-		g.state.Add(groupOne)
-		g.blocked[0].woken.Set()
-		g.blocked[0] = nil
-		g.blocked = g.blocked[1:]
+	l := g.limit
+	if l == nil {
+		return
 	}
-	if len(g.blocked) == 0 {
+	for len(l.blocked) > 0 && int(g.state.Load()/groupOne) < l.n {
+		g.state.Add(groupOne)
+		l.blocked[0].woken.Set()
+		l.blocked[0] = nil
+		l.blocked = l.blocked[1:]
+	}
+	if len(l.blocked) == 0 {
 		g.state.And(^uint64(groupBlocked))
-		g.blocked = nil
+		l.blocked = nil
 	}
 }
 
@@ -348,10 +365,10 @@ func (g *Group) fail(r *round, i int, err error) {
 			r.err = err
 		}
 	case err != r.refusal():
-		r.errs = append(r.errs, groupError{i, err})
+		r.errs.all = append(r.errs.all, groupError{i, err})
 	case first: // the context has ended: that is said once
 		r.err = err
-		r.errs = append(r.errs, groupError{i, err})
+		r.errs.all = append(r.errs.all, groupError{i, err})
 	}
 	g.mu.Unlock()
 	if first && !g.collect {
@@ -366,8 +383,12 @@ func (g *Group) finish() {
 	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
 		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
 	}
+	idle := g.idle
+	g.idle = sy.Latch{}
 	g.mu.Unlock()
-	g.nudge()
+	if !idle.IsZero() {
+		idle.Open()
+	}
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -427,9 +448,9 @@ func (r *round) result() error {
 	if !g.collect {
 		return r.err
 	}
-	slices.SortStableFunc(r.errs, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
-	errs := make([]error, len(r.errs))
-	for i, e := range r.errs {
+	slices.SortStableFunc(r.errs.all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
+	errs := make([]error, len(r.errs.all))
+	for i, e := range r.errs.all {
 		errs[i] = e.err
 	}
 	return errors.Join(errs...)

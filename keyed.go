@@ -33,8 +33,9 @@ const keyShards = 64 >> (2 * sy.Shorter) // in models one: the hash is another o
 type keyShard[K comparable] struct {
 	mu    sy.Mutex // guards lines and what is in them; Pool.mu may be held, and must not be taken
 	lines map[K]*keyLine[K]
-	most  int // lines in the map since it was made
-	_     [128 - 24]byte
+	most  int         // lines in the map since it was made
+	spare *keyLine[K] // one that was in the map, to be used again
+	_     [128 - 32]byte
 }
 
 // A keyLine is a key that has tasks.
@@ -47,10 +48,11 @@ type keyLine[K comparable] struct {
 // A keyedTask is a task of a Keyed, and also its ticket, or another's.
 type keyedTask[K comparable] struct {
 	call
-	of   *Keyed[K]
+	s    *keyShard[K]
 	key  K
 	line *keyLine[K] // once it is accepted
 	f    func()
+	turn func()        // the task that runs in the turn of this ticket
 	succ *keyedTask[K] // in the line
 	ran  bool          // its ticket has had its turn, or was discarded
 }
@@ -75,12 +77,12 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	case k.p == nil:
 		return ErrClosed
 	}
-	t := &keyedTask[K]{of: k, key: key, f: task}
+	s := k.shard(key)
+	t := &keyedTask[K]{s: s, key: key, f: task}
 	t.body, t.pool, t.turns = t, k.p, true
 	it := queue.Record(&t.call)
 	seg := k.p.back.Load() // before the ticket: queue, Q3
-	s := k.shard(key)
-	s.mu.Lock() // whoever comes to the ticket finds the task in the line
+	s.mu.Lock()            // whoever comes to the ticket finds the task in the line
 	ticket, ok := k.p.takeTicket()
 	if ok {
 		t.acceptedLocked(s)
@@ -100,7 +102,7 @@ func (k *Keyed[K]) shard(key K) *keyShard[K] {
 
 // accepted puts t in the line of its key.
 func (t *keyedTask[K]) accepted() {
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	t.acceptedLocked(s)
 	s.mu.Unlock()
@@ -112,7 +114,10 @@ func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
 		if s.lines == nil {
 			s.lines = make(map[K]*keyLine[K])
 		}
-		l = new(keyLine[K])
+		if l = s.spare; l == nil {
+			l = new(keyLine[K])
+		}
+		s.spare = nil
 		s.lines[t.key] = l
 		s.most = max(s.most, len(s.lines))
 	}
@@ -139,24 +144,27 @@ func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
 		return
 	}
 	delete(s.lines, key)
+	*l = keyLine[K]{}
+	s.spare = l
 	if len(s.lines) == 0 && s.most > keyShards {
 		s.lines, s.most = nil, 0 // a map keeps the memory of the most that were in it
 	}
 }
 
 func (t *keyedTask[K]) takeTurn() bool {
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.line.running {
 		return false
 	}
 	t.line.running = true
+	t.turn = t.line.popLocked()
 	return true
 }
 
 func (t *keyedTask[K]) leaveTurn() bool {
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.line.running {
@@ -167,7 +175,7 @@ func (t *keyedTask[K]) leaveTurn() bool {
 }
 
 func (t *keyedTask[K]) free() bool {
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.line.left > 0 {
@@ -179,7 +187,7 @@ func (t *keyedTask[K]) free() bool {
 }
 
 func (t *keyedTask[K]) next() func() {
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.line.left--
@@ -188,10 +196,8 @@ func (t *keyedTask[K]) next() func() {
 
 func (t *keyedTask[K]) run() error {
 	t.ran = true
-	s := t.of.shard(t.key)
-	s.mu.Lock()
-	f := t.line.popLocked()
-	s.mu.Unlock()
+	f := t.turn
+	t.turn = nil
 	f()
 	return nil
 }
@@ -203,7 +209,7 @@ func (t *keyedTask[K]) resolve(error) {
 		return
 	}
 	t.ran = true
-	s := t.of.shard(t.key)
+	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.line.popLocked()

@@ -373,9 +373,11 @@ func (w *worker) runCall(c *call) {
 		return
 	}
 	if c.turns {
-		w.endTiming()
-		w.finish(func() {})
-		p.runTurns(c, w)
+		if !c.body.(turnTaker).free() {
+			w.endTiming()
+			w.finish(func() {})
+			p.runTurns(c, w)
+		}
 		return
 	}
 	w.pending, w.owes = c, true
