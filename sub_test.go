@@ -606,3 +606,40 @@ func TestSubsWhateverHappens(t *testing.T) {
 		}
 	}
 }
+
+func TestSubWhoWaitsForAPlaceIsToldOfOne(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithPriority(-1))
+		must(t, s.Submit(func() { time.Sleep(time.Second) })) // it has the one place
+		synctest.Wait()
+		b := shoal.Go(bg, p, func(ctx context.Context) (int, error) { return shoal.Go(ctx, s, one).Wait(ctx) })
+		synctest.Wait()
+		// The worker of the sub-pool is called back for c, which waits for b.
+		c := shoal.Go(bg, p, func(ctx context.Context) (int, error) { return b.Wait(ctx) })
+		wantResult(t, "c", c, 1, nil)
+		shutClean(t, p)
+	})
+	inBubble(t, func(t *testing.T) { // the same with groups, and with maps
+		for _, wait := range []func(ctx context.Context, s *shoal.Pool) error{
+			func(ctx context.Context, s *shoal.Pool) error {
+				g := s.Group(ctx)
+				g.Go(fine)
+				return g.Wait()
+			},
+			func(ctx context.Context, s *shoal.Pool) error {
+				return shoal.ForEach(ctx, s, upTo(3), func(context.Context, int) error { return nil })
+			},
+		} {
+			p := newPool(t, fixed(2)...)
+			s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithPriority(-1))
+			must(t, s.Submit(func() { time.Sleep(time.Second) }))
+			synctest.Wait()
+			b := shoal.Go(bg, p, func(ctx context.Context) (int, error) { return 1, wait(ctx, s) })
+			synctest.Wait()
+			c := shoal.Go(bg, p, func(ctx context.Context) (int, error) { return b.Wait(ctx) })
+			wantResult(t, "c", c, 1, nil)
+			shutClean(t, p)
+		}
+	})
+}

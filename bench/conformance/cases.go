@@ -540,6 +540,121 @@ var contract = []testCase{
 		c.within(8*time.Second, "10,000 calls", wg.Wait)
 	}},
 
+	// ----- groups -----
+	{name: "group/Wait returns when all its tasks have ended", run: func(c *check) {
+		p := two(c)
+		c.need(p.group != nil)
+		for range 20 {
+			g := p.group(context.Background())
+			var n atomic.Int32
+			for range 500 {
+				g.start(func(context.Context) error { n.Add(1); return nil })
+			}
+			if err := g.wait(); err != nil || n.Load() != 500 {
+				c.failf("Wait = %v after %d of 500", err, n.Load())
+			}
+		}
+	}},
+	{name: "group/Wait returns the first error", run: func(c *check) {
+		p := two(c)
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		want := errors.New("a result")
+		for i := range 10 {
+			g.start(func(ctx context.Context) error {
+				if i == 3 {
+					return want
+				}
+				return nil
+			})
+		}
+		if err := g.wait(); !errors.Is(err, want) {
+			c.failf("Wait = %v", err)
+		}
+	}},
+	{name: "group/the first error ends the context of the others", run: func(c *check) {
+		p := two(c)
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		want := errors.New("a result")
+		g.start(func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second):
+				c.failf("the context goes on")
+			}
+			return nil
+		})
+		g.start(func(context.Context) error { return want })
+		if err := g.wait(); !errors.Is(err, want) {
+			c.failf("Wait = %v", err)
+		}
+	}},
+	{name: "group/after an error no task begins", run: func(c *check) {
+		p := one(c)
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		began, gate := make(chan struct{}), make(chan struct{})
+		var late atomic.Int32
+		g.start(func(context.Context) error { close(began); <-gate; return errors.New("a result") })
+		<-began
+		go func() { time.Sleep(50 * time.Millisecond); close(gate) }()
+		for range 5 {
+			g.start(func(context.Context) error { late.Add(1); return nil })
+		}
+		c.within(3*time.Second, "Wait", func() { _ = g.wait() })
+		if n := late.Load(); n != 0 {
+			c.failf("%d began", n)
+		}
+	}, mayMiss: []string{"conc", "errgroup"}}, // there a task is to look at its context
+	{name: "group/a panic of a task is seen by Wait", run: func(c *check) {
+		p := c.s.make(spec{workers: 2, onPanic: func(any) {}})
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		g.start(func(context.Context) error { panic("on purpose") })
+		c.within(3*time.Second, "Wait", func() {
+			defer func() { _ = recover() }() // some panic again there
+			if err := g.wait(); err == nil {
+				c.failf("Wait = nil")
+			}
+		})
+	}, mayMiss: panics},
+	{name: "group/Goexit of a task does not hang Wait", run: func(c *check) {
+		p := two(c)
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		g.start(func(context.Context) error { runtime.Goexit(); return nil })
+		c.within(3*time.Second, "Wait", func() { _ = g.wait() })
+	}},
+	{name: "group/a task of a group waits for a group, one worker", run: func(c *check) {
+		p := one(c)
+		c.need(p.group != nil)
+		g := p.group(context.Background())
+		g.start(func(ctx context.Context) error {
+			inner := p.group(ctx)
+			inner.start(func(context.Context) error { return nil })
+			return inner.wait()
+		})
+		c.within(3*time.Second, "Wait", func() {
+			if err := g.wait(); err != nil {
+				c.failf("Wait = %v", err)
+			}
+		})
+	}},
+	{name: "group/stopping the pool now does not hang Wait", run: func(c *check) {
+		p := one(c)
+		c.need(p.group != nil, p.stopNow != nil)
+		g := p.group(context.Background())
+		began, gate := make(chan struct{}), make(chan struct{})
+		g.start(func(context.Context) error { close(began); <-gate; return nil })
+		<-began
+		g.start(func(context.Context) error { return nil })
+		go p.stopNow()
+		time.Sleep(20 * time.Millisecond)
+		close(gate)
+		c.within(3*time.Second, "Wait", func() { _ = g.wait() })
+	}},
+
 	// ----- panics -----
 	{name: "panic/the pool goes on", run: func(c *check) {
 		p := c.s.make(spec{workers: 2, onPanic: func(any) {}})

@@ -404,7 +404,7 @@ func (r results) groups(w io.Writer) {
 // titles of the groups of cases.
 var titles = [][2]string{
 	{"once", "each task once"}, {"order", "order, and what is seen"}, {"bound", "the bounds"}, {"nested", "tasks that submit tasks"},
-	{"call", "results"}, {"panic", "panics"}, {"goexit", "runtime.Goexit, t.FailNow"}, {"stop", "stopping"}, {"wait", "waiting for idleness"},
+	{"call", "results"}, {"group", "groups"}, {"panic", "panics"}, {"goexit", "runtime.Goexit, t.FailNow"}, {"stop", "stopping"}, {"wait", "waiting for idleness"},
 	{"resize", "resizing"}, {"pause", "pausing"}, {"context", "contexts"}, {"memory", "memory and goroutines"}, {"count", "counters"},
 	{"odd", "odd input, odd places"},
 }

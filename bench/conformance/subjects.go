@@ -46,6 +46,14 @@ type pool struct {
 	waiting   func() int
 	completed func() int
 	failed    func() int
+	// group makes a group of tasks under ctx: start adds one, which is given the
+	// group's context, and wait returns when all have ended.
+	group func(ctx context.Context) group
+}
+
+type group struct {
+	start func(task func(context.Context) error)
+	wait  func() error
 }
 
 type subject struct {
@@ -93,6 +101,10 @@ func newShoal(s spec) pool {
 		resize: func(n int) error { return p.Resize(0, n) }, pause: p.Pause, resume: p.Resume, onPanic: true,
 		workers: func() int { return p.Stats().Workers }, waiting: p.Len,
 		completed: func() int { return int(p.Stats().Completed) }, failed: func() int { return int(p.Stats().Failed) },
+		group: func(ctx context.Context) group {
+			g := p.Group(ctx)
+			return group{g.Go, g.Wait}
+		},
 	}
 }
 
@@ -132,6 +144,10 @@ func newPond(s spec) pool {
 			})
 		},
 		stop: p.StopAndWait, stopNow: func() { <-p.Stop().Done() }, onPanic: true,
+		group: func(ctx context.Context) group {
+			g, ctx := p.GroupContext(ctx)
+			return group{func(f func(context.Context) error) { g.Submit(func() error { return f(ctx) }) }, g.Wait}
+		},
 		workers: p.RunningWorkers, waiting: func() int { return int(p.WaitingTasks()) },
 		completed: func() int { return int(p.CompletedTasks()) }, failed: func() int { return int(p.FailedTasks()) },
 	}
@@ -153,6 +169,10 @@ func newPondV2(s spec) pool {
 		},
 		call: func(f func() error) error { return p.SubmitErr(f).Wait() },
 		stop: p.StopAndWait, resize: func(n int) error { p.Resize(n); return nil },
+		group: func(ctx context.Context) group {
+			g := p.NewGroupContext(ctx)
+			return group{func(f func(context.Context) error) { g.SubmitErr(func() error { return f(g.Context()) }) }, g.Wait}
+		},
 		workers: func() int { return int(p.RunningWorkers()) }, waiting: func() int { return int(p.WaitingTasks()) },
 		completed: func() int { return int(p.CompletedTasks()) }, failed: func() int { return int(p.FailedTasks()) },
 	}
@@ -213,6 +233,10 @@ func newConc(s spec) pool {
 			defer func() { _ = recover() }()
 			p.Wait()
 		},
+		group: func(ctx context.Context) group {
+			g := concpool.New().WithMaxGoroutines(s.workers).WithContext(ctx).WithCancelOnError().WithFirstError()
+			return group{g.Go, g.Wait}
+		},
 	}
 }
 
@@ -229,6 +253,11 @@ func newErrgroup(s spec) pool {
 			return nil
 		},
 		stop: wait, wait: wait,
+		group: func(ctx context.Context) group {
+			g, ctx := errgroup.WithContext(ctx)
+			g.SetLimit(s.workers)
+			return group{func(f func(context.Context) error) { g.Go(func() error { return f(ctx) }) }, g.Wait}
+		},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"runtime"
@@ -18,7 +19,7 @@ func encode(decisions []int8) string {
 	for i := 0; i < len(decisions); {
 		d := decisions[i]
 		n := 1
-		for i+n < len(decisions) && decisions[i+n] == d {
+		for i+n < len(decisions) && decisions[i+n] == d && n < math.MaxUint16 {
 			n++
 		}
 		word := strconv.Itoa(int(d))
