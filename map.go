@@ -21,7 +21,8 @@ var (
 // The items are taken, one after the other, by the goroutine that ranges over
 // the results, as it asks for them: in may be endless, and need not be safe for
 // other goroutines. Map looks ahead by at most twice as many items as p may
-// have workers: so many are accepted and not yet yielded. Before it takes
+// have workers, or that number and 32, if that is more: so many are accepted and
+// not yet yielded. Before it takes
 // another item it yields the results that are there; while in blocks none are
 // yielded.
 //
@@ -136,12 +137,16 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 	}
 }
 
-// lookAhead is how many items are accepted and not yet yielded: as many as fit
-// into the pool if there is nothing else, but no more than twice the workers.
+// minAhead is how many items wait beside those that run, at least, so that
+// workers with short tasks need not be woken for each of them.
+const minAhead = 32
+
+// lookAhead is how many items are accepted and not yet yielded: no more than fit
+// into the pool if there is nothing else.
 func (p *Pool) lookAhead() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(1, p.max+min(p.max, p.capacity))
+	return p.max + min(max(p.max, minAhead), p.capacity)
 }
 
 // submit has the pool run f for v.
