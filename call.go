@@ -117,11 +117,11 @@ func (l *lazyContext) Done() <-chan struct{} {
 func (l *lazyContext) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.cause != nil {
+		return l.last // whatever has become of the parent since
+	}
 	if l.inner != nil {
 		return l.inner.Err()
-	}
-	if l.cause != nil {
-		return l.last
 	}
 	return l.parent.Err()
 }
@@ -253,20 +253,21 @@ func (c *waitedCall) isResolved() bool {
 // ctx, or the stack, tells that it is called by a task of c's pool, it runs c,
 // if that has not started.
 func (c *waitedCall) await(ctx context.Context) error {
-	var nudge func() // when there is a place to run c
+	var n nudger // told when there is a place to run c
 	for !c.isResolved() {
 		if c.pool == nil {
 			return waitFor(c.waker(), ctx)
 		}
 		wake := sy.Latch{}
-		if nudge != nil {
-			wake = c.waker() // before it may be called
+		if n != nil {
+			wake = c.waker() // before it may be told
 		}
-		switch got, err := c.pool.helpWith(&c.call, ctx, nudge); {
+		switch got, err := c.pool.helpWith(&c.call, ctx, n); {
 		case err != nil:
 			return err
-		case got == stranded && nudge == nil:
-			nudge = c.nudge
+		case got == stranded && n == nil:
+			n = c
+			defer c.pool.unstrand(c)
 			continue
 		case got == ran:
 			continue

@@ -49,3 +49,6 @@ func BelieveInCPUs(p *Pool, n int) { p.procs.Store(int64(n)) }
 
 // Standby is how many workers are awake, or being woken, without a task.
 func Standby(p *Pool) int { return int(p.wake.Load() & standbyMask) }
+
+// Stranded is how many are on the list of those who wait for a place.
+func Stranded(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.stranded) }

@@ -31,7 +31,6 @@ type futureTask[T any] struct {
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u := &Future[T]{futureTask[T]{f: f}}
 	if err := u.t.submit(ctx, p); err != nil {
-		u.t.f = nil
 		u.t.over()
 		u.t.resolve(err)
 	}
@@ -56,6 +55,12 @@ func (t *futureTask[T]) run() (err error) {
 	t.f = nil // what it captured is not needed for as long as the result
 	t.val, err = f(&t.contextCall)
 	return err
+}
+
+// resolve lets go of what f captured, also where it did not run.
+func (t *futureTask[T]) resolve(err error) {
+	t.f = nil
+	t.waitedCall.resolve(err)
 }
 
 // Wait parks until there is a result, and returns it, or until ctx ends; then
@@ -89,6 +94,5 @@ func (f *Future[T]) Cancel() bool {
 	if t.pool == nil || !t.pool.withdraw(&t.call, context.Canceled) {
 		return false
 	}
-	t.f = nil
 	return true
 }

@@ -191,7 +191,7 @@ func (g *Group) Go(f func(context.Context) error) {
 	it := queue.Record(&t.call)
 	switch {
 	case here:
-		err = g.p.runHere(it, r)
+		err = g.p.runHere(it)
 	case !g.p.push(it):
 		err = g.p.pushSlow(it, g.p.policy, r)
 	}
@@ -217,15 +217,21 @@ func (g *Group) enter() (r *round, here bool, err error) {
 		}
 	}
 	r = g.open()
-	if g.p.nesting(r) > 0 {
+	if n := g.p.nesting(r); n > 0 {
 		g.state.Add(groupOne)
-		return g.open(), true, nil
+		return g.open(), n <= maxNesting, nil
 	}
 	w := &limitWaiter{sy.MakeEvent()}
 	g.mu.Lock()
 	g.limit.blocked = append(g.limit.blocked, w)
 	g.state.Or(groupBlocked) // before the look: see leave
 	g.unblockLocked()
+	if slices.Contains(g.limit.blocked, w) {
+		if g.state.Load()&groupOpen == 0 {
+			g.startLocked(new(round))
+		}
+		r = g.round.Load() // it stays while w is listed
+	}
 	g.mu.Unlock()
 	sy.Reach("limit")
 	if w.woken.WaitOr(r.Done()) {
@@ -303,8 +309,8 @@ func (r *round) unlistLocked() (t *groupTask) {
 
 // help runs the tasks of r that have not started, on the goroutine of outer, and
 // reports whether there were any. Where the pool is a sub-pool without a place for
-// that, nudge is called when there is one.
-func (g *Group) help(r *round, outer helper, nudge func()) (any bool) {
+// that, n is told when there is one.
+func (g *Group) help(r *round, outer helper, n nudger) (any bool) {
 	for {
 		g.mu.Lock()
 		t := r.unlistLocked()
@@ -312,7 +318,7 @@ func (g *Group) help(r *round, outer helper, nudge func()) (any bool) {
 		if t == nil {
 			return any
 		}
-		switch g.p.claim(&t.call, outer, nudge) {
+		switch g.p.claim(&t.call, outer, n) {
 		case ran:
 			any = true
 		case stranded:
@@ -351,7 +357,7 @@ func (g *Group) leave(r *round, i int, err error) {
 		s = g.state.Load()
 	}
 	if s < groupOne && s&groupWaited != 0 {
-		g.finish()
+		g.finish(r)
 	}
 }
 
@@ -377,8 +383,12 @@ func (g *Group) fail(r *round, i int, err error) {
 }
 
 // finish ends the round, if no task is left, and wakes those who wait.
-func (g *Group) finish() {
+func (g *Group) finish(r *round) {
 	g.mu.Lock()
+	if g.round.Load() != r { // a later one has begun
+		g.mu.Unlock()
+		return
+	}
 	g.unblockLocked() // those at the limit are in this round: its context must not end for them
 	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
 		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
@@ -404,7 +414,9 @@ func (g *Group) Wait() error {
 	if g.invalid != nil {
 		return g.invalid
 	}
+	g.mu.Lock() // startLocked's two steps are one here
 	r := g.round.Load()
+	g.mu.Unlock()
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
@@ -419,7 +431,7 @@ func (g *Group) Wait() error {
 			r.stop(context.Canceled)
 			return r.result()
 		case s < groupOne:
-			g.finish()
+			g.finish(r)
 			continue
 		}
 		if outer.c != nil && g.help(r, outer, nil) {
@@ -430,9 +442,13 @@ func (g *Group) Wait() error {
 			g.idle = sy.MakeLatch()
 		}
 		idle := g.idle
+		if g.state.Load()&groupOpen == 0 || g.round.Load() != r {
+			g.mu.Unlock()
+			continue // it is over: the bit would be the next round's
+		}
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
-		if s < groupOne || outer.c != nil && g.help(r, outer, g.nudge) {
+		if s < groupOne || outer.c != nil && g.help(r, outer, g) {
 			continue
 		}
 		sy.Reach("wait for a group")

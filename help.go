@@ -25,7 +25,7 @@ import (
 
 // helpWith is claim for a waiter that has ctx. The error is [ErrWouldDeadlock]
 // where it is called by c itself.
-func (p *Pool) helpWith(c *call, ctx context.Context, nudge func()) (claimed, error) {
+func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error) {
 	h := p.helperOf(ctx)
 	switch {
 	case h.c != nil:
@@ -37,11 +37,11 @@ func (p *Pool) helpWith(c *call, ctx context.Context, nudge func()) (claimed, er
 	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
-		h.same = true
+		h.own = p
 	default:
 		return notClaimed, nil
 	}
-	return p.claim(c, h, nudge), nil
+	return p.claim(c, h, n), nil
 }
 
 // allBusy reports whether every worker that p may have is inside a task.
@@ -63,16 +63,16 @@ const (
 
 // claim runs c on the calling goroutine, which is that of h, unless it has
 // begun. Where h is of another pool of the family it takes the place of a worker
-// of p; if there is none nudge, unless it is nil, is called when there is.
-func (p *Pool) claim(c *call, h helper, nudge func()) claimed {
+// of p; if there is none n, unless it is nil, is told when there is.
+func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 	if c.state.Load() != callWaiting {
 		return notClaimed
 	}
-	if !h.same {
-		if !p.borrowPlace(nudge) {
+	for q := p; q != nil && !h.in(q); q = q.up {
+		if !q.borrowPlace(n) {
 			return stranded
 		}
-		defer p.returnPlace()
+		defer q.returnPlace()
 	}
 	p.mu.Lock()
 	// In a pool that stops, c is about to be dropped. While p is paused c runs:
@@ -86,9 +86,6 @@ func (p *Pool) claim(c *call, h helper, nudge func()) claimed {
 	p.registerLocked(c)
 	p.mu.Unlock()
 	sy.Reach("help")
-	if h.c != nil {
-		c.w = h.c.w
-	}
 	p.runOutside(queue.Record(c), false)
 	return ran
 }
@@ -104,6 +101,7 @@ func (p *Pool) withdraw(c *call, err error) bool {
 	p.husks.Add(1)
 	p.canceled++
 	p.outCanceled++
+	p.notifyLocked()
 	p.mu.Unlock()
 	sy.Reach("withdraw")
 	c.over()
@@ -124,24 +122,47 @@ func (w *worker) sweep() {
 }
 
 // seizeLocked is called by who has taken ticket t, not to run it. It reports
-// whether that is a husk; if not, nobody can claim it from here on. Only what
-// was put is claimed, so a cell that is empty yet is no husk and will be none.
-func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk bool) {
+// whether that is a husk; if not, nobody can claim it from here on. Where its
+// putter has not put it yet neither is known.
+func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk, put bool) {
 	if !seg.Holds(t) {
 		seg = p.front.Seek(seg, t)
 	}
 	it := seg.Cell(t).Peek()
-	if !it.IsRecord() {
-		return false
+	switch {
+	case it.IsZero():
+		return false, false
+	case !it.IsRecord():
+		return false, true
 	}
 	c := queue.As[call](it)
 	if !c.take() {
-		return true
+		return true, true
 	}
 	if c.turns {
 		c.body.resolve(ErrDropped) // now, lest a later task of its key goes
 	}
-	return false
+	return false, true
+}
+
+// seizeLate is seizeLocked for a ticket that was not put then, and counted as
+// passed and in outside.
+func (p *Pool) seizeLate(it queue.Item) {
+	sy.Reach("seize late")
+	p.mu.Lock()
+	p.outside--
+	if it.IsRecord() && !queue.As[call](it).take() {
+		p.husks.Add(^uint64(0)) // somebody has claimed it meanwhile
+	} else {
+		p.dropped++
+		p.outDropped++
+	}
+	p.notifyLocked()
+	last := p.endLocked()
+	p.mu.Unlock()
+	if last {
+		p.finish()
+	}
 }
 
 // husksLocked is how many of the n tickets from first on are husks. Nobody

@@ -109,6 +109,9 @@ func (t *keyedTask[K]) accepted() {
 }
 
 func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
+	if t.line != nil {
+		return // a ticket for a turn that was given back: its task is in the line
+	}
 	l := s.lines[t.key]
 	if l == nil {
 		if s.lines == nil {
@@ -118,8 +121,10 @@ func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
 			l = new(keyLine[K])
 		}
 		s.spare = nil
-		s.lines[t.key] = l
-		s.most = max(s.most, len(s.lines))
+		if t.key == t.key { // else, as for NaN, every task has a line of its own
+			s.lines[t.key] = l
+			s.most = max(s.most, len(s.lines))
+		}
 	}
 	t.line = l
 	if l.first == nil {
@@ -143,10 +148,12 @@ func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
 	if l.first != nil || l.running {
 		return
 	}
-	delete(s.lines, key)
+	if key == key {
+		delete(s.lines, key)
+	}
 	*l = keyLine[K]{}
 	s.spare = l
-	if len(s.lines) == 0 && s.most > keyShards {
+	if len(s.lines) == 0 && s.most > 16 {
 		s.lines, s.most = nil, 0 // a map keeps the memory of the most that were in it
 	}
 }
@@ -200,6 +207,20 @@ func (t *keyedTask[K]) run() error {
 	t.turn = nil
 	f()
 	return nil
+}
+
+func (t *keyedTask[K]) giveBack() (tickets []*call) {
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := t.line
+	for ; l.left > 0; l.left-- {
+		o := &keyedTask[K]{s: s, key: t.key, line: l}
+		o.body, o.pool, o.turns = o, t.pool, true
+		tickets = append(tickets, &o.call)
+	}
+	l.running = false
+	return tickets // as many as there are tasks in the line, or fewer: it stays
 }
 
 // resolve is called when the ticket has had its turn, or is discarded: then the

@@ -194,7 +194,7 @@ func (p *Pool) forget(q *quieter) bool {
 func (p *Pool) quietLocked() (tail uint64, ok bool) {
 	h := p.head.Load() // first: tail is never behind it
 	tail = p.tail.Load() &^ sealedBit
-	return tail, headBusy(h) == p.lent && p.outside == 0 && tail&ticketMask == headTicket(h)
+	return tail, headBusy(h) == p.lent && p.outside == 0 && ahead(tail, headTicket(h)) == p.husks.Load()
 }
 
 // quiet is called by a worker that made the head word h by finishing a task.
@@ -202,20 +202,28 @@ func (p *Pool) quietLocked() (tail uint64, ok bool) {
 // that begins to wait counts itself in waiting, then looks at head; here head
 // was changed before the look at waiting.
 func (p *Pool) quiet(h uint64) {
-	if headBusy(h) != 0 || p.waiting.Load() == 0 {
-		if headBusy(h) != 0 && p.lends.Load() && p.waiting.Load() != 0 {
-			p.mu.Lock() // who is busy may serve a sub-pool
-			p.notifyLocked()
-			p.mu.Unlock()
-		}
+	if p.waiting.Load() == 0 {
 		return
 	}
+	if p.lends.Load() || p.husks.Load() > 0 {
+		p.mu.Lock() // who is busy may serve a sub-pool, what is queued be husks
+		p.notifyLocked()
+		p.mu.Unlock()
+		return
+	}
+	// Turns that are given back become tickets: either tail shows them, or they
+	// came after this, and then that moment was not quiet.
+	turns := p.givenBack.Load()
 	tail := p.tail.Load() &^ sealedBit
-	if tail&ticketMask != headTicket(h) {
+	if headBusy(h) != 0 || tail&ticketMask != headTicket(h) {
 		return
 	}
 	p.mu.Lock()
-	p.wakeQuietersLocked(tail)
+	if p.givenBack.Load() == turns {
+		p.wakeQuietersLocked(tail)
+	} else {
+		p.notifyLocked()
+	}
 	p.mu.Unlock()
 }
 
@@ -291,9 +299,10 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // where nothing but goroutines of the pool's own code is left, so that joining
 // them takes no time of the user's.
 func (p *Pool) cutShort(cause error) error {
+	below := p.subsRunning()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	running := headBusy(p.head.Load()) + p.outside
+	running := headBusy(p.head.Load()) + p.outside + below
 	switch {
 	case p.outcome != nil:
 		return p.outcome

@@ -28,7 +28,7 @@ type Local[S any] struct {
 // those of tasks are.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
-		p.kept.Store(true)
+		p.root().kept.Store(true)
 	}
 	return &Local[S]{p, open, close}
 }
@@ -39,9 +39,10 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // of a running task of the pool or of one of its sub-pools.
 //
 // A task that runs on a goroutine that is no worker's, by the policies [Spawn]
-// and [CallerRuns], has a resource of its own, with the id -1, which is closed
-// when the task has ended. What a task does with the resource after its end, or
-// in several goroutines at once, is up to it.
+// and [CallerRuns], or inside of another one that waits for it, has a resource of
+// its own, with the id -1, which is closed when the task has ended: so it does
+// not meddle with what the other one is doing with its own. What a task does with
+// the resource after its end, or in several goroutines at once, is up to it.
 func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	var none S
 	if l.p == nil || l.open == nil {
@@ -53,6 +54,9 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	}
 	w := c.w.base()
 	r := w.kept.of(l)
+	if r == nil {
+		return none, ErrNotInTask // the worker has left since
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.open {
@@ -71,8 +75,9 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 
 // A keep is what a worker has opened for Locals.
 type keep struct {
-	mu  sy.Mutex
-	all []*kept
+	mu     sy.Mutex
+	all    []*kept
+	closed bool
 }
 
 // A kept is what a worker has for one Local.
@@ -85,10 +90,13 @@ type kept struct {
 	close func()
 }
 
-// of returns what is kept for key.
+// of returns what is kept for key; nil after the end.
 func (k *keep) of(key any) *kept {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.closed {
+		return nil
+	}
 	for _, r := range k.all {
 		if r.key == key {
 			return r
@@ -104,7 +112,7 @@ func (k *keep) of(key any) *kept {
 func (k *keep) closeAll(p *Pool) {
 	k.mu.Lock()
 	all := k.all
-	k.all = nil
+	k.all, k.closed = nil, true
 	k.mu.Unlock()
 	closeFrom(p, all)
 }

@@ -212,7 +212,7 @@ func TestLocalOfATaskOutsideOfTheWorkers(t *testing.T) {
 	}
 }
 
-func TestLocalOfATaskThatTheWaiterRunsIsTheWorkers(t *testing.T) {
+func TestLocalOfATaskThatTheWaiterRunsIsAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)
 		var r resources
@@ -223,12 +223,15 @@ func TestLocalOfATaskThatTheWaiterRunsIsTheWorkers(t *testing.T) {
 				return err
 			}
 			theirs, err := shoal.Go(ctx, p, l.Get).Wait(ctx)
-			if theirs != mine {
-				t.Error("another resource on the same worker")
+			if theirs == mine || theirs.worker != -1 || theirs.open.Load() || !mine.open.Load() {
+				t.Error("the task inside of this one has the same resource, or it is not closed")
 			}
 			return err
 		}))
 		shutClean(t, p)
+		if r.opened.Load() != 2 || r.closed.Load() != 2 {
+			t.Errorf("%d opened, %d closed", r.opened.Load(), r.closed.Load())
+		}
 	})
 }
 

@@ -126,7 +126,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 				return
 			}
 		}
-		if err := m.submit(v); err == ErrClosed || ctx.Err() != nil {
+		if err := m.submit(v); err == ErrClosed || err != nil && ctx.Err() != nil {
 			break
 		}
 	}
@@ -187,7 +187,7 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 			m.mu.Lock()
 			m.waiting, said = true, true // before it may be nudged
 			m.mu.Unlock()
-			if m.help(m.nudge) == ran {
+			if m.help(m) == ran {
 				m.unwait()
 				continue
 			}
@@ -200,7 +200,9 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 			}
 			break
 		}
-		m.waiting = true
+		if !said {
+			m.waiting = true
+		}
 		m.mu.Unlock()
 		m.woken.Wait()
 	}
@@ -219,7 +221,7 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 
 // help runs an item that has to be waited for, if there is one that has not
 // started and the caller is a task of the pool.
-func (m *mapping[In, Out]) help(nudge func()) (got claimed) {
+func (m *mapping[In, Out]) help(n nudger) (got claimed) {
 	outer := m.p.helperOf(m.ctx)
 	if outer.c == nil {
 		return notClaimed
@@ -229,7 +231,7 @@ func (m *mapping[In, Out]) help(nudge func()) (got claimed) {
 		open = open[:1]
 	}
 	for _, t := range open {
-		if got = m.p.claim(&t.call, outer, nudge); got != notClaimed {
+		if got = m.p.claim(&t.call, outer, n); got != notClaimed {
 			return got
 		}
 	}
@@ -261,6 +263,7 @@ func (m *mapping[In, Out]) unwait() {
 // end leaves nothing behind.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil)
+	m.p.unstrand(m)
 	for _, t := range m.open.all() {
 		m.p.withdraw(&t.call, context.Canceled)
 	}

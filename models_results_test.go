@@ -84,6 +84,12 @@ func (s *sim) to(p *Pool, i int, f func()) {
 	}
 }
 
+// inline makes a pool on which the submitters run their tasks.
+func (s *sim) inline() {
+	s.pool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+	s.p.Pause()
+}
+
 // keyed makes a pool for n tasks of keys, and has it closed when they have run.
 func (s *sim) keyed(n int, opts ...Option) {
 	s.pool(n, opts...)
@@ -525,7 +531,7 @@ var resultModels = []suite.Model{
 		s.keep(1)
 		s.keep(2)
 	})},
-	{Name: "key/Goexit with a turn left", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+	{Name: "key/Goexit with a turn left", Bound: 3, Reach: []string{"leave a turn", "give turns back"}, Run: onPool(func(s *sim) {
 		s.keyed(2, WithMaxWorkers(2))
 		s.keepAs("key", 0, runtime.Goexit)
 		s.keep(1)
@@ -687,6 +693,103 @@ var resultModels = []suite.Model{
 		a, b := s.begin(context.Background(), 0, ask(2)), s.begin(context.Background(), 1, ask(3))
 		s.result(context.Background(), 0, a)
 		s.result(context.Background(), 1, b)
+		s.shutdown()
+	})},
+
+	// ----- found by reviewers -----
+
+	{Name: "group/Wait while Go begins a round", Reach: []string{"another round"}, Run: onPool(func(s *sim) {
+		s.inline()
+		g := s.p.Group(context.Background())
+		first := g.round.Load()
+		g.Go(nothing)
+		s.ended(g, nil)
+		s.Go("waiter", func() { g.Wait() })
+		s.in(g, 0, nothing)
+		s.ended(g, nil, 0)
+		if g.round.Load() != first {
+			explore.Reach("another round")
+		}
+		s.shutdown()
+	})},
+	{Name: "group/two have waited, and the next round fails", Bound: 3, Run: onPool(func(s *sim) {
+		s.inline()
+		g := s.p.Group(context.Background())
+		a, b := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("a", func() { g.Wait(); a.Set() })
+		s.Go("b", func() { g.Wait(); b.Set() })
+		s.in(g, 0, nothing)
+		a.Wait()
+		b.Wait()
+		boom := errors.New("boom")
+		g.Go(func(context.Context) error { return boom })
+		g.Go(nothing)
+		s.ended(g, boom)
+		s.shutdown()
+	})},
+	{Name: "group/the last task leaves late, and the next round fails", Bound: 3, Run: onPool(func(s *sim) {
+		s.inline()
+		g := s.p.Group(context.Background())
+		w := sy.MakeEvent()
+		s.Go("task", func() { g.Go(nothing) })
+		s.Go("waiter", func() { g.Wait(); w.Set() })
+		g.Wait()
+		w.Wait()
+		boom := errors.New("boom")
+		g.Go(func(context.Context) error { return boom })
+		g.Go(nothing)
+		if err := g.Wait(); err != boom {
+			s.Failf("Wait = %v", err)
+		}
+		s.shutdown()
+	})},
+	{Name: "group/at the limit while rounds change", Bound: 3, Run: onPool(func(s *sim) {
+		s.inline()
+		g := s.p.Group(context.Background(), Limit(1))
+		done := sy.MakeEvent()
+		s.Go("other", func() { s.in(g, 0, nothing); done.Set() })
+		s.in(g, 1, nothing)
+		s.ended(g, nil, 1)
+		s.in(g, 2, nothing)
+		s.ended(g, nil, 2)
+		done.Wait()
+		s.ended(g, nil, 0, 1, 2)
+		s.shutdown()
+	})},
+	{Name: "help/DropOldest of a task that is not put yet, and Cancel", Bound: 3, Reach: []string{"seize late", "withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.p.Pause()
+		s.p.Submit(func() {}) // the next submission is on the fast path
+		done := sy.MakeEvent()
+		s.Go("canceler", func() {
+			u := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+			u.Cancel()
+			u.Wait(context.Background())
+			done.Set()
+		})
+		s.p.Submit(func() {})
+		s.p.Submit(func() {})
+		done.Wait()
+		s.p.Resume()
+		s.shutdown()
+		if n := s.p.husks.Load(); n != 0 {
+			s.Failf("%d husks", n)
+		}
+	})},
+	{Name: "sub/a helper comes before the worker is lent", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)})
+		s.Go("other", func() {
+			s.accepted[2] = true
+			if s.sub.Submit(func() { s.did(2) }) != nil {
+				s.accepted[2] = false
+			}
+		})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			return nil
+		}))
 		s.shutdown()
 	})},
 }

@@ -84,11 +84,11 @@ type Pool struct {
 	quieters   []*quieter
 	hookBroken bool // a start hook ended its goroutine: later workers go without
 
-	lanes    []*lane  // of the sub-pools, and own; nil where there never was one
-	own      *lane    // stands for p's own tasks
-	lent     int      // busy workers that serve sub-pools
-	stranded []func() // tell those who wait for a place among the workers
-	guests   int      // tasks that run on goroutines of others of the family, under the maximum of workers
+	lanes    []*lane             // of the sub-pools, and own; nil where there never was one
+	own      *lane               // stands for p's own tasks
+	lent     int                 // busy workers that serve sub-pools
+	stranded map[nudger]struct{} // those who wait for a place among the workers
+	guests   int                 // tasks that run on goroutines of others of the family, under the maximum of workers
 
 	canceling   sy.Bool            // task contexts are being cancelled: only false to true
 	outside     int                // accepted tasks that run on goroutines that are no workers
@@ -103,6 +103,7 @@ type Pool struct {
 	passed                             uint64    // tickets taken of tasks that others had claimed: husks
 	husks                              sy.Uint64 // such tickets that nobody has taken yet; written under mu
 	parked                             sy.Int64  // tasks in outside that wait for their turn; written under mu
+	givenBack                          sy.Uint64 // how often turns were given back; written under mu
 	handed                             int       // tasks in outside that run because their turn came
 	stall                              stall
 	rejected                           sy.Uint64

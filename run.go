@@ -1,7 +1,6 @@
 package shoal
 
 import (
-	"context"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -41,7 +40,11 @@ func (w *worker) fault(r any) (again bool) {
 		if c != nil {
 			c.body.resolve(err)
 			if c.turns {
-				p.runTurns(c, w)
+				if r == nil {
+					p.runTurns(c, nil) // the goroutine ends
+				} else {
+					p.runTurns(c, w)
+				}
 			}
 		}
 		pprof.SetGoroutineLabels(p.labels)
@@ -143,9 +146,8 @@ func inGoexit() bool {
 }
 
 // runHere runs it on the calling goroutine, as an accepted task of the pool,
-// unless the pool takes no more. ctx, if not nil, may tell which task that is
-// in.
-func (p *Pool) runHere(it queue.Item, ctx context.Context) error {
+// unless the pool takes no more.
+func (p *Pool) runHere(it queue.Item) error {
 	p.mu.Lock()
 	if p.phase != phaseOpen {
 		p.mu.Unlock()
@@ -154,11 +156,6 @@ func (p *Pool) runHere(it queue.Item, ctx context.Context) error {
 	p.outsideLocked(it)
 	p.mu.Unlock()
 	sy.Reach("run here")
-	if it.IsRecord() {
-		if outer := p.taskOf(ctx); outer != nil {
-			queue.As[call](it).w = outer.w
-		}
-	}
 	p.runOutside(it, false)
 	return nil
 }
@@ -196,6 +193,21 @@ func (p *Pool) registerLocked(c *call) {
 	p.outCalls[c] = struct{}{}
 }
 
+// asTask calls f so that the stack tells that it is a task of p, and of the pools
+// whose workers p's tasks run on, as it is if a worker calls it.
+func (p *Pool) asTask(f func()) {
+	if p.up == nil {
+		callAs(p.site, f)
+		return
+	}
+	p.up.asTask(func() { callAs(p.site, f) })
+}
+
+func (p *Pool) invoke(c *call) (err error) {
+	p.asTask(func() { err = c.body.run() })
+	return err
+}
+
 // runOutside runs it, as a worker would. handed: it counts in handed too.
 func (p *Pool) runOutside(it queue.Item, handed bool) {
 	var c *call
@@ -231,10 +243,10 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 		if err = c.body.refused(); err != nil {
 			canceled = true
 		} else {
-			err = c.invoke(p.site)
+			err = p.invoke(c)
 		}
 	} else {
-		callAs(p.site, it.Func())
+		p.asTask(it.Func())
 	}
 	returned = true
 }
@@ -269,7 +281,7 @@ func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
 	}
 	if c != nil {
 		c.body.resolve(err)
-		if c.turns {
+		if c.turns && !(p.crash && err == ErrGoexit && !inGoexit()) { // else the process is about to die
 			p.runTurns(c, nil)
 		}
 	}

@@ -65,7 +65,7 @@ const (
 //
 // A task may wait for tasks of any pool of the family, by their Future or Group:
 // as in [Future.Wait] it runs them itself where it can. It keeps the limits of
-// sub-pools in doing so; so tasks of two sub-pools that are both at their limits
+// sub-pools in doing so (that of a sub-pool between them too); so tasks of two sub-pools that are both at their limits
 // must not wait for tasks of each other that have not started, as locks must not
 // be taken in different orders. What waits for a sub-pool as a whole, Wait and
 // Shutdown, holds the worker on which it is called; on the only one, for ever.
@@ -210,6 +210,7 @@ func (p *Pool) lend(w *worker, l *lane) {
 	p.mu.Unlock()
 	p.published()
 	w.p.tidyLane()
+	w.p.nudge() // who needs its place could not have it before
 }
 
 // tidyLane takes p's workers out of its lane if p ends and there is nothing for
@@ -247,14 +248,7 @@ func (p *Pool) unlend(sub *Pool) *worker {
 // pickLocked decides whose turn it is: that of p's own tasks, that of a lane, or
 // of none. It charges what the turn is likely to cost.
 func (p *Pool) pickLocked() (l *lane) {
-	own := p.tail.Load()&ticketMask != headTicket(p.head.Load())
-	if p.wanted.Load() == 0 {
-		if own {
-			return p.own
-		}
-		return nil
-	}
-	p.own.waits = own
+	p.own.waits = p.ownWaitsLocked(0)
 	top := -maxWeight - 1
 	for _, l := range p.lanes {
 		if l.waiting() {
@@ -364,7 +358,7 @@ func (w *worker) lentTick() bool {
 // recalled reports whether w is to give its goroutine back.
 func (w *worker) recalled() bool {
 	for w.host != nil {
-		if w.host.wanted(w.p.lane, w.began) {
+		if w.host.wanted(w) {
 			return true
 		}
 		w = w.host
@@ -372,10 +366,13 @@ func (w *worker) recalled() bool {
 	return false
 }
 
-// wanted reports whether w, which has served l since then, is wanted back.
-func (w *worker) wanted(l *lane, since int64) bool {
-	p := w.p
+// wanted reports whether w, whose guest v is, is wanted back. Time in which nobody
+// else waits is not charged to v's lane.
+func (w *worker) wanted(v *worker) bool {
+	p, l := w.p, v.p.lane
+	now := p.now()
 	if p.head.Load()&attention == 0 && !p.backlog() {
+		v.began = now
 		return false
 	}
 	p.mu.Lock()
@@ -383,17 +380,31 @@ func (w *worker) wanted(l *lane, since int64) bool {
 	if p.stopsTakingLocked() {
 		return true
 	}
-	p.own.waits = p.tail.Load()&ticketMask != headTicket(p.head.Load())
+	p.own.waits = p.ownWaitsLocked(1)
+	alone := true
 	for _, c := range p.lanes {
 		switch {
 		case c == l || !c.waiting() || c.priority < l.priority:
 		case c.priority > l.priority:
 			return true
-		case p.avail == 0 && p.now()-since >= turnTime*int64(l.weight):
+		case p.avail == 0 && now-v.began >= turnTime*int64(l.weight):
 			return true // there is nobody else for it
+		default:
+			alone = false
 		}
 	}
+	if alone {
+		v.began = now
+	}
 	return false
+}
+
+// ownWaitsLocked reports whether p has tasks of its own to start: in the queue, or
+// waiting for room that there is when the workers in question, who serve
+// sub-pools, are back.
+func (p *Pool) ownWaitsLocked(back int64) bool {
+	t := p.tail.Load()
+	return t&ticketMask != headTicket(p.head.Load()) || !p.room.empty() && p.roomLocked(t)+back > 0
 }
 
 // endSubs shuts the sub-pools down as p is.
@@ -406,6 +417,22 @@ func (p *Pool) endSubs(to phase, cause error) {
 			l.sub.end(to, cause)
 		}
 	}
+}
+
+// subsRunning is how many tasks of sub-pools, and of theirs, run on no worker.
+func (p *Pool) subsRunning() (n int) {
+	p.mu.Lock()
+	lanes := p.lanes
+	p.mu.Unlock()
+	for _, l := range lanes {
+		if l.sub != nil {
+			l.sub.mu.Lock()
+			n += l.sub.outside
+			l.sub.mu.Unlock()
+			n += l.sub.subsRunning()
+		}
+	}
+	return n
 }
 
 // removeSub forgets sub, which has ended. It returns as endLocked does.
@@ -422,23 +449,28 @@ func (p *Pool) removeSub(sub *Pool) (last bool) {
 	return p.endLocked()
 }
 
-// A helper is a task that waits, seen from the pool of the task that it waits
-// for.
+// A helper is a task that waits for others.
 type helper struct {
-	c    *call // nil: nobody may help
-	same bool  // it, or one that it runs inside of, has a worker of that pool
+	c   *call // nil: nobody may help
+	own *Pool // the pool that it has a worker of, where c does not tell
 }
 
 // helperOf tells who helps, if ctx is that of a task that runs on a goroutine of
 // p's root.
-func (p *Pool) helperOf(ctx context.Context) helper {
-	root := p.root()
-	c := root.taskOf(ctx)
-	h := helper{c: c}
-	for ; c != nil && !h.same; c = c.next(root) {
-		h.same = c.pool.isBelow(p)
+func (p *Pool) helperOf(ctx context.Context) helper { return helper{c: p.root().taskOf(ctx)} }
+
+// in reports whether the task, or one that it runs inside of, has a worker of p.
+func (h helper) in(p *Pool) bool {
+	if h.own != nil {
+		return h.own.isBelow(p)
 	}
-	return h
+	root := p.root()
+	for c := h.c; c != nil; c = c.next(root) {
+		if c.pool.isBelow(p) {
+			return true
+		}
+	}
+	return p == root
 }
 
 // next is the task that c was called from, as far as contexts tell.
@@ -454,37 +486,50 @@ func (c *call) next(root *Pool) *call {
 	return n
 }
 
+// A nudger waits for tasks that it could run itself if there were a place.
+type nudger interface{ nudge() }
+
 // borrowPlace makes room under p's maximum of workers for a helper from
 // elsewhere: there is some, or a worker of a sub-pool that has not begun gives
-// its place. If there is none, nudge is called when there may be.
-func (p *Pool) borrowPlace(nudge func()) bool {
-	if p.up != nil {
-		p.mu.Lock()
-		full := p.live+p.guests >= p.max
-		p.mu.Unlock()
-		if full {
-			if w := p.up.unlend(p); w != nil {
-				p.mu.Lock()
-				p.guests++ // w is live and does not run
-				p.setAvailLocked(0)
-				p.mu.Unlock()
-				w.countOut()
-				return true
-			}
-		}
-	}
+// its place. If there is none, n, unless it is nil, is told when there may be.
+func (p *Pool) borrowPlace(n nudger) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.live+p.guests < p.max {
 		p.guests++
 		p.setAvailLocked(0)
+		p.mu.Unlock()
 		return true
 	}
-	if nudge != nil {
+	if n != nil { // before the look at the lane: see lend
 		sy.Reach("stranded")
-		p.stranded = append(p.stranded, nudge)
+		if p.stranded == nil {
+			p.stranded = make(map[nudger]struct{})
+		}
+		p.stranded[n] = struct{}{}
 	}
-	return false
+	p.mu.Unlock()
+	if p.up == nil {
+		return false
+	}
+	w := p.up.unlend(p)
+	if w == nil {
+		return false
+	}
+	p.mu.Lock()
+	p.guests++ // w is live and does not run
+	p.setAvailLocked(0)
+	p.mu.Unlock()
+	w.countOut()
+	return true
+}
+
+// unstrand forgets n, which waits no more.
+func (p *Pool) unstrand(n nudger) {
+	for ; p != nil; p = p.up {
+		p.mu.Lock()
+		delete(p.stranded, n)
+		p.mu.Unlock()
+	}
 }
 
 // returnPlace gives a place that was borrowed back.
@@ -503,7 +548,7 @@ func (p *Pool) nudge() {
 	all := p.stranded
 	p.stranded = nil
 	p.mu.Unlock()
-	for _, f := range all {
-		f()
+	for n := range all {
+		n.nudge()
 	}
 }

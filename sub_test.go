@@ -406,8 +406,10 @@ func TestSubTasksThatWaitForEachOtherNeedOneWorker(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		for workers := 1; workers <= 2; workers++ {
 			p := newPool(t, shoal.WithMaxWorkers(workers))
-			pools := []*shoal.Pool{p, newSub(t, p, shoal.WithMaxWorkers(limit)), newSub(t, p, shoal.WithMaxWorkers(limit), shoal.WithQueueCapacity(1))}
-			pools = append(pools, newSub(t, pools[1], shoal.WithMaxWorkers(limit)))
+			// A task waits for pools that come later only, and a sub-pool of a
+			// sub-pool needs a place in that too: so nobody waits in a circle.
+			mid := newSub(t, p, shoal.WithMaxWorkers(limit))
+			pools := []*shoal.Pool{p, mid, newSub(t, mid, shoal.WithMaxWorkers(limit)), newSub(t, p, shoal.WithMaxWorkers(limit), shoal.WithQueueCapacity(1))}
 			var running gauge
 			var family func(depth, from int) func(context.Context) (int, error)
 			family = func(depth, from int) func(context.Context) (int, error) {

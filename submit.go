@@ -85,11 +85,11 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
-	if p.nesting(ctx) > 0 {
+	if n := p.nesting(ctx); n > 0 && n <= maxNesting {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.runHere(queue.Record(&c.call), ctx); err != nil {
+		if err := p.runHere(queue.Record(&c.call)); err != nil {
 			return err
 		}
 		return c.err
@@ -97,8 +97,8 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	if err := p.submitCall(&c.contextCall); err != nil {
 		return err
 	}
-	if !c.latch().WaitOr(ctx.Done()) {
-		return ctx.Err()
+	if err := c.await(ctx); err != nil {
+		return err
 	}
 	return c.err
 }
@@ -275,7 +275,7 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 				return p.waitForRoom(it, ctx)
 			case nesting <= maxNesting:
 				p.mu.Unlock()
-				return p.runHere(it, ctx)
+				return p.runHere(it)
 			}
 			p.forceLocked(it)
 			p.mu.Unlock()
@@ -290,15 +290,15 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			return nil
 		case CallerRuns:
 			p.mu.Unlock()
-			return p.runHere(it, ctx)
+			return p.runHere(it)
 		case DropOldest:
-			if p.capacity == 0 || p.parked.Load() > 0 && !p.backlog() {
+			if p.capacity == 0 || p.parked.Load() > 0 && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
 				break // what is in the queue is being handed to a free worker, or all wait for their keys
 			}
 			// Where there is nothing to drop any more workers have taken it, and
 			// so made room. The place is taken in the same critical section: it
 			// must not go to somebody else, nor be lost to the end of the pool.
-			seg, t, ok := p.takeOldestLocked()
+			seg, t, ok, late := p.takeOldestLocked()
 			promoted := p.promoteLocked()
 			admitted := p.room.empty() && p.admitLocked(it)
 			switch {
@@ -311,7 +311,11 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 				p.mu.Unlock()
 			}
 			if ok {
-				discard(p.takeCell(seg, t), ErrDropped)
+				it := p.takeCell(seg, t)
+				if late {
+					p.seizeLate(it)
+				}
+				discard(it, ErrDropped)
 			}
 			if admitted {
 				return nil
@@ -391,25 +395,30 @@ func (p *Pool) roomLocked(t uint64) int64 {
 
 // takeOldestLocked takes the ticket of the task that waits at the front, to
 // discard it. The caller empties the cell, after unlocking: its putter may be
-// slow.
-func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok bool) {
+// slow. With late set the caller must call seizeLate then.
+func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok, late bool) {
 	seg = p.front.Load()
 	for {
 		h := p.head.Load()
 		t := headTicket(h)
 		if p.tail.Load()&ticketMask == t {
-			return nil, 0, false
+			return nil, 0, false, false
 		}
 		if p.head.CompareAndSwap(h, h+ticketOne) {
 			sy.Reach("drop oldest")
-			if p.seizeLocked(seg, t) {
+			switch husk, put := p.seizeLocked(seg, t); {
+			case !put: // whether it is claimed is not known yet: it is nobody's meanwhile
+				p.passed++
+				p.outside++
+				late = true
+			case husk:
 				p.husks.Add(^uint64(0))
 				p.passed++
-			} else {
+			default:
 				p.dropped++
 			}
 			p.displaced.Add(1)
-			return seg, t, true
+			return seg, t, true, late
 		}
 	}
 }

@@ -23,11 +23,12 @@ import (
 // A turnTaker is the body of a call that may have to leave its turn.
 type turnTaker interface {
 	body
-	accepted()       // its place in line is certain; Pool.mu may be held
-	takeTurn() bool  // false: a task of its key is running
-	leaveTurn() bool // to that one, unless it has ended; Pool.mu is held
-	free() bool      // the task has ended: free the line, unless a turn was left
-	next() func()    // the task whose turn was left; Pool.mu is held
+	accepted()         // its place in line is certain; Pool.mu may be held
+	takeTurn() bool    // false: a task of its key is running
+	leaveTurn() bool   // to that one, unless it has ended; Pool.mu is held
+	free() bool        // the task has ended: free the line, unless a turn was left
+	next() func()      // the task whose turn was left; Pool.mu is held
+	giveBack() []*call // a ticket for each turn that was left, and free the line; Pool.mu is held
 }
 
 // takeTicket admits a task if that can be done without a lock; see push. The
@@ -104,9 +105,8 @@ func (p *Pool) parkLocked() {
 	p.parked.Add(1)
 	if p.phase == phaseStopping {
 		p.dropParkedLocked()
-	} else if headBusy(p.head.Load()) >= p.max {
-		p.limit.Store(0) // there are too many workers: what they free is no room
 	}
+	p.limit.Store(0) // a worker that this frees need not be room: have submitters look
 }
 
 // dropParkedLocked drops all tasks that are parked. Those who run the others of
@@ -120,38 +120,60 @@ func (p *Pool) dropParkedLocked() (n int) {
 	return n
 }
 
-// runTurns runs the tasks that have left their turn to c, which has ended. w is
-// the worker whose goroutine it is, or nil.
+// maxTurns is how many turns a worker takes, one after the other.
+const maxTurns = 64
+
+// runTurns runs the tasks that have left their turn to c, which has ended, on
+// worker w; or gives the turns back, as tickets at the end of the queue: after
+// some, where w is to stop or is wanted elsewhere, and where w is nil, which is a
+// goroutine that is no worker's or is about to end. A pool that ends gives out no
+// tickets, so then they are run.
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
-	for !t.free() {
+	for n := 0; !t.free(); n++ {
+		back := w == nil || n == maxTurns || w.recalled() || p.tasksPerWorker > 0 && w.done() >= p.tasksPerWorker
 		p.mu.Lock()
+		if (back || p.stopsTakingLocked()) && p.phase == phaseOpen {
+			sy.Reach("give turns back")
+			for _, ticket := range t.giveBack() {
+				p.parked.Add(-1)
+				p.outside--
+				p.outTotal-- // it has a ticket again, which counts as submitted
+				p.forceLocked(queue.Record(ticket))
+			}
+			p.givenBack.Add(1) // after tail was moved: see quiet
+			p.mu.Unlock()
+			p.published()
+			return
+		}
 		f := t.next()
 		if p.phase == phaseStopping {
 			p.mu.Unlock()
 			continue // it counts as dropped
 		}
 		p.parked.Add(-1)
-		p.handed++
+		if w != nil {
+			p.handed++
+		}
 		p.mu.Unlock()
 		sy.Reach("run a turn")
 		p.runTurn(f, c, w)
 	}
 }
 
-// runTurn runs f, and if that ends the goroutine the other turns too.
+// runTurn runs f, and if that ends the goroutine sees to the other turns too.
 func (p *Pool) runTurn(f func(), c *call, w *worker) {
 	returned := false
 	defer func() {
-		if !returned {
-			p.runTurns(c, w)
+		if !returned && !(p.crash && !inGoexit()) { // else the process is about to die
+			p.runTurns(c, nil)
 		}
 	}()
 	if w != nil {
 		w.tasks++
 		w.publish(w.done(), false)
 	}
-	p.runOutside(queue.Func(f), true)
+	p.runOutside(queue.Func(f), w != nil)
 	if w != nil {
 		pprof.SetGoroutineLabels(p.labels)
 	}

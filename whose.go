@@ -70,8 +70,13 @@ const maxNesting = 64
 // other, as far as its stack and ctx tell.
 func (p *Pool) nesting(ctx context.Context) int {
 	n := p.depth()
-	if n == 0 && (p.inTask(ctx) || p.up != nil && p.root().nesting(ctx) > 0) {
-		n = 1 // a task of the parent must not wait for room in a sub-pool either
+	if n == 0 && p.inTask(ctx) {
+		n = 1
+	}
+	if n == 0 && p.up != nil && p.root().nesting(ctx) > 0 {
+		// A task of another pool of the family. It must not wait for p, but has no
+		// worker of p's either.
+		n = maxNesting + 1
 	}
 	return n
 }

@@ -64,7 +64,8 @@ type worker struct {
 	guest      *worker // the one of a sub-pool that runs on w's goroutine
 	guestLane  *lane
 	ownSince   int64 // if not 0: when it took a task of its own while there were lanes
-	ownDone    int   // and how many it had run then
+	ownEnd     int64 // and when it was done with that
+	ownDone    int   // and how many it had run before
 }
 
 // worker.status is the number of tasks run, as of the last time it was
@@ -233,7 +234,12 @@ func (w *worker) begin(seg *queue.Segment, t uint64) {
 // takeLocked is take while the attention bit is set.
 func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 	p := w.p
-	w.idle() // the room may be this worker's own place
+	w.idle()       // the room may be this worker's own place
+	var took int64 // by a task of p's own that was charged beforehand
+	if w.ownSince != 0 {
+		took = max(1, (w.ownEnd-w.ownSince)/int64(max(1, w.done()-w.ownDone)))
+		w.ownSince, w.ownEnd = 0, 0
+	}
 	p.mu.Lock()
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:
@@ -245,16 +251,13 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.mu.Unlock()
 		return
 	}
-	if p.own != nil {
-		now := p.now()
-		if w.ownSince != 0 {
-			p.own.settle((now - w.ownSince) / int64(max(1, w.done()-w.ownDone)))
-			w.ownSince = 0
-		}
+	if took != 0 {
+		p.own.settle(took)
+	}
+	if p.wanted.Load() > 0 {
 		switch l := p.pickLocked(); l {
-		case nil:
 		case p.own:
-			w.ownSince, w.ownDone = now+1, w.done()
+			w.ownSince, w.ownDone = p.now()+1, w.done()
 		default:
 			w.served = true
 			w.serve(l)
@@ -415,6 +418,9 @@ func (w *worker) idle() {
 		return
 	}
 	p := w.p
+	if w.ownSince != 0 && w.ownEnd == 0 {
+		w.ownEnd = p.now()
+	}
 	w.status.Store(uint64(w.done())<<statusBits | idleBit)
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
