@@ -23,7 +23,8 @@ func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
 
 // Submit has the pool call f with v, by the rules of [Pool.Submit], and with
 // its errors; that of a nil f is [ErrNilTask], and of a nil pool [ErrClosed]. It
-// allocates nothing once as many values as now have waited before.
+// allocates nothing where as many values have waited at once before, and the
+// garbage collector has not taken since what they were kept in.
 func (f *Func[T]) Submit(v T) error {
 	switch {
 	case f.f == nil:

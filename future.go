@@ -71,7 +71,11 @@ func (t *futureTask[T]) resolve(err error) {
 // tasks that wait for tasks finish, however few the workers are. (Where ctx is
 // another one Wait tries to find out that it is called by a task, if all
 // workers are busy; but a context tells for sure.) While the pool is paused
-// that is done too. A task that waits for itself gets [ErrWouldDeadlock].
+// that is done too, and runtime.Goexit in f ends the waiter's goroutine. A task
+// that waits for itself, or for a task it runs inside of as ctx tells, gets
+// [ErrWouldDeadlock]. A task's context is to be used on its own goroutine: several
+// of a task's goroutines that wait with it run what they wait for at the same time,
+// beyond the pool's limit.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	var none T
 	if ctx == nil {
@@ -88,7 +92,8 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel keeps f from being run, if no worker has begun with it, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. A task that runs is not interrupted: cancel its context.
+// [Stats].Canceled. Its place in the queue becomes free when a worker comes to it.
+// A task that runs is not interrupted: cancel its context.
 func (f *Future[T]) Cancel() bool {
 	t := &f.t
 	if t.pool == nil || !t.pool.withdraw(&t.call, context.Canceled) {

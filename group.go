@@ -103,8 +103,9 @@ func (o groupOption) applyGroup(g *Group) { o(g) }
 func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect = true }) }
 
 // Limit has at most n tasks of the group accepted and not yet ended at any
-// time; [Group.Go] waits. n must be at least 1. Without it only the pool limits
-// them.
+// time; [Group.Go] waits. Beyond that are only tasks that tasks of the pool
+// add at the limit: these must not wait, and run the new task themselves. n must
+// be at least 1. Without it only the pool limits the group's tasks.
 func Limit(n int) GroupOption {
 	return groupOption(func(g *Group) {
 		g.limit = &groupLimit{n: n}
@@ -406,6 +407,9 @@ func (g *Group) finish(r *round) {
 // with a [*PanicError], one that called [runtime.Goexit] with [ErrGoexit], one
 // that was discarded with [ErrDropped], one that was not started because the
 // context had ended with the context's error.
+//
+// In the task whose context the group was made with, Wait runs tasks of the group
+// there and then; runtime.Goexit in one of them ends that goroutine.
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
 // called any number of times; as long as Go is not called again, it returns the

@@ -68,12 +68,10 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 	if c.state.Load() != callWaiting {
 		return notClaimed
 	}
-	for q := p; q != nil && !h.in(q); q = q.up {
-		if !q.borrowPlace(n) {
-			return stranded
-		}
-		defer q.returnPlace()
+	if !p.borrowPlaces(h, n) {
+		return stranded
 	}
+	defer p.returnPlaces(h)
 	p.mu.Lock()
 	// In a pool that stops, c is about to be dropped. While p is paused c runs:
 	// it is part of the task that waits for it.

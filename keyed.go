@@ -69,6 +69,10 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 // queue; under [DropOldest] it is the oldest task of the key of the oldest ticket
 // that goes, and where all that wait wait for their key the policy is Reject.
 //
+// Under [CallerRuns] and [Spawn], and for tasks that submit to a full queue of
+// their own pool, a task whose key is busy cannot be run by or beside its
+// submitter: it is accepted beyond the capacity.
+//
 // A task must not wait for a later one of its own key.
 func (k *Keyed[K]) Submit(key K, task func()) error {
 	switch {

@@ -33,7 +33,7 @@ var (
 // yields one pair with an error.
 //
 // Ranged over by a task of p with its context, Map runs items itself where it
-// would wait for them.
+// would wait for them; runtime.Goexit in one of those ends the goroutine.
 func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return func(yield func(Out, error) bool) {
 		mapItems(ctx, p, in, f, true, yield)

@@ -58,8 +58,8 @@ const (
 // it.
 //
 // Closing a sub-pool leaves p open. Shutting p down shuts its sub-pools down in
-// the same way, and waits for them. The statistics and the Wait of p are about
-// its own tasks, but its workers that run tasks of a sub-pool count as running.
+// the same way, and waits for them. The statistics of p, its Wait, and what its
+// Shutdown reports as dropped, are about its own tasks, but its workers that run tasks of a sub-pool count as running.
 // Pausing p, or having it have fewer workers, calls workers back from sub-pools
 // as their tasks end. A sub-pool may have sub-pools.
 //
@@ -496,6 +496,7 @@ func (p *Pool) borrowPlace(n nudger) bool {
 	p.mu.Lock()
 	if p.live+p.guests < p.max {
 		p.guests++
+		delete(p.stranded, n)
 		p.setAvailLocked(0)
 		p.mu.Unlock()
 		return true
@@ -517,10 +518,34 @@ func (p *Pool) borrowPlace(n nudger) bool {
 	}
 	p.mu.Lock()
 	p.guests++ // w is live and does not run
+	delete(p.stranded, n)
 	p.setAvailLocked(0)
 	p.mu.Unlock()
 	w.countOut()
 	return true
+}
+
+// borrowPlaces borrows a place in p, and in the pools between that and h's,
+// beginning with these: a place that is given back tells those who wait for it,
+// which must not be the one who gives it back.
+func (p *Pool) borrowPlaces(h helper, n nudger) bool {
+	if p == nil || h.in(p) {
+		return true
+	}
+	if !p.up.borrowPlaces(h, n) {
+		return false
+	}
+	if !p.borrowPlace(n) {
+		p.up.returnPlaces(h)
+		return false
+	}
+	return true
+}
+
+func (p *Pool) returnPlaces(h helper) {
+	for ; p != nil && !h.in(p); p = p.up {
+		p.returnPlace()
+	}
 }
 
 // unstrand forgets n, which waits no more.

@@ -131,7 +131,7 @@ const maxTurns = 64
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
 	for n := 0; !t.free(); n++ {
-		back := w == nil || n == maxTurns || w.recalled() || p.tasksPerWorker > 0 && w.done() >= p.tasksPerWorker
+		back := w == nil || n == maxTurns || w.recalled() || p.tasksPerWorker > 0 && w.done()+1 >= p.tasksPerWorker // the task that has ended counts later
 		p.mu.Lock()
 		if (back || p.stopsTakingLocked()) && p.phase == phaseOpen {
 			sy.Reach("give turns back")

@@ -1,0 +1,497 @@
+package shoal_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// What two reviewers found when they set out to break groups, helping, keys and
+// sub-pools: each of these failed before it was mended.
+
+func TestReviewDebtAfterAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		a := newSub(t, p)
+		b := newSub(t, p)
+		var na, nb atomic.Int64
+		for range 30_000 {
+			must(t, a.Submit(func() { time.Sleep(time.Millisecond); na.Add(1) }))
+		}
+		time.Sleep(10*time.Second + time.Microsecond)
+		for range 30_000 {
+			must(t, b.Submit(func() { time.Sleep(time.Millisecond); nb.Add(1) }))
+		}
+		a0 := na.Load()
+		time.Sleep(5 * time.Second)
+		t.Logf("alone 10s: a=%d; then in 5 s: a %d, b %d", a0, na.Load()-a0, nb.Load())
+		if x := na.Load() - a0; x < 2000 {
+			t.Errorf("a, of the same weight, got %d of 5000", x)
+		}
+		p.Close()
+	})
+}
+
+func TestReviewOwnChargedForIdle2(t *testing.T) {
+	for _, idle := range []time.Duration{0, 100 * time.Second} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+			s := newSub(t, p)
+			ms := func() { time.Sleep(time.Millisecond) }
+			for range 20 { // the submitter waits for room
+				must(t, p.Submit(ms))
+			}
+			p.Wait()
+			time.Sleep(idle) // nothing to do
+			var np, ns atomic.Int64
+			stop := false
+			go func() {
+				for !stop {
+					p.Submit(func() { ms(); np.Add(1) })
+				}
+			}()
+			synctest.Wait()
+			for range 30_000 {
+				must(t, s.Submit(func() { ms(); ns.Add(1) }))
+			}
+			time.Sleep(5 * time.Second)
+			stop = true
+			if np.Load() < 2200 || ns.Load() < 2200 {
+				t.Errorf("idle %v: shares: p %d, s %d", idle, np.Load(), ns.Load())
+			}
+			p.Close()
+		})
+	}
+}
+
+func TestReviewRoomWaiterOfParentStarves(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0))...)
+		s := newSub(t, p, shoal.WithPriority(-1))
+		for range 100_000 {
+			must(t, s.Submit(func() { time.Sleep(time.Millisecond) }))
+		}
+		time.Sleep(time.Millisecond / 2)
+		start := time.Now()
+		must(t, p.Submit(nothing))
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("Submit of the parent, of higher priority, waited %v", d)
+		}
+		p.Close()
+	})
+}
+
+func TestReviewPauseDoesNotStopTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		var ran int
+		for range 100 {
+			must(t, k.Submit(1, func() { <-gate; ran++ }))
+		}
+		synctest.Wait()
+		p.Pause()
+		q := p.Stats().Queued
+		close(gate)
+		synctest.Wait()
+		if ran != 1 {
+			t.Errorf("paused with %d queued and 1 running: %d ran; %+v", q, ran, p.Stats().Queued)
+		}
+		p.Close()
+	})
+}
+
+func TestReviewPriorityWaitsForTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		low := newSub(t, p, shoal.WithPriority(-1))
+		high := newSub(t, p, shoal.WithPriority(1))
+		k := shoal.NewKeyed[int](low)
+		for range 1000 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Millisecond) }))
+		}
+		synctest.Wait()
+		release := hold(t, high, 1)
+		start := time.Now()
+		must(t, high.SubmitWait(bg, func(context.Context) error { return nil }))
+		if d := time.Since(start); d > 2*time.Millisecond {
+			t.Errorf("a high task waited %v for tasks of 1 ms", d)
+		}
+		release()
+		p.Close()
+	})
+}
+
+func TestReviewSubmitWaitBreaksLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(4)...)
+		s := newSub(t, p, shoal.WithMaxWorkers(1))
+		var n, most atomic.Int64
+		for range 4 {
+			must(t, p.SubmitContext(bg, func(ctx context.Context) {
+				must(t, s.SubmitWait(ctx, func(context.Context) error {
+					if m := n.Add(1); m > most.Load() {
+						most.Store(m)
+					}
+					time.Sleep(time.Second)
+					n.Add(-1)
+					return nil
+				}))
+			}))
+		}
+		p.Wait()
+		if most.Load() != 1 {
+			t.Errorf("SubmitWait: %d at once in a sub-pool of limit 1", most.Load())
+		}
+		p.Close()
+	})
+}
+
+func TestReviewBlockFullBreaksLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(4)...)
+		s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1))
+		var n, most atomic.Int64
+		for range 4 {
+			must(t, p.Submit(func() {
+				must(t, s.Submit(func() {
+					if m := n.Add(1); m > most.Load() {
+						most.Store(m)
+					}
+					time.Sleep(time.Second)
+					n.Add(-1)
+				}))
+			}))
+		}
+		p.Wait()
+		s.Wait()
+		if most.Load() != 1 {
+			t.Errorf("Submit: %d at once in a sub-pool of limit 1", most.Load())
+		}
+		p.Close()
+	})
+}
+
+func TestReviewHelperBreaksMiddleLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		mid := newSub(t, p, shoal.WithMaxWorkers(1))
+		low := newSub(t, mid, shoal.WithMaxWorkers(1))
+		release := hold(t, mid, 1) // mid has its one worker
+		ran := false
+		c := make(chan struct{})
+		must(t, p.SubmitContext(bg, func(ctx context.Context) {
+			defer close(c)
+			shoal.Go(ctx, low, func(context.Context) (int, error) { ran = true; return 0, nil }).Wait(ctx)
+		}))
+		synctest.Wait()
+		if ran {
+			t.Errorf("a task of low ran while the only worker of mid was busy")
+		}
+		release()
+		<-c
+		p.Close()
+	})
+}
+
+func TestReviewNaNKeysLeak(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	k := shoal.NewKeyed[float64](p)
+	nan := 0.0
+	nan = nan / nan
+	before := heapInUse()
+	for range 100_000 {
+		must(t, k.Submit(nan, nothing))
+	}
+	p.Wait()
+	if g := heapInUse() - before; g > 200<<10 {
+		t.Errorf("NaN keys without tasks keep %d bytes", g)
+	}
+	runtime.KeepAlive(k)
+}
+
+func TestReviewLocalOfSubSpawn(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
+	l := shoal.NewLocal(s, func(int) (int, error) { return 1, nil }, nil)
+	release := hold(t, s, 1)
+	done := make(chan error, 1)
+	must(t, s.SubmitContext(bg, func(ctx context.Context) { _, err := l.Get(ctx); done <- err }))
+	if err := <-done; err != nil {
+		t.Errorf("Local of a sub-pool under Spawn: %v", err)
+	}
+	release()
+	shutClean(t, p)
+}
+
+func TestReviewCloseOfParentInSubsSpawned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
+		release := hold(t, s, 1)
+		done := false
+		must(t, s.Submit(func() { t.Log(p.Close()); done = true }))
+		release()
+		synctest.Wait()
+		if !done {
+			t.Errorf("Close of the parent in a task of a sub-pool waits for itself")
+		}
+	})
+}
+
+func TestReviewDropOldestSpins(t *testing.T) {
+	p := newPool(t, fixed(2, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)
+	s := newSub(t, p, shoal.WithMaxWorkers(2))
+	k := shoal.NewKeyed[int](p)
+	gate := make(chan struct{})
+	started := make(chan struct{})
+	must(t, k.Submit(1, func() { close(started); <-gate }))
+	<-started
+	for range 2 {
+		must(t, k.Submit(1, nothing))
+	}
+	for p.Stats().Running > 1 || p.Stats().Queued < 2 {
+		runtime.Gosched()
+	}
+	time.Sleep(10 * time.Millisecond)
+	release := hold(t, s, 1)   // the other worker
+	must(t, s.Submit(nothing)) // a worker of s is in the lane
+	time.Sleep(10 * time.Millisecond)
+	done := inBackground(func() { t.Log(p.Submit(nothing)) })
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Errorf("Submit under DropOldest has not returned for 3 s: %+v", p.Stats())
+	}
+	release()
+	close(gate)
+	<-done
+	p.Close()
+}
+
+func TestReviewRunningOverWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))...)
+		k := shoal.NewKeyed[int](p)
+		release := hold(t, p, 1)
+		g1, g2 := make(chan struct{}), make(chan struct{})
+		must(t, k.Submit(1, func() { <-g1 })) // spawned
+		synctest.Wait()
+		must(t, k.Submit(1, func() { <-g2 })) // spawned, parked
+		synctest.Wait()
+		close(g1)
+		synctest.Wait()
+		if s := p.Stats(); s.Running > s.Workers {
+			t.Errorf("Running %d of %d workers", s.Running, s.Workers)
+		}
+		release()
+		close(g2)
+		p.Close()
+	})
+}
+
+func TestReviewMaxTasksPerWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithMaxTasksPerWorker(2))
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		by := map[string]int{}
+		most := 0
+		for range 100 {
+			must(t, k.Submit(1, func() { <-gate; g := goid(); by[g]++; most = max(most, by[g]) }))
+		}
+		synctest.Wait()
+		close(gate)
+		p.Wait()
+		if most > 2 {
+			t.Errorf("WithMaxTasksPerWorker(2): one worker ran %d", most)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestReviewResizeDoesNotStopTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(3))
+		k := shoal.NewKeyed[int](p)
+		for range 1000 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Second) }))
+			must(t, k.Submit(2, func() { time.Sleep(time.Second) }))
+		}
+		time.Sleep(500 * time.Millisecond)
+		must(t, p.Resize(0, 1))
+		time.Sleep(10 * time.Second)
+		if s := p.Stats(); s.Workers > 1 {
+			t.Errorf("10 tasks after Resize(0, 1): %d workers, %d running, queued %d", s.Workers, s.Running, s.Queued)
+		}
+		p.Close()
+	})
+}
+
+func TestReviewParentPauseDoesNotStopTurnsOfSub(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		s := newSub(t, p)
+		k := shoal.NewKeyed[int](s)
+		var n atomic.Int32
+		for range 1000 {
+			must(t, k.Submit(1, func() { n.Add(1); time.Sleep(time.Second) }))
+		}
+		time.Sleep(500 * time.Millisecond)
+		p.Pause()
+		time.Sleep(10 * time.Second)
+		if n := n.Load(); n > 1 {
+			t.Errorf("10 s after Pause of the parent %d tasks of the sub-pool have run", n)
+		}
+		p.Close()
+	})
+}
+
+func TestReviewLocalRace(t *testing.T) {
+	p := newPool(t, fixed(2)...)
+	l := shoal.NewLocal(p, func(w int) (*int, error) { return new(int), nil }, nil)
+	gc := make(chan *shoal.Group)
+	begun := make(chan bool)
+	t2 := shoal.Go(bg, p, func(ctx context.Context) (int, error) { g := <-gc; return 0, g.Wait() })
+	t1 := shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+		mine, _ := l.Get(ctx)
+		g := p.Group(ctx)
+		g.Go(func(ctx context.Context) error {
+			r, _ := l.Get(ctx)
+			close(begun)
+			for range 1000 {
+				*r++
+			}
+			return nil
+		})
+		gc <- g
+		<-begun
+		for range 1000 {
+			*mine++
+		}
+		return 0, nil
+	})
+	t1.Wait(bg)
+	t2.Wait(bg)
+	closeAll(t, p)
+}
+
+func TestReviewMapSilentTruncation(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
+	release := hold(t, p, 1)
+	defer func() { release(); closeAll(t, p) }()
+	ctx, cancel := context.WithCancel(bg)
+	ran := 0
+	in := func(yield func(int) bool) {
+		for i := 0; i < 10 && yield(i); i++ {
+		}
+	}
+	err := shoal.ForEach(ctx, p, in, func(_ context.Context, i int) error {
+		ran++
+		if i == 2 {
+			cancel() // or: ctx's deadline passes while f runs
+		}
+		return nil
+	})
+	if ran < 10 && err == nil {
+		t.Errorf("ForEach ran %d of 10 items and returned nil", ran)
+	}
+}
+
+func TestReviewWaitWhenPausedAndCanceled(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	p.Pause()
+	f := shoal.Go(bg, p, one)
+	f.Cancel()
+	ctx, cancel := context.WithTimeout(bg, 200*time.Millisecond)
+	defer cancel()
+	if err := p.WaitContext(ctx); err != nil {
+		t.Errorf("nothing is queued or running (%+v), and WaitContext = %v", p.Stats().InFlight, err)
+	}
+	closeAll(t, p)
+}
+
+func TestReviewErrChanges(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	parent, cancel := context.WithTimeout(bg, 50*time.Millisecond)
+	defer cancel()
+	var kept context.Context
+	p.SubmitContext(parent, func(ctx context.Context) { kept = ctx })
+	p.Wait()
+	first := kept.Err()
+	<-parent.Done()
+	kept.Done()
+	if second := kept.Err(); first != second {
+		t.Errorf("Err was %v, and is %v", first, second)
+	}
+	closeAll(t, p)
+}
+
+func TestReviewFutureRetains(t *testing.T) {
+	for _, how := range []string{"ctx", "closed"} {
+		p := newPool(t, fixed(1)...)
+		release := hold(t, p, 1)
+		ctx, cancel := context.WithCancel(bg)
+		var freed atomic.Bool
+		mk := func() *shoal.Future[int] {
+			big := new([1 << 20]byte)
+			runtime.AddCleanup(big, func(int) { freed.Store(true) }, 0)
+			return shoal.Go(ctx, p, func(context.Context) (int, error) { return int(big[0]), nil })
+		}
+		f := mk()
+		if how == "ctx" {
+			cancel()
+			release()
+			p.Wait()
+		} else {
+			go p.Close()
+			<-f.Done()
+			release()
+		}
+		_, err := f.Wait(bg)
+		closeAll(t, p)
+		p = nil
+		for range 10 {
+			runtime.GC()
+			time.Sleep(5 * time.Millisecond)
+		}
+		if !freed.Load() {
+			t.Errorf("%s: a Future that is resolved (%v) keeps what its function has captured", how, err)
+		}
+		runtime.KeepAlive(f)
+		cancel()
+	}
+}
+
+func TestReviewLocalNeverClosed(t *testing.T) {
+	p := newPool(t, append(fixed(1), shoal.WithMaxTasksPerWorker(1))...)
+	var opened, closed atomic.Int32
+	l := shoal.NewLocal(p, func(w int) (int, error) { opened.Add(1); return w, nil }, func(int) { closed.Add(1) })
+	begun, goOn := make(chan bool), make(chan bool)
+	var child *shoal.Future[int]
+	shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+		child = shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+			begun <- true
+			<-goOn
+			return l.Get(ctx)
+		})
+		go child.Wait(ctx)
+		<-begun
+		return 0, nil
+	}).Wait(bg)
+	for range 2 { // the husk, and one after it
+		p.SubmitWait(bg, func(context.Context) error { return nil })
+	}
+	goOn <- true
+	_, err := child.Wait(bg)
+	closeAll(t, p)
+	if opened.Load() != closed.Load() {
+		t.Errorf("opened %d, closed %d (%v)", opened.Load(), closed.Load(), err)
+	}
+}
