@@ -120,8 +120,9 @@ func (p *Pool) dropParkedLocked() (n int) {
 	return n
 }
 
-// maxTurns is how many turns a worker takes, one after the other.
-const maxTurns = 64
+// maxTurns is how many turns a worker takes, one after the other. With maxStep it
+// fits in worker.left.
+const maxTurns = 32
 
 // runTurns runs the tasks that have left their turn to c, which has ended, on
 // worker w; or gives the turns back, as tickets at the end of the queue: after
@@ -170,7 +171,7 @@ func (p *Pool) runTurn(f func(), c *call, w *worker) {
 		}
 	}()
 	if w != nil {
-		w.tasks++
+		w.left-- // it counts as run, and towards the next tick
 		w.publish(w.done(), false)
 	}
 	p.runOutside(queue.Func(f), w != nil)
