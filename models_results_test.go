@@ -727,7 +727,7 @@ var resultModels = []suite.Model{
 		s.ended(g, boom)
 		s.shutdown()
 	})},
-	{Name: "group/the last task leaves late, and the next round fails", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "group/the last task leaves late, and the next round fails", Bound: 4, Run: onPool(func(s *sim) {
 		s.inline()
 		g := s.p.Group(context.Background())
 		w := sy.MakeEvent()
@@ -790,6 +790,18 @@ var resultModels = []suite.Model{
 			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
 			return nil
 		}))
+		s.shutdown()
+	})},
+	{Name: "key/turns are given back, and Wait", Bound: 2, Reach: []string{"give turns back"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.keys = NewKeyed[string](s.p)
+		s.keep(0)
+		s.keep(1)
+		s.keep(2)
+		s.p.Wait()
+		for i := range 3 {
+			s.hasRun(i, "Wait")
+		}
 		s.shutdown()
 	})},
 }

@@ -622,6 +622,17 @@ func TestSubWhoWaitsForAPlaceIsToldOfOne(t *testing.T) {
 		wantResult(t, "c", c, 1, nil)
 		shutClean(t, p)
 	})
+	inBubble(t, func(t *testing.T) { // while the sub-pool is paused nobody is lent any more
+		p := newPool(t, fixed(2)...)
+		s := newSub(t, p, shoal.WithMaxWorkers(1))
+		must(t, s.Submit(func() { time.Sleep(time.Second) }))
+		synctest.Wait()
+		b := shoal.Go(bg, p, func(ctx context.Context) (int, error) { return shoal.Go(ctx, s, one).Wait(ctx) })
+		synctest.Wait()
+		s.Pause()
+		wantResult(t, "b", b, 1, nil)
+		shutClean(t, p)
+	})
 	inBubble(t, func(t *testing.T) { // the same with groups, and with maps
 		for _, wait := range []func(ctx context.Context, s *shoal.Pool) error{
 			func(ctx context.Context, s *shoal.Pool) error {

@@ -249,7 +249,7 @@ var mutants = []mutant{
 		old: "		return false, false\n	case !it", new: "		return false, true\n	case !it"},
 	{name: "a worker that is lent tells nobody who waits for its place", file: "sub.go", models: "sub",
 		old: "	w.p.nudge() // who needs", new: "	// who needs"},
-	{name: "turns are given back and Wait does not know", file: "turn.go", models: "-", tests: "TestKeyedKeeps",
+	{name: "turns are given back and Wait does not know", file: "turn.go", models: "key", tests: "TestKeyedKeeps",
 		old: "			p.givenBack.Add(1) // after tail was moved: see quiet\n", new: ""},
 	{name: "turns are taken while the pool is paused", file: "turn.go", models: "-", tests: "TestReview",
 		old: "(back || p.stopsTakingLocked()) &&", new: "back &&"},
