@@ -57,9 +57,7 @@ func (c *call) invoke(site uint8) (err error) {
 // over ends the context of a call that has returned, or will not run.
 func (c *call) over() {
 	c.state.Store(callOver)
-	if c.body != nil { // else it was refused before it was bound
-		c.body.end(context.Canceled)
-	}
+	c.body.end(context.Canceled)
 }
 
 // discard resolves a task that will not run. The caller owns its ticket.
@@ -221,25 +219,34 @@ func (c *waitedCall) resolve(err error) {
 	c.resolved = true
 	done, wake := c.done, c.wake
 	c.mu.Unlock()
-	if !done.IsZero() {
-		done.Open()
-	}
-	if !wake.IsZero() {
-		wake.Open()
+	open(done)
+	open(wake)
+}
+
+// open opens l, if somebody has made it.
+func open(l sy.Latch) {
+	if !l.IsZero() {
+		l.Open()
 	}
 }
 
 // latch is opened when c is resolved.
-func (c *waitedCall) latch() sy.Latch {
+func (c *waitedCall) latch() sy.Latch { return c.made(&c.done) }
+
+// waker is opened when c is resolved, or nudged.
+func (c *waitedCall) waker() sy.Latch { return c.made(&c.wake) }
+
+// made is l, one of c's two latches.
+func (c *waitedCall) made(l *sy.Latch) sy.Latch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.done.IsZero() {
-		c.done = sy.MakeLatch()
+	if l.IsZero() {
+		*l = sy.MakeLatch()
 		if c.resolved {
-			c.done.Open()
+			l.Open()
 		}
 	}
-	return c.done
+	return *l
 }
 
 // isResolved reports whether there is a result.
@@ -289,19 +296,6 @@ func waitFor(l sy.Latch, ctx context.Context) error {
 	return ctx.Err()
 }
 
-// waker is opened when c is resolved, or nudged.
-func (c *waitedCall) waker() sy.Latch {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wake.IsZero() {
-		c.wake = sy.MakeLatch()
-		if c.resolved {
-			c.wake.Open()
-		}
-	}
-	return c.wake
-}
-
 // nudge has those who wait look again whether to help.
 func (c *waitedCall) nudge() {
 	c.mu.Lock()
@@ -312,9 +306,7 @@ func (c *waitedCall) nudge() {
 		c.wake = sy.Latch{}
 	}
 	c.mu.Unlock()
-	if !wake.IsZero() {
-		wake.Open()
-	}
+	open(wake)
 }
 
 // A resultTask is a task of SubmitWait.

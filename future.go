@@ -31,7 +31,7 @@ type futureTask[T any] struct {
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u := &Future[T]{futureTask[T]{f: f}}
 	if err := u.t.submit(ctx, p); err != nil {
-		u.t.over()
+		u.t.state.Store(callOver)
 		u.t.resolve(err)
 	}
 	return u
@@ -96,8 +96,5 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 // A task that runs is not interrupted: cancel its context.
 func (f *Future[T]) Cancel() bool {
 	t := &f.t
-	if t.pool == nil || !t.pool.withdraw(&t.call, context.Canceled) {
-		return false
-	}
-	return true
+	return t.pool != nil && t.pool.withdraw(&t.call, context.Canceled)
 }

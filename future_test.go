@@ -449,10 +449,6 @@ func TestFuturesResolveOnceWhateverHappens(t *testing.T) {
 				t.Errorf("round %d (%v): task %d: %v", round, policy, i, err)
 			}
 		}
-		s := p.Stats()
-		checkIdentity(t, s)
-		if s.InFlight != 0 {
-			t.Fatalf("round %d (%v): %+v", round, policy, s)
-		}
+		checkOver(t, p, round)
 	}
 }

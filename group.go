@@ -32,7 +32,7 @@ type Group struct {
 	invalid error // why the group takes no tasks; constant
 
 	// state is, in one word, the number of tasks that have not ended, in units
-	// of groupTask1, and bits. A task that ends sees by it, in the step that
+	// of groupOne, and bits. A task that ends sees by it, in the step that
 	// counts it, whether somebody waits; who waits sees in the step that says so
 	// whether a task is left. So neither misses the other.
 	state sy.Uint64
@@ -75,11 +75,8 @@ type groupError struct {
 // A groupLimit is guarded by Group.mu, but for n.
 type groupLimit struct {
 	n       int
-	blocked []*limitWaiter
+	blocked []sy.Event // calls of Go at the limit
 }
-
-// A limitWaiter is a call of Go at the limit.
-type limitWaiter struct{ woken sy.Event }
 
 // A groupTask is a task of a group, and the context it is given.
 type groupTask struct {
@@ -222,20 +219,17 @@ func (g *Group) enter() (r *round, here bool, err error) {
 		g.state.Add(groupOne)
 		return g.open(), n <= maxNesting, nil
 	}
-	w := &limitWaiter{sy.MakeEvent()}
+	w := sy.MakeEvent()
 	g.mu.Lock()
 	g.limit.blocked = append(g.limit.blocked, w)
 	g.state.Or(groupBlocked) // before the look: see leave
 	g.unblockLocked()
 	if slices.Contains(g.limit.blocked, w) {
-		if g.state.Load()&groupOpen == 0 {
-			g.startLocked(new(round))
-		}
-		r = g.round.Load() // it stays while w is listed
+		r = g.openLocked() // it stays while w is listed
 	}
 	g.mu.Unlock()
 	sy.Reach("limit")
-	if w.woken.WaitOr(r.Done()) {
+	if w.WaitOr(r.Done()) {
 		return g.open(), false, nil
 	}
 	g.mu.Lock()
@@ -248,19 +242,24 @@ func (g *Group) enter() (r *round, here bool, err error) {
 	if i >= 0 {
 		return r, false, r.Err()
 	}
-	w.woken.Wait() // it was let in before the end was noticed
+	w.Wait() // it was let in before the end was noticed
 	return g.open(), false, nil
 }
 
 // open returns the round that is open, or opens one. It stays so while the
 // caller's task is counted.
 func (g *Group) open() *round {
+	if g.state.Load()&groupOpen != 0 {
+		return g.round.Load()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.openLocked()
+}
+
+func (g *Group) openLocked() *round {
 	if g.state.Load()&groupOpen == 0 {
-		g.mu.Lock()
-		if g.state.Load()&groupOpen == 0 {
-			g.startLocked(new(round))
-		}
-		g.mu.Unlock()
+		g.startLocked(new(round))
 	}
 	return g.round.Load()
 }
@@ -274,8 +273,7 @@ func (g *Group) unblockLocked() {
 	}
 	for len(l.blocked) > 0 && int(g.state.Load()/groupOne) < l.n {
 		g.state.Add(groupOne)
-		l.blocked[0].woken.Set()
-		l.blocked[0] = nil
+		l.blocked[0].Set()
 		l.blocked = l.blocked[1:]
 	}
 	if len(l.blocked) == 0 {
@@ -337,12 +335,15 @@ func (g *Group) help(r *round, outer helper, n nudger) (any bool) {
 // nudge has those in Wait look again whether to help.
 func (g *Group) nudge() {
 	g.mu.Lock()
+	g.unlockAndWake()
+}
+
+// unlockAndWake unlocks and has those in Wait look again.
+func (g *Group) unlockAndWake() {
 	idle := g.idle
 	g.idle = sy.Latch{}
 	g.mu.Unlock()
-	if !idle.IsZero() {
-		idle.Open()
-	}
+	open(idle)
 }
 
 // leave counts a task of r as ended, with err.
@@ -394,12 +395,7 @@ func (g *Group) finish(r *round) {
 	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
 		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
 	}
-	idle := g.idle
-	g.idle = sy.Latch{}
-	g.mu.Unlock()
-	if !idle.IsZero() {
-		idle.Open()
-	}
+	g.unlockAndWake()
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -492,16 +488,12 @@ func (g *Group) Stop() error {
 func (g *Group) Context() context.Context {
 	r := g.round.Load()
 	if r == nil {
-		return canceled // the zero Group
+		ctx, cancel := context.WithCancel(context.Background()) // the zero Group
+		cancel()
+		return ctx
 	}
 	return r
 }
-
-var canceled = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // stop ends the round's context.
 func (r *round) stop(cause error) {

@@ -541,14 +541,7 @@ func TestGroupsEndWhateverHappens(t *testing.T) {
 		}
 		p.Shutdown(bg)
 		cancel()
-		for i := range y.words {
-			if y.ran(i) > 1 {
-				t.Errorf("round %d: task %d ran %d times", round, i, y.ran(i))
-			}
-		}
-		checkIdentity(t, p.Stats())
-		if s := p.Stats(); s.InFlight != 0 {
-			t.Fatalf("round %d: %+v", round, s)
-		}
+		y.checkNoneTwice(t, round)
+		checkOver(t, p, round)
 	}
 }

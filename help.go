@@ -111,8 +111,7 @@ func (p *Pool) withdraw(c *call, err error) bool {
 func (w *worker) sweep() {
 	p := w.p
 	sy.Reach("husk")
-	w.timed = -1
-	w.tasks-- // loop counts it as run
+	w.notRun()
 	w.finish(func() {
 		p.husks.Add(^uint64(0))
 		p.passed++
@@ -123,10 +122,7 @@ func (w *worker) sweep() {
 // whether that is a husk; if not, nobody can claim it from here on. Where its
 // putter has not put it yet neither is known.
 func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk, put bool) {
-	if !seg.Holds(t) {
-		seg = p.front.Seek(seg, t)
-	}
-	it := seg.Cell(t).Peek()
+	it := p.front.Seek(seg, t).Cell(t).Peek()
 	switch {
 	case it.IsZero():
 		return false, false
@@ -156,11 +152,7 @@ func (p *Pool) seizeLate(it queue.Item) {
 		p.outDropped++
 	}
 	p.notifyLocked()
-	last := p.endLocked()
-	p.mu.Unlock()
-	if last {
-		p.finish()
-	}
+	p.unlockEnding()
 }
 
 // husksLocked is how many of the n tickets from first on are husks. Nobody
@@ -171,9 +163,7 @@ func (p *Pool) husksLocked(seg *queue.Segment, first, n uint64) (husks uint64) {
 	}
 	for i := range n {
 		t := (first + i) & ticketMask
-		if !seg.Holds(t) {
-			seg = p.front.Seek(seg, t)
-		}
+		seg = p.front.Seek(seg, t)
 		if isHusk(seg.Cell(t).Peek()) {
 			husks++
 		}

@@ -38,7 +38,7 @@ var (
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
-		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|due|reclaimIdle|reclaimIdle-fm|` +
+		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|unlockEnding|due|reclaimIdle|reclaimIdle-fm|` +
 		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d)\(` +
 		`|^github\.com/shoal-go/shoal\.startAll\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
@@ -237,6 +237,27 @@ func (y *tally) checkLate(t testing.TB) {
 	t.Helper()
 	if n := y.late.Load(); n != 0 {
 		t.Errorf("%d tasks ran when all was over", n)
+	}
+}
+
+// checkNoneTwice fails the test if a task ran more than once.
+func (y *tally) checkNoneTwice(t testing.TB, round int) {
+	t.Helper()
+	for i := range y.words {
+		if n := y.ran(i); n > 1 {
+			t.Errorf("round %d: task %d ran %d times", round, i, n)
+		}
+	}
+}
+
+// checkOver ends the test unless p, of that round, adds up with nothing in
+// flight.
+func checkOver(t testing.TB, p *shoal.Pool, round int) {
+	t.Helper()
+	s := p.Stats()
+	checkIdentity(t, s)
+	if s.InFlight != 0 {
+		t.Fatalf("round %d: %+v", round, s)
 	}
 }
 

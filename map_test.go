@@ -447,14 +447,7 @@ func TestMapsEndWhateverHappens(t *testing.T) {
 		<-done
 		cancel()
 		p.Shutdown(bg)
-		for i := range y.words {
-			if y.ran(i) > 1 {
-				t.Errorf("round %d: item %d ran %d times", round, i, y.ran(i))
-			}
-		}
-		checkIdentity(t, p.Stats())
-		if s := p.Stats(); s.InFlight != 0 {
-			t.Fatalf("round %d: %+v", round, s)
-		}
+		y.checkNoneTwice(t, round)
+		checkOver(t, p, round)
 	}
 }

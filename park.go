@@ -446,6 +446,11 @@ func (p *Pool) reclaimIdle() {
 func (p *Pool) helperDone() {
 	p.mu.Lock()
 	p.helpers--
+	p.unlockEnding()
+}
+
+// unlockEnding unlocks, as the last act of one of the pool's goroutines.
+func (p *Pool) unlockEnding() {
 	last := p.endLocked()
 	p.mu.Unlock()
 	if last {

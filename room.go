@@ -153,7 +153,7 @@ func (p *Pool) promote() {
 // setAttentionLocked makes the attention bit tell the truth: whether workers
 // must look at the locked state before they take a task.
 func (p *Pool) setAttentionLocked() {
-	want := p.stopsTakingLocked() || !p.room.empty() || p.wanted.Load() > 0
+	want := p.stopsTakingLocked() || !p.room.empty() || p.wanted.Load() > 0 || p.owesLocked()
 	if have := p.head.Load()&attention != 0; have == want {
 		return
 	}

@@ -39,6 +39,17 @@ type lane struct {
 	usual            int64 // the time that a turn took lately
 }
 
+// A turn is a stretch of work of a worker of a pool that has sub-pools: for a
+// lane, or for the pool itself.
+type turn struct {
+	lane    *lane // nil: none
+	began   int64
+	ended   int64 // 0: it goes on
+	charged int64 // to the lane, beforehand
+	looked  int64 // when it was last seen whether others need the worker
+	done    int   // the tasks that the worker had run before
+}
+
 const (
 	// A turn of weight 1 is so long, if others wait; but never shorter than a
 	// task.
@@ -46,6 +57,8 @@ const (
 	// What a turn costs at least, so that turns count where the clock stands
 	// still.
 	leastTurn = 1000
+	// How often a worker yields to a lane that comes next but has not asked.
+	maxOwed = 4
 )
 
 // Sub makes a sub-pool of p: a pool of its own, with a limit, a queue, a policy,
@@ -93,7 +106,7 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	}
 	c.sizer, c.idle, c.spin = Eager(), 0, 0
 	s := newPool(c, 0)
-	s.up = p
+	s.up, s.epoch = p, p.epoch // one clock for the family
 	s.lane = &lane{sub: s, priority: c.priority, weight: c.weight}
 	p.mu.Lock()
 	if p.phase != phaseOpen {
@@ -197,14 +210,14 @@ func (p *Pool) launch(w *worker) {
 		sy.Go(w.entry)
 		return
 	}
-	p.up.lend(w, p.lane)
+	p.up.lend(w)
 }
 
 // lend has w, a worker of a sub-pool, begin on a goroutine of p.
-func (p *Pool) lend(w *worker, l *lane) {
+func (p *Pool) lend(w *worker) {
 	sy.Reach("lend")
 	p.mu.Lock()
-	l.want.push(w)
+	w.p.lane.want.push(w)
 	p.wanted.Add(1)
 	p.setAttentionLocked() // a step on head, as taking it is: see takeLocked
 	p.mu.Unlock()
@@ -245,59 +258,157 @@ func (p *Pool) unlend(sub *Pool) *worker {
 	return w
 }
 
-// pickLocked decides whose turn it is: that of p's own tasks, that of a lane, or
-// of none. It charges what the turn is likely to cost.
+// nextTurnLocked ends the turn of w, and begins the next one.
+func (w *worker) nextTurnLocked() {
+	p := w.p
+	w.endTurnLocked()
+	now := p.now()
+	w.turn = turn{lane: p.own, began: now, looked: now, done: w.done()}
+	if p.wanted.Load() > 0 {
+		l := p.pickLocked()
+		w.turn.lane, w.turn.charged = l, max(l.usual, leastTurn)
+		l.credit -= w.turn.charged
+	}
+}
+
+// pickLocked decides whose turn it is: that of p's own tasks or that of a lane,
+// where a worker wants one. It comes to that with credit; if there is none, all
+// get as much as it takes for one to have it.
 func (p *Pool) pickLocked() (l *lane) {
 	p.own.waits = p.ownWaitsLocked(0)
-	top := -maxWeight - 1
-	for _, l := range p.lanes {
-		if l.waiting() {
-			top = max(top, l.priority)
-		} else if l.out == 0 {
-			l.credit = 0 // it has nothing to do: it saves nothing, and owes nothing
-		}
-	}
-	// The first one that has credit; where none has, all get as much as it takes
-	// for one to have it.
-	rounds := int64(-1)
 	for _, c := range p.lanes {
-		if c.priority != top || !c.waiting() {
-			continue
-		}
-		if c.credit > 0 {
-			l = c
-			break
-		}
-		if n := -c.credit/(turnTime*int64(c.weight)) + 1; rounds < 0 || n < rounds {
-			l, rounds = c, n
+		switch {
+		case c.waiting():
+			if l == nil || c.before(l) {
+				l = c
+			}
+		case c.out == 0 && !c.needs():
+			c.credit = 0 // it has nothing to do: it saves nothing, and owes nothing
 		}
 	}
-	if l.credit <= 0 {
-		for _, c := range p.lanes {
-			if c.priority == top && (c.waiting() || c.out > 0) {
-				share := turnTime * int64(c.weight)
-				c.credit = min(c.credit+rounds*share, 4*max(share, c.usual))
+	rounds := l.lacks()
+	if rounds == 0 {
+		return l
+	}
+	longest := int64(1)
+	for _, c := range p.lanes {
+		if c.priority == l.priority && (c.waiting() || c.out > 0) {
+			c.credit += rounds * c.share()
+			longest = max(longest, c.usual/c.share())
+		}
+	}
+	for _, c := range p.lanes {
+		if !c.needs() { // it is at its limit: it saves no more than a few turns
+			c.credit = min(c.credit, 4*longest*c.share())
+		}
+	}
+	return l
+}
+
+// owesLocked reports whether a lane needs a worker and comes before those that
+// have asked for one, but has not asked yet.
+func (p *Pool) owesLocked() bool {
+	if p.own == nil {
+		return false
+	}
+	p.own.waits = p.ownWaitsLocked(0)
+	var owed, asked *lane
+	for _, l := range p.lanes {
+		switch {
+		case l.waiting():
+			if asked == nil || l.before(asked) {
+				asked = l
+			}
+		case l.needs():
+			if owed == nil || l.before(owed) {
+				owed = l
 			}
 		}
 	}
-	l.credit -= max(l.usual, leastTurn)
-	return l
+	return owed != nil && (asked == nil || owed.before(asked))
+}
+
+// awaitOwedLocked gives a lane that comes next a moment to ask.
+func (p *Pool) awaitOwedLocked() {
+	for n := 0; n < maxOwed && p.owesLocked(); n++ {
+		p.mu.Unlock()
+		sy.Yield()
+		p.mu.Lock()
+	}
+}
+
+// before reports whether l comes before m.
+func (l *lane) before(m *lane) bool {
+	return l.priority > m.priority || l.priority == m.priority && l.lacks() < m.lacks()
+}
+
+// lacks is in how many rounds the lane will have credit.
+func (l *lane) lacks() int64 {
+	if l.credit > 0 {
+		return 0
+	}
+	return -l.credit/l.share() + 1
 }
 
 // waiting reports whether there is something to do for the lane.
 func (l *lane) waiting() bool { return l.waits || l.want.len() > 0 }
 
-// settle corrects the charge for a turn that took so long.
-func (l *lane) settle(took int64) {
-	took = max(took, leastTurn)
-	l.credit += max(l.usual, leastTurn) - took
-	l.usual += (took - l.usual) / 8
+// share is what it gets in a round.
+func (l *lane) share() int64 { return turnTime * int64(l.weight) }
+
+// needs reports whether the lane could use one more of the parent's workers. It is
+// waiting as soon as its sub-pool has asked for one; that takes a moment, as the
+// worker that has got the last one asks for the next.
+func (l *lane) needs() bool {
+	return l.waiting() || l.sub != nil && l.sub.wake.Load() != 0 && l.sub.backlog()
+}
+
+// endTurnLocked charges for the turn of w, instead of what was expected, what it
+// took.
+func (w *worker) endTurnLocked() {
+	l := w.turn.lane
+	if l == nil {
+		return
+	}
+	l.credit += w.turn.charged
+	if w.turn.ended != 0 { // else it came to nothing
+		took := max(w.turn.ended-w.turn.began, leastTurn)
+		l.credit -= took
+		l.usual += (took - l.usual) / 8
+	}
+	w.turn = turn{}
+}
+
+// tickTurn is called now and then while w runs tasks of its own pool, which has
+// sub-pools. It charges for them, unless nobody else needs w.
+func (w *worker) tickTurn(now int64) {
+	p := w.p
+	p.mu.Lock()
+	if !p.neededLocked(p.own) {
+		w.turn.ended = 0
+	} else if w.turn.ended == 0 {
+		w.turn.ended = now
+	}
+	w.endTurnLocked()
+	w.turn = turn{lane: p.own, began: now, done: w.done()}
+	p.mu.Unlock()
+}
+
+// neededLocked reports whether a lane of l's priority or a higher one needs a
+// worker, beside l.
+func (p *Pool) neededLocked(l *lane) bool {
+	for _, c := range p.lanes {
+		if c != l && c.priority >= l.priority && c.needs() {
+			return true
+		}
+	}
+	return false
 }
 
 // serve runs v, a worker of a sub-pool, on the goroutine of w. The caller holds
-// mu, and has picked l.
-func (w *worker) serve(l *lane) {
-	p := w.p
+// mu, and has picked the lane.
+func (w *worker) serve() {
+	p, l := w.p, w.turn.lane
 	v := l.want.pop()
 	p.wanted.Add(-1)
 	l.out++
@@ -314,8 +425,7 @@ func (w *worker) serve(l *lane) {
 		w.leaveStandby(0)
 	}
 	v.host = w
-	v.began = p.now()
-	w.guest, w.guestLane = v, l
+	w.guest = v
 	w.inTask = true
 	callAs(p.site, v.entry)
 	w.inTask = false
@@ -324,14 +434,16 @@ func (w *worker) serve(l *lane) {
 
 // unserve is called when the guest of w has returned.
 func (w *worker) unserve() {
-	p, v, l := w.p, w.guest, w.guestLane
-	w.guest, w.guestLane = nil, nil
+	p := w.p
+	w.guest = nil
 	w.tasks-- // loop counts it as run
-	took := p.now() - v.began
+	now := p.now()
+	w.turn.ended = now
 	w.finish(func() {
 		p.lent--
-		l.out--
-		l.settle(took)
+		w.turn.lane.out--
+		w.endTurnLocked()
+		w.turn = turn{lane: p.own, began: now, done: w.done()} // it may go on with a task of p's
 		p.limit.Store(0)
 	})
 }
@@ -342,8 +454,8 @@ func (w *worker) lentTick() bool {
 	w.setStep(1)
 	w.fresh = false
 	w.publish(w.tasks, false)
-	now := p.root().now()
-	if w.recalled() {
+	now := p.now()
+	if w.recalled(now) {
 		sy.Reach("recall")
 		w.idle()
 		return false
@@ -356,9 +468,9 @@ func (w *worker) lentTick() bool {
 }
 
 // recalled reports whether w is to give its goroutine back.
-func (w *worker) recalled() bool {
+func (w *worker) recalled(now int64) bool {
 	for w.host != nil {
-		if w.host.wanted(w) {
+		if w.host.wanted(now) {
 			return true
 		}
 		w = w.host
@@ -366,35 +478,31 @@ func (w *worker) recalled() bool {
 	return false
 }
 
-// wanted reports whether w, whose guest v is, is wanted back. Time in which nobody
-// else waits is not charged to v's lane.
-func (w *worker) wanted(v *worker) bool {
-	p, l := w.p, v.p.lane
-	now := p.now()
-	if p.head.Load()&attention == 0 && !p.backlog() {
-		v.began = now
-		return false
+// wanted reports whether w, which has a guest, is wanted back. Time in which
+// nobody else needs w is not charged.
+func (w *worker) wanted(now int64) bool {
+	p, t := w.p, &w.turn
+	if p.head.Load()&attention == 0 && !p.backlog() && now-t.looked < turnTime {
+		return false // nobody has asked
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopsTakingLocked() {
 		return true
 	}
+	t.looked = now
 	p.own.waits = p.ownWaitsLocked(1)
-	alone := true
 	for _, c := range p.lanes {
-		switch {
-		case c == l || !c.waiting() || c.priority < l.priority:
+		switch l := t.lane; {
+		case c == l || !c.waiting():
 		case c.priority > l.priority:
 			return true
-		case p.avail == 0 && now-v.began >= turnTime*int64(l.weight):
+		case c.priority == l.priority && p.avail == 0 && now-t.began >= l.share():
 			return true // there is nobody else for it
-		default:
-			alone = false
 		}
 	}
-	if alone {
-		v.began = now
+	if !p.neededLocked(t.lane) {
+		t.began = now
 	}
 	return false
 }

@@ -150,15 +150,24 @@ const batchStep = 64
 // compare-and-swap (the ticket), one store (the cell) and one load (wake).
 func (p *Pool) push(it queue.Item) bool {
 	seg := p.back.Load() // before the ticket: queue, Q3
+	t, ok := p.takeTicket()
+	if ok {
+		p.put(seg, t, it)
+		p.pushed(t + 1)
+	}
+	return ok
+}
+
+// takeTicket admits a task, if that can be done without a lock. The caller puts
+// it, and calls pushed.
+func (p *Pool) takeTicket() (ticket uint64, ok bool) {
 	for {
 		t := p.tail.Load()
 		if t >= p.limit.Load() {
-			return false // full, sealed, or the limit is stale
+			return 0, false // full, sealed, or the limit is stale
 		}
 		if p.tail.CompareAndSwap(t, t+1) {
-			p.put(seg, t, it)
-			p.pushed(t + 1)
-			return true
+			return t, true
 		}
 	}
 }

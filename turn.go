@@ -31,20 +31,6 @@ type turnTaker interface {
 	giveBack() []*call // a ticket for each turn that was left, and free the line; Pool.mu is held
 }
 
-// takeTicket admits a task if that can be done without a lock; see push. The
-// caller puts it, and calls pushed.
-func (p *Pool) takeTicket() (ticket uint64, ok bool) {
-	for {
-		t := p.tail.Load()
-		if t >= p.limit.Load() {
-			return 0, false
-		}
-		if p.tail.CompareAndSwap(t, t+1) {
-			return t, true
-		}
-	}
-}
-
 // accepted tells it, which has a place in line now, if it wants to know.
 func accepted(it queue.Item) {
 	if it.IsRecord() {
@@ -61,9 +47,7 @@ func (w *worker) takeTurn(c *call) bool {
 	for !t.takeTurn() {
 		p.mu.Lock()
 		if t.leaveTurn() {
-			w.timed = -1
-			w.tasks-- // loop counts it as run
-			w.status.Store(uint64(w.done()+1)<<statusBits | idleBit)
+			w.notRun()
 			w.finishLocked(func() {
 				p.passed++
 				p.outside++
@@ -86,11 +70,7 @@ func (p *Pool) takeTurnOutside(c *call) bool {
 			delete(p.outCalls, c)
 			p.parkLocked()
 			p.notifyLocked()
-			last := p.endLocked()
-			p.mu.Unlock()
-			if last {
-				p.finish()
-			}
+			p.unlockEnding()
 			return false
 		}
 		p.mu.Unlock()
@@ -132,7 +112,7 @@ const maxTurns = 32
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
 	for n := 0; !t.free(); n++ {
-		back := w == nil || n == maxTurns || w.recalled() || p.tasksPerWorker > 0 && w.done()+1 >= p.tasksPerWorker // the task that has ended counts later
+		back := w == nil || n == maxTurns || w.host != nil && w.recalled(p.now()) || p.tasksPerWorker > 0 && w.done()+1 >= p.tasksPerWorker // the task that has ended counts later
 		p.mu.Lock()
 		if (back || p.stopsTakingLocked()) && p.phase == phaseOpen {
 			sy.Reach("give turns back")

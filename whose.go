@@ -69,16 +69,17 @@ const maxNesting = 64
 // nesting is how many tasks of p the calling goroutine is in, one inside the
 // other, as far as its stack and ctx tell.
 func (p *Pool) nesting(ctx context.Context) int {
-	n := p.depth()
-	if n == 0 && p.inTask(ctx) {
-		n = 1
-	}
-	if n == 0 && p.up != nil && p.root().nesting(ctx) > 0 {
+	switch n := p.depth(); {
+	case n > 0:
+		return n
+	case p.inTask(ctx):
+		return 1
+	case p.up != nil && p.root().nesting(ctx) > 0:
 		// A task of another pool of the family. It must not wait for p, but has no
 		// worker of p's either.
-		n = maxNesting + 1
+		return maxNesting + 1
 	}
-	return n
+	return 0
 }
 
 // depth is how many calls from p's site are on the stack.

@@ -60,12 +60,8 @@ type worker struct {
 	watchedAt  int64            // when watched was set; guarded by mu
 	kept       keep
 	host       *worker // of a sub-pool's worker, the one whose goroutine it runs on
-	began      int64   // when, by the parent's clock
 	guest      *worker // the one of a sub-pool that runs on w's goroutine
-	guestLane  *lane
-	ownSince   int64 // if not 0: when it took a task of its own while there were lanes
-	ownEnd     int64 // and when it was done with that
-	ownDone    int   // and how many it had run before
+	turn       turn
 }
 
 // worker.status is the number of tasks run, as of the last time it was
@@ -234,13 +230,11 @@ func (w *worker) begin(seg *queue.Segment, t uint64) {
 // takeLocked is take while the attention bit is set.
 func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 	p := w.p
-	w.idle()       // the room may be this worker's own place
-	var took int64 // by a task of p's own that was charged beforehand
-	if w.ownSince != 0 {
-		took = max(1, (w.ownEnd-w.ownSince)/int64(max(1, w.done()-w.ownDone)))
-		w.ownSince, w.ownEnd = 0, 0
-	}
+	w.idle() // the room may be this worker's own place
 	p.mu.Lock()
+	if p.own != nil {
+		p.awaitOwedLocked()
+	}
 	switch {
 	case p.phase == phaseStopping, p.live-p.departing > p.max:
 		p.departLocked(w)
@@ -251,18 +245,13 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.mu.Unlock()
 		return
 	}
-	if took != 0 {
-		p.own.settle(took)
-	}
-	if p.wanted.Load() > 0 {
-		switch l := p.pickLocked(); l {
-		case p.own:
-			w.ownSince, w.ownDone = p.now()+1, w.done()
-		default:
+	if p.own != nil {
+		if w.nextTurnLocked(); w.turn.lane != p.own {
 			w.served = true
-			w.serve(l)
+			w.serve()
 			return
 		}
+		p.setAttentionLocked()
 	}
 	// Somebody waits for room.
 	seg := p.front.Load()
@@ -351,8 +340,7 @@ func (w *worker) runCall(c *call) {
 	}
 	if err := c.body.refused(); err != nil {
 		c.over()
-		w.timed = -1
-		w.tasks-- // loop counts it as run
+		w.notRun()
 		w.finish(func() { p.canceled++ })
 		c.body.resolve(err)
 		return
@@ -386,19 +374,24 @@ func (w *worker) runCall(c *call) {
 	w.pending, w.owes = c, true
 }
 
+// notRun makes the ticket that w has taken count as no task of w's.
+func (w *worker) notRun() {
+	w.timed = -1
+	w.tasks-- // loop counts it as run
+}
+
 // finish counts the task that w has just done with, together with whatever
 // count changes under the lock, so that a snapshot sees both or neither.
 func (w *worker) finish(count func()) {
-	p := w.p
-	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
-	p.mu.Lock()
+	w.p.mu.Lock()
 	w.finishLocked(count)
 }
 
 // finishLocked is the part of finish under the lock. It unlocks.
 func (w *worker) finishLocked(count func()) {
 	p := w.p
-	h := p.head.Add(^uint64(0)) // busy - 1
+	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
+	h := p.head.Add(^uint64(0))                              // busy - 1
 	w.busy = false
 	count()
 	promoted := false
@@ -418,8 +411,8 @@ func (w *worker) idle() {
 		return
 	}
 	p := w.p
-	if w.ownSince != 0 && w.ownEnd == 0 {
-		w.ownEnd = p.now()
+	if w.turn.lane != nil && w.turn.ended == 0 && w.turn.done != w.done() {
+		w.turn.ended = p.now()
 	}
 	w.status.Store(uint64(w.done())<<statusBits | idleBit)
 	h := p.head.Add(^uint64(0)) // busy - 1
@@ -470,6 +463,9 @@ func (w *worker) tick() bool {
 	now := p.now()
 	took := time.Duration(now - w.lastTick)
 	w.lastTick = now
+	if p.lends.Load() {
+		w.tickTurn(now)
+	}
 	crowded := w.crowded(now, took)
 	w.setStep(nextStep(w.step, took))
 	// If every task is timed this way, then also the one that comes now.
@@ -488,6 +484,7 @@ func (w *worker) tick() bool {
 		sy.Yield()
 		p.yielding.Add(-1)
 		w.marked = false
+		w.turn.ended = 0 // it goes on
 		if w.fresh {
 			w.since.Store(p.now())
 		}

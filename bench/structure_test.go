@@ -36,6 +36,17 @@ func newPool(b *testing.B, opts ...shoal.Option) *shoal.Pool {
 	return p
 }
 
+// repeat measures what once returns.
+func repeat(b *testing.B, name string, once func(b *testing.B) func()) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		f := once(b)
+		for b.Loop() {
+			f()
+		}
+	})
+}
+
 func BenchmarkGroup(b *testing.B) {
 	ctx, limit := context.Background(), runtime.GOMAXPROCS(0)
 	for _, work := range works {
@@ -43,13 +54,7 @@ func BenchmarkGroup(b *testing.B) {
 		plain := func() error { work.do(); return nil }
 		for _, n := range []int{1, 10, 1000, 100_000} {
 			run := func(lib string, once func(b *testing.B) func()) {
-				b.Run(fmt.Sprintf("work=%s/tasks=%d/lib=%s", work.name, n, lib), func(b *testing.B) {
-					b.ReportAllocs()
-					f := once(b)
-					for b.Loop() {
-						f()
-					}
-				})
+				repeat(b, fmt.Sprintf("work=%s/tasks=%d/lib=%s", work.name, n, lib), once)
 			}
 			run("shoal", func(b *testing.B) func() {
 				p := newPool(b)
@@ -119,13 +124,7 @@ func BenchmarkMap(b *testing.B) {
 			}
 		}
 		run := func(lib string, once func(b *testing.B) func()) {
-			b.Run(fmt.Sprintf("work=%s/items=%d/lib=%s", work.name, n, lib), func(b *testing.B) {
-				b.ReportAllocs()
-				f := once(b)
-				for b.Loop() {
-					f()
-				}
-			})
+			repeat(b, fmt.Sprintf("work=%s/items=%d/lib=%s", work.name, n, lib), once)
 		}
 		run("shoal", func(b *testing.B) func() {
 			p := newPool(b)
