@@ -69,3 +69,16 @@ func ExamplePool_Close() {
 	// interrupted: shoal: pool closed
 	// dropped: 5
 }
+
+// Drain lets go of a pool: nobody has to wait for its end, and it leaves nothing
+// behind.
+func ExamplePool_Drain() {
+	p := shoal.Must(shoal.New())
+	p.Submit(func() { fmt.Println("accepted, so it runs") })
+	p.Drain()
+	fmt.Println(p.Submit(func() {}) == shoal.ErrClosed)
+	<-p.Done()
+	// Unordered output:
+	// accepted, so it runs
+	// true
+}

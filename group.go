@@ -26,7 +26,7 @@ import (
 type Group struct {
 	p       *Pool
 	parent  context.Context
-	nested  bool // made in a task of p
+	outer   helper // the task of p that the group was made in, if any
 	collect bool
 	limit   *groupLimit
 	invalid error // why the group takes no tasks; constant
@@ -58,7 +58,7 @@ type round struct {
 	ended  sy.Bool      // the context ends, by the group
 	err    error        // the first error; guarded by Group.mu until the round is over
 	errs   *groupErrors // where they are collected
-	oldest *groupTask   // where the group is nested, the tasks, but for some that have begun; guarded by Group.mu
+	oldest *groupTask   // where the group has an outer task, its tasks, but for some that have begun; guarded by Group.mu
 	newest *groupTask
 }
 
@@ -118,7 +118,9 @@ func Limit(n int) GroupOption {
 //
 // Made with the context of one of p's own tasks, the group may be waited for in
 // that task: Wait then runs those of the group's tasks that have not started,
-// so groups in groups finish on one worker.
+// so groups in groups finish on one worker. Where the context does not tell, the
+// stack does, if all workers are inside tasks; so tasks without a context can do
+// the same.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	for _, o := range opts {
@@ -133,7 +135,7 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 		g.invalid = ErrClosed
 	}
 	if g.invalid == nil {
-		g.nested = p.helperOf(ctx).c != nil
+		g.outer = p.outerOf(ctx)
 	}
 	g.startLocked(&g.first)
 	return g
@@ -196,7 +198,7 @@ func (g *Group) Go(f func(context.Context) error) {
 	if err != nil {
 		t.over()
 		g.leave(r, t.i, err)
-	} else if g.nested {
+	} else if g.outer.any() {
 		g.list(t)
 	}
 }
@@ -410,7 +412,18 @@ func (g *Group) finish(r *round) {
 // The end of each task synchronizes before the return of Wait. Wait may be
 // called any number of times; as long as Go is not called again, it returns the
 // same.
-func (g *Group) Wait() error {
+func (g *Group) Wait() error { return g.wait(context.Background()) }
+
+// WaitContext is Wait, but when ctx ends first it returns ctx's error. The group's
+// tasks go on, and the group begins anew when they have ended, as after Wait.
+func (g *Group) WaitContext(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return g.wait(ctx)
+}
+
+func (g *Group) wait(ctx context.Context) error {
 	if g.invalid != nil {
 		return g.invalid
 	}
@@ -420,10 +433,8 @@ func (g *Group) Wait() error {
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
-	var outer helper
-	if g.nested {
-		outer = g.p.helperOf(g.parent)
-	}
+	// The stack that told then tells now: this may be another goroutine.
+	helps := g.outer.c != nil || g.outer.own != nil && g.p.onOwnWorker()
 	for {
 		s := g.state.Load()
 		switch {
@@ -434,7 +445,7 @@ func (g *Group) Wait() error {
 			g.finish(r)
 			continue
 		}
-		if outer.c != nil && g.help(r, outer, nil) {
+		if helps && g.help(r, g.outer, nil) {
 			continue
 		}
 		g.mu.Lock()
@@ -448,11 +459,13 @@ func (g *Group) Wait() error {
 		}
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
-		if s < groupOne || outer.c != nil && g.help(r, outer, g) {
+		if s < groupOne || helps && g.help(r, g.outer, g) {
 			continue
 		}
 		sy.Reach("wait for a group")
-		idle.Wait()
+		if err := waitFor(idle, ctx); err != nil {
+			return err
+		}
 	}
 }
 

@@ -424,6 +424,87 @@ func TestGroupsNestFifteenDeepOnOneWorker(t *testing.T) {
 	shutClean(t, p)
 }
 
+func TestGroupsInGroupsWithoutContexts(t *testing.T) { // H2, of tasks that are given none
+	for workers := 1; workers <= 4; workers++ {
+		for _, capacity := range []int{0, 2, shoal.Unbounded} {
+			p := newPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity))
+			var running gauge
+			var leaves atomic.Int64
+			var tree func(depth int)
+			tree = func(depth int) {
+				if depth == 0 {
+					running.pass()
+					leaves.Add(1)
+					return
+				}
+				g := p.Group(bg)
+				for range 2 {
+					g.Go(func(context.Context) error { tree(depth - 1); return nil })
+				}
+				if err := g.Wait(); err != nil {
+					t.Error(err)
+				}
+			}
+			must(t, p.Submit(func() { tree(10) }))
+			p.Wait()
+			if n := leaves.Load(); n != 1<<10 {
+				t.Errorf("%d workers, capacity %d: %d leaves", workers, capacity, n)
+			}
+			if m := running.most.Load(); m > int64(workers) {
+				t.Errorf("%d workers: %d leaves at once", workers, m)
+			}
+			shutClean(t, p)
+		}
+	}
+}
+
+func TestGroupOfATaskIsWaitedForElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		var running gauge
+		waited := make(chan error, 1)
+		must(t, p.Submit(func() {
+			g := p.Group(bg)
+			for range 3 {
+				g.Go(func(context.Context) error { running.pass(); return nil })
+			}
+			go func() { waited <- g.Wait() }() // it is not the worker: it runs nothing
+			running.enter()
+			time.Sleep(time.Second)
+			running.n.Add(-1)
+		}))
+		must(t, <-waited)
+		if m := running.most.Load(); m != 1 {
+			t.Errorf("%d at once on one worker", m)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestGroupWaitContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		g := p.Group(bg)
+		boom := errors.New("boom")
+		g.Go(func(context.Context) error { time.Sleep(2 * time.Second); return boom })
+		g.Go(func(context.Context) error { time.Sleep(time.Minute); return nil })
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		wantErr(t, "WaitContext", g.WaitContext(ctx), context.DeadlineExceeded)
+		if g.Context().Err() != nil {
+			t.Error("it has ended the group's context")
+		}
+		wantErr(t, "WaitContext of the group's context", g.WaitContext(g.Context()), context.Canceled)
+		wantErr(t, "Wait", g.Wait(), boom)
+		g.Go(func(context.Context) error { return nil })
+		must(t, g.WaitContext(bg))
+		if err := g.WaitContext(nil); err == nil { //lint:ignore SA1012 that is the point
+			t.Error("a nil context")
+		}
+		shutClean(t, p)
+	})
+}
+
 func TestGroupWaitRunsTasksThatComeMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(2)...)

@@ -44,6 +44,18 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 	return p.claim(c, h, n), nil
 }
 
+// outerOf is helperOf for a call that has submitted nothing yet. Where ctx does
+// not tell, it asks the stack, but only if all workers are inside tasks. That is
+// enough for nobody to wait in vain: of the tasks that wait at any time, the one
+// that began last began when the others were inside already.
+func (p *Pool) outerOf(ctx context.Context) helper {
+	h := p.helperOf(ctx)
+	if h.c == nil && p.wake.Load() == 0 && p.made() && p.allBusy() && p.onOwnWorker() {
+		h.own = p
+	}
+	return h
+}
+
 // allBusy reports whether every worker that p may have is inside a task.
 func (p *Pool) allBusy() bool {
 	busy := headBusy(p.head.Load())

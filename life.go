@@ -295,6 +295,15 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	return p.result()
 }
 
+// Drain begins what [Pool.Shutdown] does, and does not wait: the pool refuses new
+// tasks, and ends by itself when those it has accepted have run. [Pool.Done] tells
+// when that is. A task of the pool may call it.
+func (p *Pool) Drain() {
+	if p.made() {
+		p.end(phaseDraining, nil)
+	}
+}
+
 // cutShort is called by a Shutdown whose context has ended. It returns nil
 // where nothing but goroutines of the pool's own code is left, so that joining
 // them takes no time of the user's.

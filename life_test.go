@@ -1229,3 +1229,31 @@ func TestMinimumIsFilledUpAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		var ran atomic.Int32
+		for range 3 {
+			must(t, p.Submit(func() { time.Sleep(time.Second); ran.Add(1) }))
+		}
+		must(t, p.Submit(func() { p.Drain() })) // once more, by a task
+		start := time.Now()
+		p.Drain()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("Drain took %v", d)
+		}
+		wantErr(t, "Submit", p.Submit(nothing), shoal.ErrClosed)
+		if s := p.State(); s != shoal.Draining {
+			t.Errorf("state %v", s)
+		}
+		<-p.Done()
+		if n := ran.Load(); n != 3 {
+			t.Errorf("%d of 3 tasks ran", n)
+		}
+		noWorkerGoroutines(t)
+		p.Drain()
+		must(t, p.Shutdown(bg))
+		new(shoal.Pool).Drain()
+	})
+}

@@ -379,6 +379,48 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
+	{Name: "group/in a task without a context, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.submitTask(0, func() {
+			s.did(0)
+			g := s.p.Group(context.Background())
+			s.in(g, 1, nothing)
+			s.in(g, 2, nothing)
+			s.ended(g, nil, 1, 2)
+		})
+		s.p.Wait()
+		s.shutdown()
+	})},
+	{Name: "group/in two tasks without contexts, two workers", Bound: 2, Reach: []string{"help", "wait for a group"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		for i := range 2 {
+			s.submitTask(i, func() {
+				s.did(i)
+				g := s.p.Group(context.Background())
+				s.in(g, 2+i, nothing)
+				s.ended(g, nil, 2+i)
+			})
+		}
+		s.p.Wait()
+		s.shutdown()
+	})},
+	{Name: "group/WaitContext, and the context ends", Bound: 3, Reach: []string{"wait for a group", "gave up"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		ctx := explore.NewContext()
+		s.Go("canceler", ctx.Cancel)
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		switch err := g.WaitContext(ctx); {
+		case err == context.Canceled:
+			explore.Reach("gave up")
+		case err != nil || s.times(0) != 1:
+			s.Failf("ran %d, WaitContext = %v", s.times(0), err)
+		}
+		s.ended(g, nil, 0)
+		s.in(g, 1, nothing)
+		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
 	{Name: "group/in a task, and its task adds one and waits for that", Bound: 2, Reach: []string{"help", "wait for a group"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {

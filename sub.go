@@ -563,6 +563,9 @@ type helper struct {
 	own *Pool // the pool that it has a worker of, where c does not tell
 }
 
+// any reports whether there is one.
+func (h helper) any() bool { return h.c != nil || h.own != nil }
+
 // helperOf tells who helps, if ctx is that of a task that runs on a goroutine of
 // p's root.
 func (p *Pool) helperOf(ctx context.Context) helper { return helper{c: p.root().taskOf(ctx)} }
