@@ -25,7 +25,12 @@ func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
 // its errors; that of a nil f is [ErrNilTask], and of a nil pool [ErrClosed]. It
 // allocates nothing where as many values have waited at once before, and the
 // garbage collector has not taken since what they were kept in.
-func (f *Func[T]) Submit(v T) error {
+func (f *Func[T]) Submit(v T) error { return f.submit(v, (*Pool).Submit) }
+
+// TrySubmit is Submit by the rules of [Pool.TrySubmit].
+func (f *Func[T]) TrySubmit(v T) error { return f.submit(v, (*Pool).TrySubmit) }
+
+func (f *Func[T]) submit(v T, by func(*Pool, func()) error) error {
 	switch {
 	case f.f == nil:
 		return ErrNilTask
@@ -38,7 +43,7 @@ func (f *Func[T]) Submit(v T) error {
 		t.run = t.call
 	}
 	t.v = v
-	err := f.p.Submit(t.run)
+	err := by(f.p, t.run)
 	if err != nil {
 		t.take()
 	}

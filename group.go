@@ -414,8 +414,10 @@ func (g *Group) finish(r *round) {
 // same.
 func (g *Group) Wait() error { return g.wait(context.Background()) }
 
-// WaitContext is Wait, but when ctx ends first it returns ctx's error. The group's
-// tasks go on, and the group begins anew when they have ended, as after Wait.
+// WaitContext is Wait, but when ctx ends first it returns the group's first error
+// if there is one yet (and [CollectErrors] is not set), else that of ctx. The
+// group's tasks go on, and the group begins anew when they have ended, as after
+// Wait.
 func (g *Group) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -464,7 +466,12 @@ func (g *Group) wait(ctx context.Context) error {
 		}
 		sy.Reach("wait for a group")
 		if err := waitFor(idle, ctx); err != nil {
-			return err
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.collect || r.err == nil {
+				return err
+			}
+			return r.err
 		}
 	}
 }

@@ -494,7 +494,7 @@ func TestGroupWaitContext(t *testing.T) {
 		if g.Context().Err() != nil {
 			t.Error("it has ended the group's context")
 		}
-		wantErr(t, "WaitContext of the group's context", g.WaitContext(g.Context()), context.Canceled)
+		wantErr(t, "WaitContext of the group's context", g.WaitContext(g.Context()), boom)
 		wantErr(t, "Wait", g.Wait(), boom)
 		g.Go(func(context.Context) error { return nil })
 		must(t, g.WaitContext(bg))

@@ -1,0 +1,431 @@
+// Package ants has the API of github.com/panjf2000/ants/v2 (v2.12) on the engine
+// of shoal. A program that uses ants changes its import path,
+//
+//	import "github.com/shoal-go/shoal/compat/ants"
+//
+// and nothing else. Ants' documentation holds, with these differences.
+//
+// What ants documents is kept: there is no queue, a task is accepted when a
+// worker is free or may be started; Submit blocks else, or returns
+// [ErrPoolOverload]; sizes below 1 mean no limit; Release lets running tasks go on;
+// a released pool can be rebooted; a panic is given to the handler or logged, and
+// the pool goes on; a nil task is ignored.
+//
+// What is broken there is not kept:
+//
+//   - A task that submits to its own pool while that is full runs the new task
+//     itself. In ants it may wait for ever. (With [WithNonblocking] it gets
+//     ErrPoolOverload, as there.)
+//   - [WithMaxBlockingTasks] is exact; in ants more may get through at once.
+//   - A pool has no goroutines but its workers, and none at all when it has been
+//     idle for the expiry duration; ants has two for each pool. Importing the
+//     package starts none: the default pool is made at its first use.
+//   - Reboot waits for the end of what runs, and races with nothing.
+//   - A worker starts when the CPUs can use it: tasks that only compute share few,
+//     tasks that block get more at once. Running counts the tasks that have been
+//     accepted, so it is what ants reports. The number of workers is limited to
+//     [shoal.MaxWorkers] also where the size is not.
+//   - WithPreAlloc allocates nothing, but has its other effects.
+//
+// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+package ants
+
+import (
+	"context"
+	"errors"
+	"log"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+const (
+	// DefaultAntsPoolSize is the size of the default pool.
+	DefaultAntsPoolSize = math.MaxInt32
+	// DefaultCleanIntervalTime is for how long a worker may be idle by default.
+	DefaultCleanIntervalTime = time.Second
+)
+
+// The states of a pool.
+const (
+	OPENED = iota
+	CLOSED
+)
+
+// The errors of this package.
+var (
+	ErrLackPoolFunc                 = errors.New("must provide function for pool")
+	ErrInvalidPoolExpiry            = errors.New("invalid expiry for pool")
+	ErrPoolClosed                   = errors.New("this pool has been closed")
+	ErrPoolOverload                 = errors.New("too many goroutines blocked on submit or Nonblocking is set")
+	ErrInvalidPreAllocSize          = errors.New("can not set up a negative capacity under PreAlloc mode")
+	ErrTimeout                      = errors.New("operation timed out")
+	ErrInvalidPoolIndex             = errors.New("invalid pool index")
+	ErrInvalidLoadBalancingStrategy = errors.New("invalid load-balancing strategy")
+	ErrInvalidMultiPoolSize         = errors.New("invalid size for multiple pool")
+)
+
+// A Logger is told of panics.
+type Logger interface {
+	Printf(format string, args ...any)
+}
+
+// Options is what the options set.
+type Options struct {
+	// ExpiryDuration is for how long a worker may be idle before it leaves. 0 is
+	// DefaultCleanIntervalTime.
+	ExpiryDuration time.Duration
+	// PreAlloc has Tune do nothing, and makes a size below 1 an error.
+	PreAlloc bool
+	// MaxBlockingTasks is how many submitters may wait; one more gets
+	// ErrPoolOverload. 0 is no limit.
+	MaxBlockingTasks int
+	// Nonblocking has submitters get ErrPoolOverload instead of waiting.
+	Nonblocking bool
+	// PanicHandler is given the value of a panic. If it is nil, that and the stack
+	// go to Logger.
+	PanicHandler func(any)
+	// Logger is by default one that writes to standard error.
+	Logger Logger
+	// DisablePurge has idle workers stay.
+	DisablePurge bool
+}
+
+// An Option configures a pool.
+type Option func(opts *Options)
+
+// WithOptions sets all options.
+func WithOptions(options Options) Option { return func(o *Options) { *o = options } }
+
+// WithExpiryDuration sets Options.ExpiryDuration.
+func WithExpiryDuration(expiryDuration time.Duration) Option {
+	return func(o *Options) { o.ExpiryDuration = expiryDuration }
+}
+
+// WithPreAlloc sets Options.PreAlloc.
+func WithPreAlloc(preAlloc bool) Option { return func(o *Options) { o.PreAlloc = preAlloc } }
+
+// WithMaxBlockingTasks sets Options.MaxBlockingTasks.
+func WithMaxBlockingTasks(maxBlockingTasks int) Option {
+	return func(o *Options) { o.MaxBlockingTasks = maxBlockingTasks }
+}
+
+// WithNonblocking sets Options.Nonblocking.
+func WithNonblocking(nonblocking bool) Option {
+	return func(o *Options) { o.Nonblocking = nonblocking }
+}
+
+// WithPanicHandler sets Options.PanicHandler.
+func WithPanicHandler(panicHandler func(any)) Option {
+	return func(o *Options) { o.PanicHandler = panicHandler }
+}
+
+// WithLogger sets Options.Logger.
+func WithLogger(logger Logger) Option { return func(o *Options) { o.Logger = logger } }
+
+// WithDisablePurge sets Options.DisablePurge.
+func WithDisablePurge(disable bool) Option { return func(o *Options) { o.DisablePurge = disable } }
+
+// common is what all kinds of pools have.
+type common struct {
+	size    atomic.Int64 // -1: no limit
+	options Options
+	waiting atomic.Int64 // submitters
+	boot    func() error // makes the engine
+	mu      sync.Mutex   // held while the engine is changed
+	engine  atomic.Pointer[shoal.Pool]
+	closed  atomic.Bool
+}
+
+// newCommon makes a pool. made is told of each engine.
+func newCommon(size int, options []Option, made func(*shoal.Pool) error) (*common, error) {
+	c := new(common)
+	for _, o := range options {
+		if o != nil {
+			o(&c.options)
+		}
+	}
+	o := &c.options
+	if size <= 0 {
+		size = -1
+	}
+	idle := o.ExpiryDuration
+	switch {
+	case o.DisablePurge:
+		idle = shoal.Forever
+	case idle < 0:
+		return nil, ErrInvalidPoolExpiry
+	case idle == 0:
+		idle = DefaultCleanIntervalTime
+		o.ExpiryDuration = idle
+	}
+	if o.PreAlloc && size == -1 {
+		return nil, ErrInvalidPreAllocSize
+	}
+	if o.Logger == nil {
+		o.Logger = log.New(os.Stderr, "[ants]: ", log.LstdFlags|log.Lmsgprefix|log.Lmicroseconds)
+	}
+	c.size.Store(int64(size))
+	c.boot = func() error {
+		p, err := shoal.New(
+			shoal.WithMaxWorkers(workers(c.Cap())),
+			shoal.WithQueueCapacity(0),
+			shoal.WithIdleTimeout(idle),
+			shoal.WithTiming(shoal.TimingOff),
+			shoal.WithPanicHandler(c.panicked),
+		)
+		if err != nil {
+			return err
+		}
+		if err := made(p); err != nil {
+			return err
+		}
+		c.engine.Store(p)
+		return nil
+	}
+	return c, c.boot()
+}
+
+// workers is the maximum of workers of a pool of that size.
+func workers(size int) int {
+	if size < 0 {
+		return shoal.MaxWorkers
+	}
+	return min(size, shoal.MaxWorkers)
+}
+
+func (c *common) panicked(e *shoal.PanicError) {
+	if c.options.PanicHandler != nil {
+		c.options.PanicHandler(e.Value)
+		return
+	}
+	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
+}
+
+// refused is called when there was no room, and tries again with submit, which
+// waits, if the options allow.
+func (c *common) refused(err error, submit func() error) error {
+	switch {
+	case err == shoal.ErrClosed:
+		return ErrPoolClosed
+	case c.options.Nonblocking:
+		return ErrPoolOverload
+	}
+	defer c.waiting.Add(-1)
+	if n, most := c.waiting.Add(1), int64(c.options.MaxBlockingTasks); most > 0 && n > most {
+		return ErrPoolOverload
+	}
+	if submit() != nil {
+		return ErrPoolClosed
+	}
+	return nil
+}
+
+// Running is the number of workers that are live or about to start.
+func (c *common) Running() int {
+	s := c.engine.Load().Stats()
+	return min(s.MaxWorkers, max(s.Workers, s.InFlight))
+}
+
+// Free is how many more workers there may be, -1 if there is no limit.
+func (c *common) Free() int {
+	size := c.Cap()
+	if size < 0 {
+		return -1
+	}
+	return size - c.Running()
+}
+
+// Waiting is the number of submitters that wait.
+func (c *common) Waiting() int { return int(max(0, c.waiting.Load())) }
+
+// Cap is the pool's size, -1 if there is no limit.
+func (c *common) Cap() int { return int(c.size.Load()) }
+
+// Tune changes the pool's size, unless there is no limit or PreAlloc is set.
+func (c *common) Tune(size int) {
+	if c.Cap() == -1 || size <= 0 || c.options.PreAlloc {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.size.Store(int64(size))
+	c.engine.Load().Resize(0, workers(size)) // it fails where the pool is closed: Reboot heeds the size
+}
+
+// IsClosed reports whether the pool has been released.
+func (c *common) IsClosed() bool { return c.closed.Load() }
+
+// Release closes the pool: it accepts no more tasks. Those that it has accepted
+// run.
+func (c *common) Release() { c.release() }
+
+func (c *common) release() (done <-chan struct{}, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.engine.Load()
+	first = !c.closed.Swap(true)
+	p.Drain()
+	return p.Done(), first
+}
+
+// ReleaseTimeout is Release, and waits until no worker is left. After timeout it
+// returns [ErrTimeout]. Of a pool that is closed it returns [ErrPoolClosed].
+func (c *common) ReleaseTimeout(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := c.ReleaseContext(ctx); err != context.DeadlineExceeded {
+		return err
+	}
+	return ErrTimeout
+}
+
+// ReleaseContext is Release, and waits until no worker is left. If ctx ends first
+// it returns ctx's error; if ctx is nil it does not wait. Of a pool that is closed
+// it returns [ErrPoolClosed].
+func (c *common) ReleaseContext(ctx context.Context) error {
+	done, first := c.release()
+	switch {
+	case !first:
+		return ErrPoolClosed
+	case ctx == nil:
+		return nil
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return ctx.Err()
+	}
+}
+
+// Reboot opens a closed pool again, when no worker is left.
+func (c *common) Reboot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed.Load() {
+		return
+	}
+	<-c.engine.Load().Done()
+	if c.boot() == nil { // it was made before
+		c.closed.Store(false)
+	}
+}
+
+// A Pool runs tasks. It is made by [NewPool].
+type Pool struct{ *common }
+
+// NewPool makes a pool of up to size workers; if size is below 1 there is no
+// limit.
+func NewPool(size int, options ...Option) (*Pool, error) {
+	c, err := newCommon(size, options, func(*shoal.Pool) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	return &Pool{c}, nil
+}
+
+// Submit has a worker run task. It blocks while none is free, as the options
+// allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
+func (p *Pool) Submit(task func()) error {
+	e := p.engine.Load()
+	err := e.TrySubmit(task)
+	if err == nil || err == shoal.ErrNilTask && !p.IsClosed() {
+		return nil
+	}
+	if err == shoal.ErrNilTask {
+		return ErrPoolClosed
+	}
+	return p.refused(err, func() error { return e.Submit(task) })
+}
+
+// A PoolWithFuncGeneric runs one function with many arguments. It is made by
+// [NewPoolWithFuncGeneric].
+type PoolWithFuncGeneric[T any] struct {
+	*common
+	call atomic.Pointer[shoal.Func[T]]
+}
+
+// NewPoolWithFuncGeneric makes a pool of up to size workers that call pf; if size
+// is below 1 there is no limit.
+func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*PoolWithFuncGeneric[T], error) {
+	if pf == nil {
+		return nil, ErrLackPoolFunc
+	}
+	p := new(PoolWithFuncGeneric[T])
+	var err error
+	p.common, err = newCommon(size, options, func(e *shoal.Pool) error {
+		p.call.Store(shoal.NewFunc(e, pf))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Invoke has a worker call the function with arg. It blocks while none is free, as
+// the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
+func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
+	f := p.call.Load()
+	err := f.TrySubmit(arg)
+	if err == nil {
+		return nil
+	}
+	return p.refused(err, func() error { return f.Submit(arg) })
+}
+
+// A PoolWithFunc is a [PoolWithFuncGeneric] of any.
+type PoolWithFunc struct{ *PoolWithFuncGeneric[any] }
+
+// NewPoolWithFunc makes a pool of up to size workers that call pf; if size is
+// below 1 there is no limit.
+func NewPoolWithFunc(size int, pf func(any), options ...Option) (*PoolWithFunc, error) {
+	p, err := NewPoolWithFuncGeneric(size, pf, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &PoolWithFunc{p}, nil
+}
+
+// defaultPool is made at its first use.
+var defaultPool = sync.OnceValue(func() *Pool {
+	p, err := NewPool(DefaultAntsPoolSize)
+	if err != nil {
+		panic(err)
+	}
+	return p
+})
+
+// Submit is [Pool.Submit] of the default pool.
+func Submit(task func()) error { return defaultPool().Submit(task) }
+
+// Running is that of the default pool.
+func Running() int { return defaultPool().Running() }
+
+// Cap is that of the default pool.
+func Cap() int { return defaultPool().Cap() }
+
+// Free is that of the default pool.
+func Free() int { return defaultPool().Free() }
+
+// Release is that of the default pool.
+func Release() { defaultPool().Release() }
+
+// ReleaseTimeout is that of the default pool.
+func ReleaseTimeout(timeout time.Duration) error { return defaultPool().ReleaseTimeout(timeout) }
+
+// ReleaseContext is that of the default pool.
+func ReleaseContext(ctx context.Context) error { return defaultPool().ReleaseContext(ctx) }
+
+// Reboot is that of the default pool.
+func Reboot() { defaultPool().Reboot() }

@@ -1,0 +1,204 @@
+// Package workerpool has the API of github.com/gammazero/workerpool v1.3 on the
+// engine of shoal. A program that uses it changes its import path,
+//
+//	import "github.com/shoal-go/shoal/compat/workerpool"
+//
+// and nothing else. Its documentation holds, with these differences.
+//
+// What it documents is kept: the queue has no bound and Do never blocks; a nil task
+// is ignored; Submit and SubmitWait panic with [ErrStopped] after a stop; a task
+// that panics crashes the program; Pause waits its turn behind the tasks that are
+// queued.
+//
+// What is broken there is not kept:
+//
+//   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
+//     There the worker is lost, and a stop hangs.
+//   - DoWait and SubmitWait called by a task run the new task right there. There
+//     they wait for ever once every worker does so.
+//   - There is no dispatcher goroutine, so a pool that is forgotten costs nothing
+//     when its workers have left. Idle workers leave by age, all that are due, not
+//     one in each timeout.
+//   - Stop and StopWait called by a task begin the stop and do not wait, as they
+//     cannot; there they hang.
+//
+// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+package workerpool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// DefaultIdleTimeout is for how long a worker may be idle before it leaves.
+const DefaultIdleTimeout = 2 * time.Second
+
+// ErrStopped is returned when the pool has been stopped.
+var ErrStopped = errors.New("submitting work to stopped workerpool")
+
+type config struct{ idleTimeout time.Duration }
+
+// An Option configures a pool.
+type Option func(*config)
+
+// WithIdleTimeout sets for how long a worker may be idle before it leaves. 0 is
+// [DefaultIdleTimeout]; with a negative value workers stay.
+func WithIdleTimeout(timeout time.Duration) Option {
+	return func(c *config) { c.idleTimeout = timeout }
+}
+
+// A WorkerPool is a pool of workers with a queue that has no bound. It is made by
+// [New].
+type WorkerPool struct {
+	pool       *shoal.Pool
+	maxWorkers int
+	pausing    sync.Mutex    // held by Pause
+	stopping   chan struct{} // closed when the pool is stopped: workers do not wait any more
+	once       sync.Once
+}
+
+// New makes a pool of up to maxWorkers workers, at least 1.
+func New(maxWorkers int, options ...Option) *WorkerPool {
+	var c config
+	for _, o := range options {
+		if o != nil {
+			o(&c)
+		}
+	}
+	switch {
+	case c.idleTimeout == 0:
+		c.idleTimeout = DefaultIdleTimeout
+	case c.idleTimeout < 0:
+		c.idleTimeout = shoal.Forever
+	}
+	maxWorkers = max(1, maxWorkers)
+	return &WorkerPool{
+		pool: shoal.Must(shoal.New( // all of it is in range
+			shoal.WithMaxWorkers(min(maxWorkers, shoal.MaxWorkers)),
+			shoal.WithQueueCapacity(shoal.Unbounded),
+			shoal.WithIdleTimeout(c.idleTimeout),
+			shoal.WithTiming(shoal.TimingOff),
+			shoal.WithCrashOnPanic(),
+		)),
+		maxWorkers: maxWorkers,
+		stopping:   make(chan struct{}),
+	}
+}
+
+// Size is the maximum of workers.
+func (p *WorkerPool) Size() int { return p.maxWorkers }
+
+// Stop has the pool accept no more tasks, abandons those that are queued, and
+// waits for those that run.
+func (p *WorkerPool) Stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.stop(func() { p.pool.Shutdown(ctx) })
+}
+
+// StopWait has the pool accept no more tasks, and waits until all that were
+// accepted have run.
+func (p *WorkerPool) StopWait() { p.stop(p.pool.Drain) }
+
+// stop stops the pool in the way of the first call. All calls wait for the end.
+func (p *WorkerPool) stop(begin func()) {
+	p.once.Do(func() {
+		close(p.stopping)
+		begin()
+	})
+	p.pool.Shutdown(context.Background())
+}
+
+// Stopped reports whether the pool has been stopped.
+func (p *WorkerPool) Stopped() bool {
+	select {
+	case <-p.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Do queues task and never blocks. It returns [ErrStopped] if the pool has been
+// stopped. A nil task is ignored.
+func (p *WorkerPool) Do(task func()) error {
+	if task != nil && p.pool.Submit(task) != nil {
+		return ErrStopped
+	}
+	return nil
+}
+
+// DoWait is Do, and waits until the task has ended. It returns [ErrStopped] if the
+// pool is stopped before the task has started.
+func (p *WorkerPool) DoWait(task func()) error {
+	if task == nil {
+		return nil
+	}
+	switch err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
+		task()
+		return nil
+	}); err {
+	case shoal.ErrClosed, shoal.ErrDropped:
+		return ErrStopped
+	default: // it has ended, perhaps by Goexit
+		return nil
+	}
+}
+
+// Submit is [WorkerPool.Do], but panics instead of returning [ErrStopped].
+func (p *WorkerPool) Submit(task func()) {
+	if err := p.Do(task); err != nil {
+		panic(err)
+	}
+}
+
+// SubmitWait is [WorkerPool.DoWait], but panics instead of returning [ErrStopped].
+func (p *WorkerPool) SubmitWait(task func()) {
+	if err := p.DoWait(task); err != nil {
+		panic(err)
+	}
+}
+
+// WaitingQueueSize is the number of tasks that no worker is free to take or, after
+// Stop, that were abandoned.
+func (p *WorkerPool) WaitingQueueSize() int {
+	s := p.pool.Stats()
+	if p.Stopped() {
+		return s.Queued + int(s.Dropped)
+	}
+	return max(0, s.Queued-(s.MaxWorkers-s.Running))
+}
+
+// Pause has all workers wait until ctx ends or the pool is stopped, and returns
+// when all of them do; tasks that were queued before run first. If the pool is
+// paused already, that is when the earlier pauses are over.
+func (p *WorkerPool) Pause(ctx context.Context) {
+	done := ctx.Done()
+	p.pausing.Lock()
+	defer p.pausing.Unlock()
+	left := int64(p.pool.Stats().MaxWorkers)
+	ready := make(chan struct{})
+	var arrived atomic.Int64
+	for range left {
+		if p.pool.Submit(func() {
+			if arrived.Add(1) == left {
+				close(ready)
+			}
+			select {
+			case <-done:
+			case <-p.stopping:
+			}
+		}) != nil {
+			return
+		}
+	}
+	select {
+	case <-ready:
+	case <-p.stopping:
+	}
+}
