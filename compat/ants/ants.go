@@ -228,7 +228,7 @@ func (c *common) refused(err error, submit func() error) error {
 // Running is the number of workers that are live or about to start.
 func (c *common) Running() int {
 	s := c.engine.Load().Stats()
-	return min(s.MaxWorkers, max(s.Workers, s.InFlight))
+	return max(s.Workers, min(s.InFlight, s.MaxWorkers))
 }
 
 // Free is how many more workers there may be, -1 if there is no limit.

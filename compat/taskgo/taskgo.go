@@ -121,8 +121,18 @@ func (q *Queue) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	q.pool.Drain()
-	if err := q.pool.WaitContext(ctx); err != nil {
+	if err := q.pool.WaitContext(ctx); err != nil && !q.ended() {
 		return err
 	}
 	return q.pool.Shutdown(context.Background()) // what is left takes no time
+}
+
+// ended reports whether nothing is left.
+func (q *Queue) ended() bool {
+	select {
+	case <-q.pool.Done():
+		return true
+	default:
+		return false
+	}
 }

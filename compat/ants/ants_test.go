@@ -1,0 +1,459 @@
+package ants_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal/compat/ants"
+)
+
+// common is what the pools of ants v2.12 have in common.
+type common interface {
+	Cap() int
+	Free() int
+	IsClosed() bool
+	Reboot()
+	ReleaseContext(context.Context) error
+	ReleaseTimeout(time.Duration) error
+	Running() int
+	Tune(int)
+	Waiting() int
+}
+
+// multi is what its multi-pools have beside.
+type multi interface {
+	common
+	FreeByIndex(int) (int, error)
+	RunningByIndex(int) (int, error)
+	WaitingByIndex(int) (int, error)
+}
+
+// Every exported name of ants v2.12, with its type.
+var (
+	_               = [...]int{ants.DefaultAntsPoolSize, ants.OPENED, ants.CLOSED}
+	_ time.Duration = ants.DefaultCleanIntervalTime
+	_               = []error{ants.ErrLackPoolFunc, ants.ErrInvalidPoolExpiry, ants.ErrPoolClosed, ants.ErrPoolOverload,
+		ants.ErrInvalidPreAllocSize, ants.ErrTimeout, ants.ErrInvalidPoolIndex,
+		ants.ErrInvalidLoadBalancingStrategy, ants.ErrInvalidMultiPoolSize}
+	_                                     = []ants.LoadBalancingStrategy{ants.RoundRobin, ants.LeastTasks}
+	_                                     = ants.Options{ExpiryDuration: 0, PreAlloc: false, MaxBlockingTasks: 0, Nonblocking: false, PanicHandler: nil, Logger: nil, DisablePurge: false}
+	_ interface{ Printf(string, ...any) } = ants.Logger(nil)
+
+	_ func(func()) error              = ants.Submit
+	_ func() int                      = ants.Running
+	_ func() int                      = ants.Cap
+	_ func() int                      = ants.Free
+	_ func()                          = ants.Release
+	_ func(time.Duration) error       = ants.ReleaseTimeout
+	_ func(context.Context) error     = ants.ReleaseContext
+	_ func()                          = ants.Reboot
+	_ func(ants.Options) ants.Option  = ants.WithOptions
+	_ func(time.Duration) ants.Option = ants.WithExpiryDuration
+	_ func(bool) ants.Option          = ants.WithPreAlloc
+	_ func(int) ants.Option           = ants.WithMaxBlockingTasks
+	_ func(bool) ants.Option          = ants.WithNonblocking
+	_ func(func(any)) ants.Option     = ants.WithPanicHandler
+	_ func(ants.Logger) ants.Option   = ants.WithLogger
+	_ func(bool) ants.Option          = ants.WithDisablePurge
+
+	_ func(int, ...ants.Option) (*ants.Pool, error)                                                                      = ants.NewPool
+	_ func(int, func(any), ...ants.Option) (*ants.PoolWithFunc, error)                                                   = ants.NewPoolWithFunc
+	_ func(int, func(int), ...ants.Option) (*ants.PoolWithFuncGeneric[int], error)                                       = ants.NewPoolWithFuncGeneric[int]
+	_ func(int, int, ants.LoadBalancingStrategy, ...ants.Option) (*ants.MultiPool, error)                                = ants.NewMultiPool
+	_ func(int, int, func(any), ants.LoadBalancingStrategy, ...ants.Option) (*ants.MultiPoolWithFunc, error)             = ants.NewMultiPoolWithFunc
+	_ func(int, int, func(int), ants.LoadBalancingStrategy, ...ants.Option) (*ants.MultiPoolWithFuncGeneric[int], error) = ants.NewMultiPoolWithFuncGeneric[int]
+
+	_ interface {
+		common
+		Release()
+		Submit(func()) error
+	} = (*ants.Pool)(nil)
+	_ interface {
+		common
+		Release()
+		Invoke(any) error
+	} = (*ants.PoolWithFunc)(nil)
+	_ interface {
+		common
+		Release()
+		Invoke(int) error
+	} = (*ants.PoolWithFuncGeneric[int])(nil)
+	_ interface {
+		multi
+		Submit(func()) error
+	} = (*ants.MultiPool)(nil)
+	_ interface {
+		multi
+		Invoke(any) error
+	} = (*ants.MultiPoolWithFunc)(nil)
+	_ interface {
+		multi
+		Invoke(int) error
+	} = (*ants.MultiPoolWithFuncGeneric[int])(nil)
+)
+
+func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// goroutines counts goroutines; those that have ended may take a moment to go.
+func goroutines(want int) (n int) {
+	for range 1000 {
+		if n = runtime.NumGoroutine(); n == want {
+			break
+		}
+		runtime.Gosched()
+	}
+	return n
+}
+
+func newPool(t *testing.T, size int, opts ...ants.Option) *ants.Pool {
+	t.Helper()
+	p, err := ants.NewPool(size, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// From ants' README: the default pool, and a pool with a function.
+func Example() {
+	defer ants.Release()
+
+	var sum atomic.Int32
+	runTimes := 1000
+	var wg sync.WaitGroup
+	for i := 0; i < runTimes; i++ {
+		wg.Add(1)
+		_ = ants.Submit(func() {
+			sum.Add(1)
+			wg.Done()
+		})
+	}
+	wg.Wait()
+	fmt.Println("finish all tasks,", sum.Load())
+
+	p, _ := ants.NewPoolWithFunc(10, func(i any) {
+		sum.Add(i.(int32))
+		wg.Done()
+	})
+	defer p.Release()
+	for i := 0; i < runTimes; i++ {
+		wg.Add(1)
+		_ = p.Invoke(int32(1))
+	}
+	wg.Wait()
+	fmt.Println("finish all tasks, result is", sum.Load())
+	// Output:
+	// finish all tasks, 1000
+	// finish all tasks, result is 2000
+}
+
+func TestSubmitBlocksWhileFull(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 2)
+		counts := func() [4]int { return [4]int{p.Running(), p.Free(), p.Waiting(), p.Cap()} }
+		equal(t, "at first", counts(), [4]int{0, 2, 0, 2})
+		for range 2 {
+			equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		}
+		equal(t, "full", counts(), [4]int{2, 0, 0, 2})
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { equal(t, "Submit", p.Submit(func() {}), nil) })
+		synctest.Wait()
+		equal(t, "with a submitter", counts(), [4]int{2, 0, 1, 2})
+		wg.Wait()
+		equal(t, "it waited", time.Since(start), time.Second)
+		equal(t, "Submit(nil)", p.Submit(nil), nil)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		equal(t, "idle", counts(), [4]int{0, 2, 0, 2}) // by ExpiryDuration
+		p.Release()
+		equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolClosed)
+		equal(t, "Submit(nil)", p.Submit(nil), ants.ErrPoolClosed)
+	})
+}
+
+func TestNonblockingAndMaxBlockingTasks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 1, ants.WithNonblocking(true))
+		equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolOverload)
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+
+		p = newPool(t, 1, ants.WithMaxBlockingTasks(2))
+		equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		var overload atomic.Int32
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if p.Submit(func() {}) == ants.ErrPoolOverload {
+					overload.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		equal(t, "waiting", p.Waiting(), 2)
+		equal(t, "refused", overload.Load(), 8)
+		wg.Wait()
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	})
+}
+
+func TestReleaseAndReboot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 2)
+		p.Reboot() // of an open pool: nothing
+		var ran atomic.Int32
+		for range 2 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { equal(t, "a submitter that waits", p.Submit(func() {}), ants.ErrPoolClosed) })
+		synctest.Wait()
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrTimeout)
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
+		equal(t, "IsClosed", p.IsClosed(), true)
+		wg.Wait()
+		p.Reboot() // it waits
+		equal(t, "tasks that ran", ran.Load(), 2)
+		equal(t, "IsClosed", p.IsClosed(), false)
+		equal(t, "Submit", p.Submit(func() { ran.Add(1) }), nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		equal(t, "ReleaseContext", p.ReleaseContext(ctx) == nil, ran.Load() == 3)
+		p.Release()
+		p.Reboot()
+		equal(t, "ReleaseContext(nil)", p.ReleaseContext(nil), nil) //lint:ignore SA1012 as documented
+		equal(t, "tasks that ran", ran.Load(), 3)
+	})
+}
+
+func TestTune(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 1)
+		release := make(chan struct{})
+		task := func() { <-release }
+		p.Submit(task)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { p.Submit(task) })
+		}
+		synctest.Wait()
+		equal(t, "waiting", p.Waiting(), 2)
+		p.Tune(3)
+		wg.Wait()
+		equal(t, "running", p.Running(), 3)
+		synctest.Wait() // the third one has started
+		equal(t, "Cap", p.Cap(), 3)
+		p.Tune(0)
+		p.Tune(-1)
+		equal(t, "Cap", p.Cap(), 3)
+		p.Tune(1)
+		equal(t, "Free", p.Free(), -2) // as there, until tasks end
+		close(release)
+		synctest.Wait()
+		equal(t, "running", p.Running(), 1)
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		p.Tune(2)
+		p.Reboot()
+		equal(t, "Free", p.Free(), 2)
+		p.Release()
+
+		for _, p := range []*ants.Pool{newPool(t, 0), newPool(t, 5, ants.WithPreAlloc(true))} {
+			n := p.Cap()
+			p.Tune(7)
+			equal(t, "Cap", p.Cap(), n)
+			p.Release()
+		}
+	})
+}
+
+func TestUnlimited(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, -1, ants.WithDisablePurge(true))
+		equal(t, "Cap", p.Cap(), -1)
+		equal(t, "Free", p.Free(), -1)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Add(1)
+			p.Submit(func() { time.Sleep(time.Second); wg.Done() })
+		}
+		start := time.Now()
+		wg.Wait()
+		equal(t, "1000 tasks of 1 s took", time.Since(start), time.Second)
+		time.Sleep(time.Hour)
+		equal(t, "running", p.Running(), 1000) // not purged
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Second), nil)
+	})
+}
+
+func TestErrors(t *testing.T) {
+	_, err := ants.NewPool(-1, ants.WithPreAlloc(true))
+	equal(t, "error", err, ants.ErrInvalidPreAllocSize)
+	_, err = ants.NewPool(1, ants.WithExpiryDuration(-1))
+	equal(t, "error", err, ants.ErrInvalidPoolExpiry)
+	_, err = ants.NewPoolWithFunc(1, nil)
+	equal(t, "error", err, ants.ErrLackPoolFunc)
+	_, err = ants.NewPoolWithFuncGeneric[int](1, nil)
+	equal(t, "error", err, ants.ErrLackPoolFunc)
+	_, err = ants.NewMultiPool(0, 1, ants.RoundRobin)
+	equal(t, "error", err, ants.ErrInvalidMultiPoolSize)
+	_, err = ants.NewMultiPool(1, 1, 8)
+	equal(t, "error", err, ants.ErrInvalidLoadBalancingStrategy)
+	_, err = ants.NewMultiPool(2, 1, ants.RoundRobin, ants.WithExpiryDuration(-1))
+	equal(t, "error", err, ants.ErrInvalidPoolExpiry)
+	_, err = ants.NewMultiPoolWithFunc(2, 1, nil, ants.RoundRobin)
+	equal(t, "error", err, ants.ErrLackPoolFunc)
+}
+
+type lines struct {
+	sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Printf(format string, args ...any) {
+	l.Lock()
+	defer l.Unlock()
+	fmt.Fprintf(&l.text, format, args...)
+}
+
+func TestPanicsAndGoexit(t *testing.T) {
+	var l lines
+	p := newPool(t, 1, ants.WithLogger(&l))
+	p.Submit(func() { panic("so") })
+	p.Submit(runtime.Goexit)
+	equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	if s := l.text.String(); !strings.HasPrefix(s, "worker exits from panic: so\ngoroutine") {
+		t.Errorf("logged %q", s)
+	}
+	got := make(chan any, 1)
+	p = newPool(t, 1, ants.WithOptions(ants.Options{PanicHandler: func(v any) { got <- v }}))
+	p.Submit(func() { panic(7) })
+	equal(t, "the handler got", <-got, any(7))
+	p.Release()
+}
+
+func TestPoolsWithAFunction(t *testing.T) {
+	var sum atomic.Int64
+	p, err := ants.NewPoolWithFuncGeneric(2, func(n int) { sum.Add(int64(n)) })
+	equal(t, "error", err, nil)
+	for range 2 {
+		for i := range 101 {
+			equal(t, "Invoke", p.Invoke(i), nil)
+		}
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		equal(t, "Invoke", p.Invoke(1), ants.ErrPoolClosed)
+		p.Reboot()
+	}
+	p.Release()
+	equal(t, "sum", sum.Load(), 2*5050)
+	if n := testing.AllocsPerRun(100, func() { p.Invoke(1) }); n != 0 {
+		t.Errorf("Invoke of a closed pool makes %v allocations", n)
+	}
+}
+
+func TestATaskSubmitsToItsFullPool(t *testing.T) { // H2: it waits for ever there
+	p := newPool(t, 1)
+	done := make(chan struct{})
+	p.Submit(func() {
+		for range 3 {
+			p.Submit(func() { p.Submit(func() {}) })
+		}
+		close(done)
+	})
+	<-done
+	equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+}
+
+func TestNoGoroutinesOfAnIdlePool(t *testing.T) { // H23
+	bubble(t, func(t *testing.T) {
+		before := runtime.NumGoroutine()
+		p := newPool(t, 5)
+		equal(t, "goroutines", goroutines(before), before)
+		p.Release()
+	})
+}
+
+func TestSubmitRacingRelease(t *testing.T) { // H3
+	for range 200 {
+		p := newPool(t, 2)
+		var accepted, ran atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for p.Submit(func() { ran.Add(1) }) == nil {
+					accepted.Add(1)
+				}
+			})
+		}
+		runtime.Gosched()
+		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		wg.Wait()
+		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+	}
+}
+
+func TestMultiPools(t *testing.T) {
+	for _, lbs := range []ants.LoadBalancingStrategy{ants.RoundRobin, ants.LeastTasks} {
+		bubble(t, func(t *testing.T) {
+			m, err := ants.NewMultiPool(5, 2, lbs, ants.WithNonblocking(true))
+			equal(t, "error", err, nil)
+			for range 2 {
+				release := make(chan struct{})
+				for range 10 {
+					equal(t, "Submit", m.Submit(func() { <-release }), nil)
+				}
+				equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolOverload)
+				equal(t, "counts", [4]int{m.Running(), m.Free(), m.Waiting(), m.Cap()}, [4]int{10, 0, 0, 10})
+				for i := range 5 {
+					n, err := m.RunningByIndex(i)
+					equal(t, "RunningByIndex", n, 2)
+					equal(t, "error", err, nil)
+				}
+				n, err := m.FreeByIndex(5)
+				equal(t, "FreeByIndex", n, -1)
+				equal(t, "error", err, ants.ErrInvalidPoolIndex)
+				_, err = m.WaitingByIndex(-1)
+				equal(t, "error", err, ants.ErrInvalidPoolIndex)
+				err = m.ReleaseTimeout(time.Millisecond)
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pool 0: context deadline exceeded | pool 1: ") {
+					t.Errorf("ReleaseTimeout = %v", err)
+				}
+				equal(t, "ReleaseTimeout", m.ReleaseTimeout(0), ants.ErrPoolClosed)
+				equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolClosed)
+				close(release)
+				m.Reboot()
+				m.Reboot()
+			}
+			m.Tune(3)
+			equal(t, "Cap", m.Cap(), 15)
+			equal(t, "ReleaseContext", m.ReleaseContext(context.Background()), nil)
+			equal(t, "IsClosed", m.IsClosed(), true)
+		})
+	}
+	var sum atomic.Int64
+	f, _ := ants.NewMultiPoolWithFunc(3, 2, func(v any) { sum.Add(int64(v.(int))) }, ants.RoundRobin)
+	g, _ := ants.NewMultiPoolWithFuncGeneric(3, 2, func(v int) { sum.Add(int64(v)) }, ants.LeastTasks)
+	for i := range 101 {
+		equal(t, "Invoke", f.Invoke(i), nil)
+		equal(t, "Invoke", g.Invoke(i), nil)
+	}
+	equal(t, "ReleaseTimeout", f.ReleaseTimeout(time.Minute), nil)
+	equal(t, "ReleaseTimeout", g.ReleaseTimeout(time.Minute), nil)
+	equal(t, "sum", sum.Load(), 2*5050)
+}

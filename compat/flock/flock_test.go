@@ -1,0 +1,268 @@
+package flock_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal/compat/flock"
+)
+
+// Every exported name of the page, with its type.
+var (
+	_ = []error{flock.ErrPoolShutdown, flock.ErrQueueFull, flock.ErrNilTask, flock.ErrTimeout}
+	_ = []flock.BlockingStrategy{flock.BlockWhenQueueFull, flock.ErrorWhenQueueFull, flock.NewThreadWhenQueueFull}
+
+	_ func(int) flock.Option                     = flock.WithNumWorkers
+	_ func(int) flock.Option                     = flock.WithQueueSizePerWorker
+	_ func(flock.BlockingStrategy) flock.Option  = flock.WithBlockingStrategy
+	_ func(time.Duration) flock.Option           = flock.WithMaxParkTime
+	_ func(int) flock.Option                     = flock.WithSpinCount
+	_ func(bool) flock.Option                    = flock.WithPinWorkerThreads
+	_ func(func(interface{})) flock.Option       = flock.WithPanicHandler
+	_ func(func(int), func(int)) flock.Option    = flock.WithWorkerHooks
+	_ func(...flock.Option) (*flock.Pool, error) = flock.NewPool
+	_ interface {
+		Submit(func()) error
+		Wait()
+		Shutdown(bool)
+		Stats() flock.Stats
+		IsShutdown() bool
+		NumWorkers() int
+	} = (*flock.Pool)(nil)
+)
+
+func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func newPool(t *testing.T, opts ...flock.Option) *flock.Pool {
+	t.Helper()
+	p, err := flock.NewPool(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The complete example of the page, with shorter tasks and less output.
+func TestThePage(t *testing.T) {
+	log.SetOutput(&strings.Builder{})
+	pool, err := flock.NewPool(
+		flock.WithNumWorkers(runtime.NumCPU()*2),
+		flock.WithQueueSizePerWorker(1024),
+		flock.WithBlockingStrategy(flock.ErrorWhenQueueFull),
+		flock.WithPanicHandler(func(r interface{}) {
+			log.Printf("Task panicked: %v", r)
+		}),
+		flock.WithWorkerHooks(
+			func(id int) { log.Printf("Worker %d started", id) },
+			func(id int) { log.Printf("Worker %d stopped", id) },
+		),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Shutdown(true)
+
+	var ran atomic.Int64
+	for i := 0; i < 10000; i++ {
+		err := pool.Submit(func() { ran.Add(1) })
+		if err == flock.ErrQueueFull {
+			runtime.Gosched()
+			i-- // Retry
+		} else if err != nil {
+			log.Printf("Submit error: %v", err)
+		}
+	}
+	pool.Wait()
+
+	stats := pool.Stats()
+	text := fmt.Sprintf("%d %d %d %v %v %.2f %d", stats.Submitted-stats.Rejected, stats.Completed, stats.InFlight, stats.LatencyAvg <= stats.LatencyMax, stats.LatencyMax > 0, stats.Utilization, stats.Dropped)
+	equal(t, "the statistics", text, "10000 10000 0 true true 0.00 0")
+	for _, ws := range stats.WorkerStats {
+		_ = fmt.Sprintf("Worker %d: %d executed, %d failed, state=%s\n",
+			ws.WorkerID, ws.TasksExecuted, ws.TasksFailed, ws.State)
+	}
+	equal(t, "workers", len(stats.WorkerStats), runtime.NumCPU()*2)
+	equal(t, "tasks that ran", ran.Load(), 10000)
+}
+
+func TestDefaults(t *testing.T) {
+	p := newPool(t, nil)
+	s := p.Stats()
+	equal(t, "workers", p.NumWorkers(), runtime.NumCPU())
+	equal(t, "workers", s.NumWorkers, runtime.NumCPU())
+	equal(t, "capacity", s.TotalQueueCapacity, 256*runtime.NumCPU())
+	equal(t, "Submit(nil)", p.Submit(nil), flock.ErrNilTask)
+	equal(t, "IsShutdown", p.IsShutdown(), false)
+	p.Shutdown(true)
+	equal(t, "IsShutdown", p.IsShutdown(), true)
+	equal(t, "Submit", p.Submit(func() {}), flock.ErrPoolShutdown)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for want, o := range map[string]flock.Option{
+		"NumWorkers is -1":                        flock.WithNumWorkers(-1),
+		"NumWorkers is 10001":                     flock.WithNumWorkers(10001),
+		"QueueSizePerWorker is 0":                 flock.WithQueueSizePerWorker(0),
+		"QueueSizePerWorker is 100: want a power": flock.WithQueueSizePerWorker(100),
+		"BlockingStrategy is 3":                   flock.WithBlockingStrategy(3),
+		"MaxParkTime is 0s":                       flock.WithMaxParkTime(0),
+		"MaxParkTime is 2m0s":                     flock.WithMaxParkTime(2 * time.Minute),
+		"SpinCount is -1":                         flock.WithSpinCount(-1),
+	} {
+		p, err := flock.NewPool(o)
+		var e *flock.PoolError
+		if p != nil || !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	newPool(t, flock.WithPinWorkerThreads(true), flock.WithNumWorkers(1)).Shutdown(false)
+}
+
+func TestStrategies(t *testing.T) {
+	for s, want := range map[flock.BlockingStrategy]string{
+		flock.BlockWhenQueueFull:     "6 submitted, 0 rejected, 0 fallback, waited 1s",
+		flock.ErrorWhenQueueFull:     "6 submitted, 1 rejected, 0 fallback, waited 0s",
+		flock.NewThreadWhenQueueFull: "6 submitted, 0 rejected, 1 fallback, waited 0s",
+	} {
+		bubble(t, func(t *testing.T) {
+			p := newPool(t, flock.WithNumWorkers(1), flock.WithQueueSizePerWorker(4), flock.WithBlockingStrategy(s))
+			synctest.Wait()
+			start := time.Now()
+			for i := range 6 {
+				err := p.Submit(func() { time.Sleep(time.Second) })
+				if full := s == flock.ErrorWhenQueueFull && i == 5; full != (err == flock.ErrQueueFull) {
+					t.Errorf("Submit = %v", err)
+				}
+			}
+			st := p.Stats()
+			equal(t, "counters", fmt.Sprintf("%d submitted, %d rejected, %d fallback, waited %v", st.Submitted, st.Rejected, st.FallbackExecuted, time.Since(start)), want)
+			equal(t, "utilization", st.Utilization, 100)
+			equal(t, "depth", st.TotalQueueDepth, 4)
+			p.Wait()
+			st = p.Stats()
+			equal(t, "in flight", st.InFlight, 0) // H10
+			equal(t, "the identity", st.Submitted, st.Completed+st.Dropped+st.Rejected)
+			equal(t, "latency", st.LatencyMax >= time.Second, true)
+			p.Shutdown(true)
+		})
+	}
+}
+
+func TestShutdownInAnyOrder(t *testing.T) { // H4
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, flock.WithNumWorkers(1))
+		for range 5 {
+			p.Submit(func() { time.Sleep(time.Second) })
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { p.Shutdown(true) })
+		time.Sleep(1500 * time.Millisecond)
+		p.Shutdown(false)
+		wg.Wait()
+		s := p.Stats()
+		equal(t, "completed", s.Completed, 2)
+		equal(t, "dropped", s.Dropped, 3)
+		p.Shutdown(true)
+	})
+}
+
+func TestHooksAndFaults(t *testing.T) { // H1, H24
+	var mu sync.Mutex
+	started, stopped := make(map[int]int), make(map[int]int)
+	note := func(m map[int]int) func(int) {
+		return func(id int) { mu.Lock(); m[id]++; mu.Unlock() }
+	}
+	var handled atomic.Int32
+	p := newPool(t, flock.WithNumWorkers(2), flock.WithWorkerHooks(note(started), note(stopped)),
+		flock.WithPanicHandler(func(r interface{}) { handled.Add(1); panic("the handler too") }))
+	for range 10 {
+		p.Submit(runtime.Goexit)
+		p.Submit(func() { panic("so") })
+		p.Submit(func() {})
+	}
+	p.Wait()
+	p.Shutdown(true)
+	s := p.Stats()
+	equal(t, "completed", s.Completed, 30)
+	equal(t, "panics", handled.Load(), 10)
+	n, m := 0, 0
+	for id := range started {
+		n, m = n+started[id], m+stopped[id]
+	}
+	equal(t, "stop hooks", m, n)
+	equal(t, "start hooks of both workers", n >= 2, true)
+}
+
+func TestSubmitWhileShutdownAndWaitRun(t *testing.T) { // H3, H5, H8
+	for i := range 60 {
+		p := newPool(t, flock.WithNumWorkers(2), flock.WithQueueSizePerWorker(4), flock.WithBlockingStrategy(flock.BlockingStrategy(i%3)))
+		var accepted, ran atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					switch p.Submit(func() { ran.Add(1) }) {
+					case nil:
+						accepted.Add(1)
+					case flock.ErrPoolShutdown:
+						return
+					}
+				}
+			})
+			wg.Go(p.Wait)
+		}
+		runtime.Gosched()
+		p.Shutdown(true)
+		wg.Wait()
+		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+	}
+}
+
+func TestNoTaskWaitsBehindATask(t *testing.T) { // H7, H9
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, flock.WithNumWorkers(2))
+		release := make(chan struct{})
+		p.Submit(func() { <-release })
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Add(1)
+			p.Submit(wg.Done)
+		}
+		wg.Wait()
+		equal(t, "it took", time.Since(start), 0)
+		close(release)
+		p.Submit(func() { p.Wait(); p.Shutdown(true) }) // H30
+		p.Shutdown(true)
+	})
+}
+
+func TestFullPoolOfSubmitters(t *testing.T) { // H11
+	p := newPool(t, flock.WithNumWorkers(2), flock.WithQueueSizePerWorker(1))
+	var ran atomic.Int32
+	for range 10 {
+		p.Submit(func() {
+			for range 10 {
+				p.Submit(func() { ran.Add(1) })
+			}
+		})
+	}
+	p.Wait()
+	equal(t, "tasks that ran", ran.Load(), 100)
+	p.Shutdown(true)
+}

@@ -1,0 +1,410 @@
+package pond_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/pond"
+)
+
+// Every exported name of pond v1.9.2, with its type.
+var (
+	_ error                                   = pond.ErrSubmitOnStoppedPool
+	_ func() pond.ResizingStrategy            = pond.Eager
+	_ func() pond.ResizingStrategy            = pond.Balanced
+	_ func() pond.ResizingStrategy            = pond.Lazy
+	_ func(int) pond.ResizingStrategy         = pond.RatedResizer
+	_ func(context.Context) pond.Option       = pond.Context
+	_ func(time.Duration) pond.Option         = pond.IdleTimeout
+	_ func(int) pond.Option                   = pond.MinWorkers
+	_ func(func(interface{})) pond.Option     = pond.PanicHandler
+	_ func(pond.ResizingStrategy) pond.Option = pond.Strategy
+
+	_ func(int, int, ...pond.Option) *pond.WorkerPool = pond.New
+
+	_ interface {
+		CompletedTasks() uint64
+		FailedTasks() uint64
+		Group() *pond.TaskGroup
+		GroupContext(context.Context) (*pond.TaskGroupWithContext, context.Context)
+		IdleWorkers() int
+		MaxCapacity() int
+		MaxWorkers() int
+		MinWorkers() int
+		RunningWorkers() int
+		Stop() context.Context
+		StopAndWait()
+		StopAndWaitFor(time.Duration)
+		Stopped() bool
+		Strategy() pond.ResizingStrategy
+		Submit(func())
+		SubmitAndWait(func())
+		SubmitBefore(func(), time.Duration)
+		SubmittedTasks() uint64
+		SuccessfulTasks() uint64
+		TrySubmit(func()) bool
+		WaitingTasks() uint64
+	} = (*pond.WorkerPool)(nil)
+	_ interface {
+		Submit(func())
+		Wait()
+	} = (*pond.TaskGroup)(nil)
+	_ interface {
+		Submit(func() error)
+		Wait() error
+	} = (*pond.TaskGroupWithContext)(nil)
+	_ interface {
+		Resize(running, min, max int) bool
+	} = pond.ResizingStrategy(nil)
+)
+
+func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// panics returns what f panics with.
+func panics(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+func TestCounters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := pond.New(2, 3, pond.MinWorkers(1), pond.PanicHandler(func(any) {}))
+		counts := func() [8]int {
+			synctest.Wait()
+			return [8]int{p.RunningWorkers(), p.IdleWorkers(), int(p.SubmittedTasks()), int(p.WaitingTasks()),
+				int(p.SuccessfulTasks()), int(p.FailedTasks()), int(p.CompletedTasks()), p.MaxCapacity()}
+		}
+		equal(t, "at first", counts(), [8]int{1, 1, 0, 0, 0, 0, 0, 3})
+		for range 4 {
+			p.Submit(func() { time.Sleep(time.Second) })
+		}
+		p.Submit(func() { panic("so") })
+		p.Submit(nil)
+		equal(t, "while two of five run", counts(), [8]int{2, 0, 5, 3, 0, 0, 0, 3})
+		equal(t, "TrySubmit while full", p.TrySubmit(func() {}), false)
+		equal(t, "TrySubmit of nil", p.TrySubmit(nil), false)
+		time.Sleep(3 * time.Second)
+		equal(t, "after all", counts(), [8]int{2, 2, 5, 0, 4, 1, 5, 3})
+		time.Sleep(6 * time.Second)
+		equal(t, "idle", counts(), [8]int{1, 1, 5, 0, 4, 1, 5, 3})
+		equal(t, "Stopped", p.Stopped(), false)
+		p.StopAndWait()
+		equal(t, "stopped", counts(), [8]int{0, 0, 5, 0, 4, 1, 5, 3})
+		equal(t, "Stopped", p.Stopped(), true)
+		equal(t, "TrySubmit of a stopped pool", p.TrySubmit(func() {}), false)
+	})
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	p := pond.New(0, -1, pond.MinWorkers(5), pond.IdleTimeout(-1), pond.Strategy(nil), nil)
+	defer p.StopAndWait()
+	equal(t, "MaxWorkers", p.MaxWorkers(), 1)
+	equal(t, "MinWorkers", p.MinWorkers(), 1)
+	equal(t, "MaxCapacity", p.MaxCapacity(), 0)
+	equal(t, "Strategy", p.Strategy() != nil, true)
+	big := pond.New(1<<30, 1<<30)
+	equal(t, "MaxWorkers", big.MaxWorkers(), 1<<30)
+	big.SubmitAndWait(func() {})
+	big.StopAndWait()
+}
+
+func TestSubmitToAStoppedPoolPanics(t *testing.T) {
+	p := pond.New(1, 1)
+	g := p.Group()
+	gc, _ := p.GroupContext(context.Background())
+	p.StopAndWait()
+	for name, f := range map[string]func(){
+		"Submit":        func() { p.Submit(func() {}) },
+		"SubmitAndWait": func() { p.SubmitAndWait(func() {}) },
+		"SubmitBefore":  func() { p.SubmitBefore(func() {}, time.Hour) },
+		"Group":         func() { g.Submit(func() {}) },
+		"GroupContext":  func() { gc.Submit(func() error { return nil }) },
+	} {
+		equal(t, name, panics(f), any(pond.ErrSubmitOnStoppedPool))
+	}
+	equal(t, "Submit(nil)", panics(func() { p.Submit(nil) }), nil)
+	g.Wait()
+}
+
+func TestSubmitBlocksWhileFull(t *testing.T) { // and SubmitBefore skips what is late
+	bubble(t, func(t *testing.T) {
+		p := pond.New(1, 1)
+		start := time.Now()
+		for range 3 {
+			p.Submit(func() { time.Sleep(time.Second) })
+		}
+		equal(t, "it took", time.Since(start), time.Second)
+		var ran []int
+		p.SubmitBefore(func() { ran = append(ran, 0) }, time.Hour)
+		p.SubmitBefore(func() { ran = append(ran, 1) }, time.Millisecond)
+		p.StopAndWait()
+		if len(ran) != 1 || ran[0] != 0 {
+			t.Errorf("ran %v", ran)
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := pond.New(2, 10)
+		var ran atomic.Int32
+		for range 5 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		ctx := p.Stop()
+		if ctx.Err() != nil {
+			t.Error("it has waited")
+		}
+		<-ctx.Done()
+		equal(t, "error", ctx.Err(), context.Canceled)
+		equal(t, "tasks that ran", ran.Load(), 2)
+		<-p.Stop().Done() // once more
+	})
+}
+
+func TestStopAndWaitFor(t *testing.T) {
+	bubble(t, func(t *testing.T) { // H14: the bubble ends only when no goroutine is left
+		p := pond.New(1, 10)
+		var ran atomic.Int32
+		for range 5 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		start := time.Now()
+		p.StopAndWaitFor(2500 * time.Millisecond)
+		equal(t, "it took", time.Since(start), 2500*time.Millisecond)
+		p.StopAndWait()
+		equal(t, "tasks that ran", ran.Load(), 3)
+	})
+}
+
+func TestContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := pond.New(1, 1, pond.Context(ctx))
+		var ran atomic.Int32
+		for range 2 {
+			p.Submit(func() { <-ctx.Done(); time.Sleep(time.Second); ran.Add(1) })
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		for range 5 { // H13: it blocks for ever there
+			p.Submit(func() { ran.Add(1) })
+		}
+		equal(t, "TrySubmit", p.TrySubmit(func() {}), false)
+		p.SubmitAndWait(func() { ran.Add(1) })
+		p.StopAndWait()
+		equal(t, "tasks that ran", ran.Load(), 1)
+	})
+}
+
+func TestGroup(t *testing.T) {
+	p := pond.New(3, 10, pond.PanicHandler(func(any) {}))
+	var ran atomic.Int32
+	g := p.Group()
+	for i := range 20 {
+		g.Submit(func() {
+			ran.Add(1)
+			switch i {
+			case 3:
+				panic("so")
+			case 4:
+				runtime.Goexit() // H1
+			}
+		})
+	}
+	g.Submit(nil)
+	g.Wait()
+	g.Wait()
+	equal(t, "tasks that ran", ran.Load(), 20)
+	equal(t, "failed", p.FailedTasks(), 2)
+	p.StopAndWait()
+}
+
+func TestGroupContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := pond.New(2, 10, pond.PanicHandler(func(any) {}))
+		boom := errors.New("boom")
+		g, ctx := p.GroupContext(context.Background())
+		var ran atomic.Int32
+		g.Submit(func() error { time.Sleep(time.Second); return boom })
+		g.Submit(func() error { time.Sleep(time.Minute); return nil })
+		for range 5 {
+			g.Submit(func() error { ran.Add(1); return nil })
+		}
+		start := time.Now()
+		equal(t, "Wait", g.Wait(), boom) // and not after the second task
+		equal(t, "it took", time.Since(start), time.Second)
+		equal(t, "the context", ctx.Err() != nil, true)
+		g.Submit(func() error { ran.Add(1); return nil })
+		equal(t, "Wait", g.Wait(), boom)
+		time.Sleep(2 * time.Minute)
+		equal(t, "tasks that ran after the error", ran.Load(), 0)
+
+		g, ctx = p.GroupContext(context.Background())
+		g.Submit(func() error { return nil })
+		equal(t, "Wait", g.Wait(), nil)
+		equal(t, "the context after Wait", ctx.Err(), context.Canceled)
+
+		parent, cancel := context.WithCancel(context.Background())
+		g, _ = p.GroupContext(parent)
+		g.Submit(func() error { time.Sleep(time.Second); return nil })
+		cancel()
+		equal(t, "Wait", g.Wait(), context.Canceled)
+
+		g, _ = p.GroupContext(context.Background())
+		g.Submit(func() error { panic("so") }) // H15
+		var e *shoal.PanicError
+		if err := g.Wait(); !errors.As(err, &e) || e.Value != "so" {
+			t.Errorf("Wait = %v", err)
+		}
+		equal(t, "GroupContext(nil)", panics(func() { p.GroupContext(nil) }) != nil, true) //lint:ignore SA1012 that is the point
+		p.StopAndWait()
+		equal(t, "failed", p.FailedTasks(), 1) // an error is no failure
+	})
+}
+
+func TestTasksThatWaitForTasks(t *testing.T) { // H2
+	for workers := 1; workers <= 3; workers++ {
+		p := pond.New(workers, 2)
+		var leaves atomic.Int32
+		var tree func(depth int)
+		tree = func(depth int) {
+			if depth == 0 {
+				leaves.Add(1)
+				return
+			}
+			p.SubmitAndWait(func() { leaves.Add(1) })
+			g := p.Group()
+			g.Submit(func() { tree(depth - 1) })
+			g.Submit(func() { tree(depth - 1) })
+			g.Wait()
+		}
+		done := make(chan struct{})
+		p.Submit(func() { tree(8); close(done) })
+		<-done
+		p.StopAndWait()
+		equal(t, "leaves", leaves.Load(), 1<<9-1) // 1<<8 of the tree, and one of each inner task
+	}
+}
+
+func TestStopWithTasksThatAreWaitedFor(t *testing.T) { // H12
+	bubble(t, func(t *testing.T) {
+		p := pond.New(1, 10)
+		p.Submit(func() { time.Sleep(time.Second) })
+		g := p.Group()
+		g.Submit(func() {})
+		var wg sync.WaitGroup
+		wg.Go(func() { p.SubmitAndWait(func() {}) })
+		wg.Go(g.Wait)
+		synctest.Wait()
+		<-p.Stop().Done()
+		wg.Wait()
+	})
+}
+
+func TestGoexitAndThenStop(t *testing.T) { // H1
+	p := pond.New(2, 10)
+	for range 20 {
+		p.Submit(runtime.Goexit)
+	}
+	p.SubmitAndWait(runtime.Goexit)
+	p.StopAndWait()
+	equal(t, "failed", p.FailedTasks(), 21)
+}
+
+func TestSubmitRacingAStop(t *testing.T) { // H3
+	for range 200 {
+		p := pond.New(2, 4)
+		var accepted, ran atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					if v := panics(func() { p.Submit(func() { ran.Add(1) }) }); v != nil {
+						if v != pond.ErrSubmitOnStoppedPool {
+							t.Errorf("panic: %v", v)
+						}
+						return
+					}
+					accepted.Add(1)
+				}
+			})
+		}
+		runtime.Gosched()
+		p.StopAndWait()
+		wg.Wait()
+		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+	}
+}
+
+func TestAStrategyDelaysAndDoesNotDeny(t *testing.T) { // H16
+	bubble(t, func(t *testing.T) {
+		asked := 0
+		p := pond.New(100, 100, pond.Strategy(never(func() { asked++ })))
+		release := make(chan struct{})
+		p.Submit(func() { <-release })
+		synctest.Wait()
+		ran := make(chan struct{})
+		p.Submit(func() { close(ran) })
+		<-ran // the first one still runs
+		close(release)
+		p.StopAndWait()
+		equal(t, "it was asked", asked > 0, true)
+	})
+}
+
+type never func()
+
+func (n never) Resize(running, min, max int) bool { n(); return running == 0 }
+
+func TestRatedResizer(t *testing.T) {
+	r := pond.RatedResizer(3)
+	var got []bool
+	for range 7 {
+		got = append(got, r.Resize(1, 0, 10))
+	}
+	for i, want := range []bool{true, false, false, true, false, false, true} {
+		equal(t, "answer", got[i], want)
+	}
+	equal(t, "without workers", r.Resize(0, 0, 10), true)
+	equal(t, "rate 0", pond.RatedResizer(0).Resize(5, 0, 10), true)
+}
+
+func TestIdleWorkersLeaveByAge(t *testing.T) { // H17
+	bubble(t, func(t *testing.T) {
+		p := pond.New(100, 0, pond.IdleTimeout(time.Second))
+		for range 100 {
+			p.Submit(func() { time.Sleep(time.Second) })
+		}
+		equal(t, "running", p.RunningWorkers(), 100)
+		time.Sleep(2500 * time.Millisecond)
+		equal(t, "running after the timeout", p.RunningWorkers(), 0)
+		p.StopAndWait()
+		p = pond.New(1, 0, pond.IdleTimeout(0))
+		p.SubmitAndWait(func() {})
+		p.StopAndWait()
+	})
+}
+
+func TestATaskStopsItsPool(t *testing.T) { // H30
+	p := pond.New(1, 1)
+	p.Submit(p.StopAndWait)
+	p.Submit(func() {})
+	p.StopAndWait()
+}
