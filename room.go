@@ -31,11 +31,15 @@ type waiter struct {
 }
 
 // A waitList is a list of waiters in order of arrival, guarded by mu.
-type waitList struct{ first, last *waiter }
+type waitList struct {
+	first, last *waiter
+	n           int
+}
 
 func (l *waitList) empty() bool { return l.first == nil }
 
 func (l *waitList) push(w *waiter) {
+	l.n++
 	w.listed = true
 	w.prev = l.last
 	if l.last == nil {
@@ -47,6 +51,7 @@ func (l *waitList) push(w *waiter) {
 }
 
 func (l *waitList) remove(w *waiter) {
+	l.n--
 	if w.prev == nil {
 		l.first = w.next
 	} else {

@@ -27,6 +27,7 @@ type Stats struct {
 	InFlight      int // accepted, not yet ended or discarded
 	Queued        int // of these, waiting; a task that a free worker is about to take counts up to the capacity
 	QueueCapacity int
+	Blocked       int // not accepted yet: they wait for room
 
 	Workers     int // live
 	Running     int // of these, inside a task
@@ -84,6 +85,7 @@ func (p *Pool) Stats() Stats {
 	s.Spawned = p.spawned
 	s.InFlight = int(waiting) + busy - p.lent + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
+	s.Blocked = p.room.n
 	s.Stalled = p.stall.look(p, s, busy+p.handed)
 	s.Workers = p.live
 	s.Running = busy + p.handed

@@ -251,6 +251,9 @@ func (p *Pool) published() {
 // nil, bounds the wait.
 func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) error {
 	nesting := -1 // not known
+	if policy == Block && p.head.Load()&attention != 0 {
+		nesting = p.nesting(ctx) // others wait already, most likely: then so will this one
+	}
 	p.mu.Lock()
 	for {
 		if p.phase != phaseOpen {

@@ -121,7 +121,7 @@ func run(cases, pools string, parallel int) (r results, err error) {
 		}
 	}
 	for _, s := range subjects {
-		if rp.MatchString(s.name) {
+		if rp.MatchString(s.name) && (pools != "" || !strings.HasSuffix(s.name, onShoal)) {
 			r.who = append(r.who, s)
 		}
 	}

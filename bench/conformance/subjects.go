@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shoal-go/shoal"
+	compatants "github.com/shoal-go/shoal/compat/ants"
+	compatpond "github.com/shoal-go/shoal/compat/pond"
+	compatworkerpool "github.com/shoal-go/shoal/compat/workerpool"
 )
 
 // A spec is the pool that a case wants.
@@ -72,7 +75,13 @@ var subjects = []subject{
 	{"conc", "github.com/sourcegraph/conc", newConc},
 	{"errgroup", "golang.org/x/sync", newErrgroup},
 	{"channel", "", newChannel},
+	// The facades are asked only where -pools names them.
+	{"pond" + onShoal, "github.com/shoal-go/shoal", newPondOnShoal},
+	{"ants" + onShoal, "github.com/shoal-go/shoal", newAntsOnShoal},
+	{"workerpool" + onShoal, "github.com/shoal-go/shoal", newWorkerpoolOnShoal},
 }
+
+const onShoal = "-on-shoal"
 
 func newShoal(s spec) pool {
 	opts := []shoal.Option{shoal.WithMaxWorkers(s.workers), shoal.WithMinWorkers(s.min)}
@@ -121,11 +130,47 @@ func newPond(s spec) pool {
 		capacity = 1 << 20
 	}
 	p := pond.New(s.workers, capacity, opts...)
+	return pondPool(p, pond.ErrSubmitOnStoppedPool, func(ctx context.Context) group {
+		g, ctx := p.GroupContext(ctx)
+		return group{func(f func(context.Context) error) { g.Submit(func() error { return f(ctx) }) }, g.Wait}
+	})
+}
+
+func newPondOnShoal(s spec) pool {
+	opts := []compatpond.Option{compatpond.MinWorkers(s.min)}
+	if s.idle > 0 {
+		opts = append(opts, compatpond.IdleTimeout(s.idle))
+	}
+	if s.onPanic != nil {
+		opts = append(opts, compatpond.PanicHandler(s.onPanic))
+	}
+	capacity := s.capacity
+	if capacity == 0 {
+		capacity = 1 << 20
+	}
+	p := compatpond.New(s.workers, capacity, opts...)
+	return pondPool(p, compatpond.ErrSubmitOnStoppedPool, func(ctx context.Context) group {
+		g, ctx := p.GroupContext(ctx)
+		return group{func(f func(context.Context) error) { g.Submit(func() error { return f(ctx) }) }, g.Wait}
+	})
+}
+
+// pondPool is pond, or the facade that stands for it.
+func pondPool(p interface {
+	Submit(func())
+	TrySubmit(func()) bool
+	Stop() context.Context
+	StopAndWait()
+	RunningWorkers() int
+	WaitingTasks() uint64
+	CompletedTasks() uint64
+	FailedTasks() uint64
+}, stopped error, newGroup func(context.Context) group) pool {
 	// On a stopped pool Submit panics with ErrSubmitOnStoppedPool, as documented.
 	guard := func(f func() error) (err error) {
 		defer func() {
-			if v := recover(); v == pond.ErrSubmitOnStoppedPool {
-				err = pond.ErrSubmitOnStoppedPool
+			if v := recover(); v == stopped {
+				err = stopped
 			} else if v != nil {
 				panic(v)
 			}
@@ -144,10 +189,7 @@ func newPond(s spec) pool {
 			})
 		},
 		stop: p.StopAndWait, stopNow: func() { <-p.Stop().Done() }, onPanic: true,
-		group: func(ctx context.Context) group {
-			g, ctx := p.GroupContext(ctx)
-			return group{func(f func(context.Context) error) { g.Submit(func() error { return f(ctx) }) }, g.Wait}
-		},
+		group:   newGroup,
 		workers: p.RunningWorkers, waiting: func() int { return int(p.WaitingTasks()) },
 		completed: func() int { return int(p.CompletedTasks()) }, failed: func() int { return int(p.FailedTasks()) },
 	}
@@ -190,6 +232,33 @@ func newAnts(s spec) pool {
 	if err != nil {
 		panic(err)
 	}
+	return antsPool(p)
+}
+
+func newAntsOnShoal(s spec) pool {
+	var opts []compatants.Option
+	if s.idle > 0 {
+		opts = append(opts, compatants.WithExpiryDuration(s.idle))
+	}
+	if s.onPanic != nil {
+		opts = append(opts, compatants.WithPanicHandler(s.onPanic))
+	}
+	p, err := compatants.NewPool(s.workers, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return antsPool(p)
+}
+
+// antsPool is ants, or the facade that stands for it.
+func antsPool(p interface {
+	Submit(func()) error
+	ReleaseTimeout(time.Duration) error
+	ReleaseContext(context.Context) error
+	Tune(int)
+	Running() int
+	Waiting() int
+}) pool {
 	return pool{
 		submit: p.Submit, handsOver: true,
 		stop: func() { _ = p.ReleaseTimeout(time.Minute) },
@@ -201,8 +270,21 @@ func newAnts(s spec) pool {
 	}
 }
 
-func newWorkerpool(s spec) pool {
-	p := workerpool.New(s.workers)
+func newWorkerpool(s spec) pool { return workerpoolPool(workerpool.New(s.workers)) }
+
+func newWorkerpoolOnShoal(s spec) pool {
+	return workerpoolPool(compatworkerpool.New(s.workers))
+}
+
+// workerpoolPool is workerpool, or the facade that stands for it.
+func workerpoolPool(p interface {
+	Do(func()) error
+	DoWait(func()) error
+	Stop()
+	StopWait()
+	Pause(context.Context)
+	WaitingQueueSize() int
+}) pool {
 	var resume context.CancelFunc
 	return pool{
 		keeps:  true,

@@ -25,6 +25,7 @@
 //     tasks that block get more at once. Running counts the tasks that have been
 //     accepted, so it is what ants reports. The number of workers is limited to
 //     [shoal.MaxWorkers] also where the size is not.
+//   - A worker survives a panic, so Running does not go down by one.
 //   - WithPreAlloc allocates nothing, but has its other effects.
 //
 // Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
@@ -134,7 +135,7 @@ func WithDisablePurge(disable bool) Option { return func(o *Options) { o.Disable
 type common struct {
 	size    atomic.Int64 // -1: no limit
 	options Options
-	waiting atomic.Int64 // submitters
+	blocked atomic.Int64 // submitters that wait, if their number is limited
 	boot    func() error // makes the engine
 	mu      sync.Mutex   // held while the engine is changed
 	engine  atomic.Pointer[shoal.Pool]
@@ -206,23 +207,36 @@ func (c *common) panicked(e *shoal.PanicError) {
 	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
 }
 
-// refused is called when there was no room, and tries again with submit, which
-// waits, if the options allow.
-func (c *common) refused(err error, submit func() error) error {
-	switch {
-	case err == shoal.ErrClosed:
-		return ErrPoolClosed
-	case c.options.Nonblocking:
+// submit submits by one of the two, as the options have it.
+func (c *common) submit(wait, try func() error) error {
+	o := &c.options
+	if !o.Nonblocking && o.MaxBlockingTasks <= 0 {
+		return c.known(wait())
+	}
+	err := try()
+	if err != shoal.ErrQueueFull || o.Nonblocking {
+		return c.known(err)
+	}
+	defer c.blocked.Add(-1)
+	if c.blocked.Add(1) > int64(o.MaxBlockingTasks) {
 		return ErrPoolOverload
 	}
-	defer c.waiting.Add(-1)
-	if n, most := c.waiting.Add(1), int64(c.options.MaxBlockingTasks); most > 0 && n > most {
+	return c.known(wait())
+}
+
+// known is the error of this package for err.
+func (c *common) known(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case shoal.ErrQueueFull:
 		return ErrPoolOverload
+	case shoal.ErrNilTask:
+		if !c.IsClosed() {
+			return nil
+		}
 	}
-	if submit() != nil {
-		return ErrPoolClosed
-	}
-	return nil
+	return ErrPoolClosed
 }
 
 // Running is the number of workers that are live or about to start.
@@ -241,7 +255,7 @@ func (c *common) Free() int {
 }
 
 // Waiting is the number of submitters that wait.
-func (c *common) Waiting() int { return int(max(0, c.waiting.Load())) }
+func (c *common) Waiting() int { return c.engine.Load().Stats().Blocked }
 
 // Cap is the pool's size, -1 if there is no limit.
 func (c *common) Cap() int { return int(c.size.Load()) }
@@ -264,13 +278,13 @@ func (c *common) IsClosed() bool { return c.closed.Load() }
 // run.
 func (c *common) Release() { c.release() }
 
-func (c *common) release() (done <-chan struct{}, first bool) {
+func (c *common) release() (p *shoal.Pool, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.engine.Load()
+	p = c.engine.Load()
 	first = !c.closed.Swap(true)
 	p.Drain()
-	return p.Done(), first
+	return p, first
 }
 
 // ReleaseTimeout is Release, and waits until no worker is left. After timeout it
@@ -286,26 +300,20 @@ func (c *common) ReleaseTimeout(timeout time.Duration) error {
 
 // ReleaseContext is Release, and waits until no worker is left. If ctx ends first
 // it returns ctx's error; if ctx is nil it does not wait. Of a pool that is closed
-// it returns [ErrPoolClosed].
+// it returns [ErrPoolClosed]. A task of the pool, which cannot wait for itself, gets
+// [shoal.ErrWouldDeadlock].
 func (c *common) ReleaseContext(ctx context.Context) error {
-	done, first := c.release()
+	p, first := c.release()
 	switch {
 	case !first:
 		return ErrPoolClosed
 	case ctx == nil:
 		return nil
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
+	if err := p.WaitContext(ctx); err != nil {
+		return err
 	}
-	select {
-	case <-done:
-		return nil
-	default:
-		return ctx.Err()
-	}
+	return p.Shutdown(context.Background()) // what is left takes no time
 }
 
 // Reboot opens a closed pool again, when no worker is left.
@@ -338,14 +346,7 @@ func NewPool(size int, options ...Option) (*Pool, error) {
 // allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *Pool) Submit(task func()) error {
 	e := p.engine.Load()
-	err := e.TrySubmit(task)
-	if err == nil || err == shoal.ErrNilTask && !p.IsClosed() {
-		return nil
-	}
-	if err == shoal.ErrNilTask {
-		return ErrPoolClosed
-	}
-	return p.refused(err, func() error { return e.Submit(task) })
+	return p.submit(func() error { return e.Submit(task) }, func() error { return e.TrySubmit(task) })
 }
 
 // A PoolWithFuncGeneric runs one function with many arguments. It is made by
@@ -377,11 +378,7 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 // the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 	f := p.call.Load()
-	err := f.TrySubmit(arg)
-	if err == nil {
-		return nil
-	}
-	return p.refused(err, func() error { return f.Submit(arg) })
+	return p.submit(func() error { return f.Submit(arg) }, func() error { return f.TrySubmit(arg) })
 }
 
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.

@@ -45,6 +45,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/internal/settle"
 )
 
 const defaultIdleTimeout = 5 * time.Second
@@ -171,26 +172,6 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 	return p
 }
 
-// settle gives workers that are about to take a task a moment to do so: in pond a
-// task that finds a worker free, or not started, has one when Submit returns. If
-// the strategy may say no, that is sure only of the first worker.
-func (p *WorkerPool) settle() {
-	started := func(s shoal.Stats) uint64 { return s.Submitted - s.Dropped - waiting(s) }
-	s := p.pool.Stats()
-	want := started(s) + min(waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
-	for n := 0; n < 300 && started(s) < want && (p.eager || s.Workers == 0); n++ {
-		if n < 100 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(50 * time.Microsecond) // a CPU is busy with something else
-		}
-		s = p.pool.Stats()
-	}
-}
-
-// waiting is the number of tasks that have not started.
-func waiting(s shoal.Stats) uint64 { return uint64(max(0, s.InFlight-s.Running)) }
-
 func (p *WorkerPool) panicked(e *shoal.PanicError) {
 	if p.panicHandler != nil {
 		p.panicHandler(e.Value)
@@ -228,7 +209,7 @@ func (p *WorkerPool) Strategy() ResizingStrategy { return p.strategy }
 func (p *WorkerPool) SubmittedTasks() uint64 { return p.pool.Stats().Submitted }
 
 // WaitingTasks is the number of tasks that have not started.
-func (p *WorkerPool) WaitingTasks() uint64 { return waiting(p.pool.Stats()) }
+func (p *WorkerPool) WaitingTasks() uint64 { return settle.Waiting(p.pool.Stats()) }
 
 // SuccessfulTasks is the number of tasks that have returned.
 func (p *WorkerPool) SuccessfulTasks() uint64 {
@@ -318,7 +299,7 @@ func (p *WorkerPool) close() {
 
 // stopNow drops what is queued, and does not wait.
 func (p *WorkerPool) stopNow() {
-	p.settle()
+	settle.Wait(p.pool, !p.eager) // in pond those tasks have a worker
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.pool.Shutdown(ctx)

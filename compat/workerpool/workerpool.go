@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/internal/settle"
 )
 
 // DefaultIdleTimeout is for how long a worker may be idle before it leaves.
@@ -98,7 +99,10 @@ func (p *WorkerPool) Size() int { return p.maxWorkers }
 func (p *WorkerPool) Stop() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.stop(func() { p.pool.Shutdown(ctx) })
+	p.stop(func() {
+		settle.Wait(p.pool, false) // those tasks have a worker, by the documentation
+		p.pool.Shutdown(ctx)
+	})
 }
 
 // StopWait has the pool accept no more tasks, and waits until all that were
