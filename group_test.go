@@ -498,7 +498,8 @@ func TestGroupWaitContext(t *testing.T) {
 		wantErr(t, "Wait", g.Wait(), boom)
 		g.Go(func(context.Context) error { return nil })
 		must(t, g.WaitContext(bg))
-		if err := g.WaitContext(nil); err == nil { //lint:ignore SA1012 that is the point
+		//lint:ignore SA1012 that is the point
+		if err := g.WaitContext(nil); err == nil {
 			t.Error("a nil context")
 		}
 		shutClean(t, p)
