@@ -118,9 +118,11 @@ func Limit(n int) GroupOption {
 //
 // Made with the context of one of p's own tasks, the group may be waited for in
 // that task: Wait then runs those of the group's tasks that have not started,
-// so groups in groups finish on one worker. Where the context does not tell, the
-// stack does, if all workers are inside tasks; so tasks without a context can do
-// the same.
+// so groups in groups finish on one worker. Where the context does not tell, as in
+// tasks that are given none, the stack does, if all workers that p may have are
+// inside tasks when the group is made. That is enough for tasks of a pool that make
+// groups on that very pool and wait for them, while its maximum stays; not for groups
+// that are made elsewhere, or on another pool of the family: pass the context on.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	for _, o := range opts {
@@ -447,7 +449,7 @@ func (g *Group) wait(ctx context.Context) error {
 			g.finish(r)
 			continue
 		}
-		if helps && g.help(r, g.outer, nil) {
+		if helps && ctx.Err() == nil && g.help(r, g.outer, nil) {
 			continue
 		}
 		g.mu.Lock()
@@ -461,7 +463,7 @@ func (g *Group) wait(ctx context.Context) error {
 		}
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
-		if s < groupOne || helps && g.help(r, g.outer, g) {
+		if s < groupOne || helps && ctx.Err() == nil && g.help(r, g.outer, g) {
 			continue
 		}
 		sy.Reach("wait for a group")

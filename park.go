@@ -114,6 +114,9 @@ func (w *worker) park() bool {
 
 	w.wakeup.Wait()
 	w.fresh, w.rested, w.awake = false, true, 0
+	if w.turn.lane != nil {
+		w.turn.began, w.turn.ended = p.now(), 0 // nobody pays for this
+	}
 	if w.leaving {
 		return false
 	}

@@ -475,7 +475,7 @@ func TestReviewLocalNeverClosed(t *testing.T) {
 			<-goOn
 			return l.Get(ctx)
 		})
-		go child.Wait(ctx)
+		go func() { child.Wait(ctx) }()
 		<-begun
 		return 0, nil
 	}).Wait(bg)

@@ -57,6 +57,8 @@ const (
 	// What a turn costs at least, so that turns count where the clock stands
 	// still.
 	leastTurn = 1000
+	// And at most, so that sums of charges fit into an int64: eleven days.
+	mostTurn = int64(1e15)
 	// How often a worker yields to a lane that comes next but has not asked.
 	maxOwed = 4
 )
@@ -290,20 +292,27 @@ func (p *Pool) pickLocked() (l *lane) {
 	if rounds == 0 {
 		return l
 	}
-	longest := int64(1)
+	longest := turnTime
 	for _, c := range p.lanes {
 		if c.priority == l.priority && (c.waiting() || c.out > 0) {
-			c.credit += rounds * c.share()
-			longest = max(longest, c.usual/c.share())
+			c.credit += min(rounds*turnTime, most/int64(c.weight)) * int64(c.weight)
+			longest = max(longest, c.usual/int64(c.weight))
 		}
 	}
 	for _, c := range p.lanes {
-		if !c.needs() { // it is at its limit: it saves no more than a few turns
-			c.credit = min(c.credit, 4*longest*c.share())
+		// One that needs no worker is at its limit: it saves no more than a few
+		// turns. Nobody saves, or owes, more than fits.
+		limit := most
+		if !c.needs() {
+			limit = min(most/int64(c.weight), 4*longest) * int64(c.weight)
 		}
+		c.credit = max(-most, min(c.credit, limit))
 	}
 	return l
 }
+
+// most is the most credit or debt of a lane: days.
+const most = int64(1) << 60
 
 // owesLocked reports whether a lane needs a worker and comes before those that
 // have asked for one, but has not asked yet.
@@ -372,7 +381,7 @@ func (w *worker) endTurnLocked() {
 	}
 	l.credit += w.turn.charged
 	if w.turn.ended != 0 { // else it came to nothing
-		took := max(w.turn.ended-w.turn.began, leastTurn)
+		took := min(max(w.turn.ended-w.turn.began, leastTurn), mostTurn)
 		l.credit -= took
 		l.usual += (took - l.usual) / 8
 	}
@@ -455,6 +464,9 @@ func (w *worker) lentTick() bool {
 	w.fresh = false
 	w.publish(w.tasks, false)
 	now := p.now()
+	if p.lends.Load() {
+		w.tickTurn(now) // p has sub-pools too
+	}
 	if w.recalled(now) {
 		sy.Reach("recall")
 		w.idle()

@@ -221,6 +221,37 @@ func TestSubAndItsParentShareByWeight(t *testing.T) {
 	})
 }
 
+func TestIdleTimeIsNobodysTurn(t *testing.T) {
+	for _, depth := range []int{1, 2} {
+		inBubble(t, func(t *testing.T) {
+			root := newPool(t, fixed(1)...)
+			p := root
+			if depth == 2 {
+				p = newSub(t, root) // whose workers count their turns too
+			}
+			s := newSub(t, p)
+			must(t, s.SubmitWait(bg, func(context.Context) error { return nil }))
+			time.Sleep(time.Hour)
+			release := make(chan struct{})
+			must(t, p.Submit(func() { <-release }))
+			synctest.Wait()
+			for range 3000 {
+				must(t, s.Submit(func() { time.Sleep(time.Millisecond) }))
+			}
+			var first uint64
+			for range 5 {
+				must(t, p.Submit(func() { first = max(first, 1+s.Stats().Completed); time.Sleep(time.Millisecond) }))
+			}
+			close(release)
+			p.Wait()
+			if first == 0 || first > 20 {
+				t.Errorf("depth %d: the pool's five tasks had started after %d of its sub-pool", depth, first)
+			}
+			must(t, root.Close())
+		})
+	}
+}
+
 func TestSubIsWorkConserving(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(4)...)

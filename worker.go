@@ -463,11 +463,11 @@ func (w *worker) tick() bool {
 	now := p.now()
 	took := time.Duration(now - w.lastTick)
 	w.lastTick = now
+	crowded := w.crowded(now, took)
+	w.setStep(nextStep(w.step, took))
 	if p.lends.Load() {
 		w.tickTurn(now)
 	}
-	crowded := w.crowded(now, took)
-	w.setStep(nextStep(w.step, took))
 	// If every task is timed this way, then also the one that comes now.
 	if w.fresh = w.step == 1; w.fresh {
 		w.since.Store(now)

@@ -14,8 +14,10 @@
 // What is broken there is not kept:
 //
 //   - A task that submits to its own pool while that is full runs the new task
-//     itself. In ants it may wait for ever. (With [WithNonblocking] it gets
-//     ErrPoolOverload, as there.)
+//     itself, at once: do not hold a lock then that the new task takes. In ants it
+//     may wait for ever. (With [WithNonblocking] it gets ErrPoolOverload, as there.)
+//   - ReleaseTimeout and ReleaseContext called by a task return
+//     [shoal.ErrWouldDeadlock] at once, as the task cannot wait for itself.
 //   - [WithMaxBlockingTasks] is exact; in ants more may get through at once.
 //   - A pool has no goroutines but its workers, and none at all when it has been
 //     idle for the expiry duration; ants has two for each pool. Importing the
@@ -210,17 +212,23 @@ func (c *common) panicked(e *shoal.PanicError) {
 // submit submits by one of the two, as the options have it.
 func (c *common) submit(wait, try func() error) error {
 	o := &c.options
-	if !o.Nonblocking && o.MaxBlockingTasks <= 0 {
+	if !o.Nonblocking && o.MaxBlockingTasks == 0 {
 		return c.known(wait())
 	}
 	err := try()
 	if err != shoal.ErrQueueFull || o.Nonblocking {
 		return c.known(err)
 	}
-	defer c.blocked.Add(-1)
-	if c.blocked.Add(1) > int64(o.MaxBlockingTasks) {
-		return ErrPoolOverload
+	for {
+		n := c.blocked.Load()
+		if n >= int64(o.MaxBlockingTasks) {
+			return ErrPoolOverload
+		}
+		if c.blocked.CompareAndSwap(n, n+1) {
+			break
+		}
 	}
+	defer c.blocked.Add(-1)
 	return c.known(wait())
 }
 
@@ -282,8 +290,9 @@ func (c *common) release() (p *shoal.Pool, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = c.engine.Load()
-	first = !c.closed.Swap(true)
-	p.Drain()
+	if first = !c.closed.Swap(true); first {
+		p.Drain()
+	}
 	return p, first
 }
 
@@ -318,13 +327,14 @@ func (c *common) ReleaseContext(ctx context.Context) error {
 
 // Reboot opens a closed pool again, when no worker is left.
 func (c *common) Reboot() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !c.closed.Load() {
 		return
 	}
-	<-c.engine.Load().Done()
-	if c.boot() == nil { // it was made before
+	e := c.engine.Load()
+	<-e.Done() // without the lock: tasks may want it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.engine.Load() == e && c.closed.Load() && c.boot() == nil { // it was made before
 		c.closed.Store(false)
 	}
 }
@@ -383,6 +393,14 @@ func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.
 type PoolWithFunc struct{ *PoolWithFuncGeneric[any] }
+
+// Invoke is [PoolWithFuncGeneric.Invoke], but ignores nil.
+func (p *PoolWithFunc) Invoke(arg any) error {
+	if arg == nil {
+		return p.known(shoal.ErrNilTask)
+	}
+	return p.PoolWithFuncGeneric.Invoke(arg)
+}
 
 // NewPoolWithFunc makes a pool of up to size workers that call pf; if size is
 // below 1 there is no limit.

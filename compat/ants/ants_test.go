@@ -243,6 +243,22 @@ func TestReleaseAndReboot(t *testing.T) {
 	})
 }
 
+func TestTasksOfAPoolThatIsRebooted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 2)
+		p.Submit(func() { time.Sleep(time.Second); p.Tune(5); p.Release() })
+		p.Release()
+		done := make(chan struct{})
+		go func() { p.Reboot(); close(done) }()
+		synctest.Wait()
+		equal(t, "ReleaseTimeout meanwhile", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
+		<-done
+		equal(t, "Cap", p.Cap(), 5)
+		equal(t, "IsClosed", p.IsClosed(), false)
+		p.Release()
+	})
+}
+
 func TestTune(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1)
@@ -362,6 +378,10 @@ func TestPoolsWithAFunction(t *testing.T) {
 	}
 	p.Release()
 	equal(t, "sum", sum.Load(), 2*5050)
+	q, _ := ants.NewPoolWithFunc(1, func(v any) { sum.Add(int64(v.(int))) })
+	equal(t, "Invoke(nil)", q.Invoke(nil), nil)
+	q.Release()
+	equal(t, "Invoke(nil)", q.Invoke(nil), ants.ErrPoolClosed)
 	if n := testing.AllocsPerRun(100, func() { p.Invoke(1) }); n != 0 {
 		t.Errorf("Invoke of a closed pool makes %v allocations", n)
 	}

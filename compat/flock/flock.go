@@ -21,7 +21,7 @@
 //   - No task waits behind another one while a worker is idle, and none waits for an
 //     idle worker to look: workers are woken. MaxParkTime is checked and not used.
 //   - A submitter that waits for room is parked. If it is a task of the pool it runs
-//     the new task itself.
+//     the new task itself, at once: do not hold a lock then that the new task takes.
 //   - The counters add up: Submitted = Completed + Dropped + Rejected + InFlight at
 //     any quiet moment. FallbackExecuted counts what was given a goroutine of its own.
 //   - A panic handler that panics is not the end of the process.
@@ -35,7 +35,9 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -155,6 +157,10 @@ type Pool struct {
 	pool    *shoal.Pool
 	workers int
 	queue   int // tasks for each worker
+
+	mu   sync.Mutex
+	past []WorkerStats // of workers that have left, by id
+	gone []bool        // the last one with that id has left, though it may be listed
 }
 
 // NewPool makes a pool. The error, a [*PoolError], names all invalid options.
@@ -186,17 +192,48 @@ func NewPool(opts ...Option) (*Pool, error) {
 			fmt.Printf("[flock error] workerpool: a task panicked: %v\n%s\n", e.Value, e.Stack)
 		}),
 	}
-	if c.OnWorkerStart != nil || c.OnWorkerStop != nil {
-		options = append(options, shoal.WithWorkerHooks(c.OnWorkerStart, c.OnWorkerStop))
+	p := &Pool{
+		workers: c.NumWorkers,
+		queue:   c.QueueSizePerWorker,
+		past:    make([]WorkerStats, c.NumWorkers),
+		gone:    make([]bool, c.NumWorkers),
 	}
+	options = append(options, shoal.WithWorkerHooks(
+		func(id int) {
+			p.mu.Lock()
+			p.gone[id] = false
+			p.mu.Unlock()
+			if c.OnWorkerStart != nil {
+				c.OnWorkerStart(id)
+			}
+		},
+		func(id int) {
+			p.left(id)
+			if c.OnWorkerStop != nil {
+				c.OnWorkerStop(id)
+			}
+		}))
 	if c.PinWorkerThreads {
 		options = append(options, shoal.WithThreadPinning())
 	}
-	p, err := shoal.New(options...)
-	if err != nil {
+	var err error
+	if p.pool, err = shoal.New(options...); err != nil {
 		return nil, &PoolError{msg: "invalid config", err: err}
 	}
-	return &Pool{p, c.NumWorkers, c.QueueSizePerWorker}, nil
+	return p, nil
+}
+
+// left remembers what the worker has done, which is about to leave.
+func (p *Pool) left(id int) {
+	for _, w := range slices.Collect(p.pool.Workers()) {
+		if w.ID == id {
+			p.mu.Lock()
+			p.past[id].TasksExecuted += w.Executed
+			p.past[id].TasksFailed += w.Failed
+			p.gone[id] = true
+			p.mu.Unlock()
+		}
+	}
 }
 
 // Submit queues task, and follows the pool's strategy if there is no room. The
@@ -279,8 +316,21 @@ func (p *Pool) Stats() Stats {
 		LatencyAvg:         s.RunTime.Mean(),
 		LatencyMax:         s.RunTime.Max(),
 	}
-	for w := range p.pool.Workers() {
-		stats.WorkerStats = append(stats.WorkerStats, WorkerStats{w.ID, w.Executed, w.Failed, p.queue, w.State.String()})
+	live := slices.Collect(p.pool.Workers())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stats.WorkerStats = slices.Clone(p.past)
+	for id := range stats.WorkerStats {
+		w := &stats.WorkerStats[id]
+		w.WorkerID, w.Capacity, w.State = id, p.queue, shoal.WorkerParked.String()
+	}
+	for _, l := range live {
+		if !p.gone[l.ID] {
+			w := &stats.WorkerStats[l.ID]
+			w.TasksExecuted += l.Executed
+			w.TasksFailed += l.Failed
+			w.State = l.State.String()
+		}
 	}
 	return stats
 }

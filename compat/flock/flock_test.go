@@ -206,6 +206,15 @@ func TestHooksAndFaults(t *testing.T) { // H1, H24
 	}
 	equal(t, "stop hooks", m, n)
 	equal(t, "start hooks of both workers", n >= 2, true)
+	var executed, failed uint64
+	for i, w := range s.WorkerStats { // also after Shutdown
+		equal(t, "worker id", w.WorkerID, i)
+		executed += w.TasksExecuted
+		failed += w.TasksFailed
+	}
+	equal(t, "workers", len(s.WorkerStats), 2)
+	equal(t, "tasks of the workers", executed, 30)
+	equal(t, "failed tasks of the workers", failed, 20)
 }
 
 func TestSubmitWhileShutdownAndWaitRun(t *testing.T) { // H3, H5, H8

@@ -23,7 +23,14 @@
 //   - A task of a group with a context that panics is an error of the group, a
 //     [*shoal.PanicError]. In pond Wait returns nil.
 //   - Submit and a stop may race: the task is accepted and run, or Submit panics
-//     with ErrSubmitOnStoppedPool; never with "send on closed channel".
+//     with ErrSubmitOnStoppedPool; never with "send on closed channel". That is so
+//     for a Submit that waits for room, too, where pond waits for it. A task of a
+//     group that is refused so late is left out; with a context, Wait returns
+//     [shoal.ErrClosed], and of tasks that a stop dropped [shoal.ErrDropped].
+//   - A task that calls Submit while the queue is full runs the new task itself, at
+//     once: do not hold a lock then that the new task takes.
+//   - Tasks that a group's context keeps from running count as neither submitted
+//     nor completed. In pond they are taken, skipped, and count as successful.
 //   - A strategy delays growth, but never leaves a task waiting behind a busy
 //     worker while more workers may start.
 //   - Idle workers are reclaimed by age, all that are due, not one in each timeout.
@@ -166,6 +173,7 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 		opts = append(opts, shoal.WithSizing(shoal.Eager()))
 	}
 	p.pool = shoal.Must(shoal.New(opts...)) // all of it is in range
+	p.unfollow = func() bool { return false }
 	if p.context != nil {
 		p.unfollow = context.AfterFunc(p.context, p.stopNow)
 	}
@@ -282,17 +290,14 @@ func (p *WorkerPool) SubmitBefore(task func(), deadline time.Duration) {
 func (p *WorkerPool) Stop() context.Context {
 	p.close()
 	p.stopNow()
+	p.unfollow()
 	return end{p.pool.Done()}
 }
 
 // close refuses what comes from now on.
 func (p *WorkerPool) close() {
 	p.stopped.Store(true)
-	if p.context == nil {
-		return
-	}
-	p.unfollow()
-	if p.context.Err() != nil {
+	if p.context != nil && p.context.Err() != nil {
 		p.stopNow() // before, not after
 	}
 }
@@ -300,25 +305,33 @@ func (p *WorkerPool) close() {
 // stopNow drops what is queued, and does not wait.
 func (p *WorkerPool) stopNow() {
 	settle.Wait(p.pool, !p.eager) // in pond those tasks have a worker
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	p.pool.Shutdown(ctx)
+	settle.Drop(p.pool)
 }
 
 // StopAndWait has the pool accept no more tasks, and waits until all that were
 // accepted have ended and no worker is left.
 func (p *WorkerPool) StopAndWait() {
 	p.close()
-	p.pool.Shutdown(context.Background())
+	if p.pool.Shutdown(context.Background()) != shoal.ErrWouldDeadlock {
+		p.unfollow()
+	}
 }
 
 // StopAndWaitFor is StopAndWait, but when deadline has passed it drops what is
 // queued and returns.
 func (p *WorkerPool) StopAndWaitFor(deadline time.Duration) {
 	p.close()
+	p.pool.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	p.pool.Shutdown(ctx)
+	switch p.pool.WaitContext(ctx) {
+	case nil:
+		p.StopAndWait()
+	case shoal.ErrWouldDeadlock:
+		time.AfterFunc(deadline, p.stopNow)
+	default:
+		p.stopNow()
+	}
 }
 
 // An end is a context that is cancelled when done is closed.

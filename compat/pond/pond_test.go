@@ -408,3 +408,50 @@ func TestATaskStopsItsPool(t *testing.T) { // H30
 	p.Submit(func() {})
 	p.StopAndWait()
 }
+
+func TestTheContextEndsWhileAStopWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+		defer cancel()
+		p := pond.New(1, 100, pond.Context(ctx))
+		var ran atomic.Int32
+		for range 20 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		p.StopAndWait()
+		equal(t, "tasks that ran", ran.Load(), 3)
+	})
+}
+
+func TestATaskStopsItsPoolNow(t *testing.T) {
+	for name, stop := range map[string]func(p *pond.WorkerPool){
+		"Stop":           func(p *pond.WorkerPool) { p.Stop() },
+		"StopAndWaitFor": func(p *pond.WorkerPool) { p.StopAndWaitFor(time.Millisecond) },
+	} {
+		bubble(t, func(t *testing.T) {
+			p := pond.New(1, 100)
+			var ran atomic.Int32
+			full := make(chan struct{})
+			p.Submit(func() { <-full; stop(p); time.Sleep(time.Second) })
+			for range 20 {
+				p.Submit(func() { ran.Add(1) })
+			}
+			close(full)
+			p.StopAndWait()
+			equal(t, name+": tasks that ran after it", ran.Load(), 0)
+		})
+	}
+}
+
+func TestStopAndWaitForNoTime(t *testing.T) { // a task that found a worker free runs
+	for range 50 {
+		p := pond.New(4, 10)
+		var ran atomic.Int32
+		for range 4 {
+			p.Submit(func() { ran.Add(1) })
+		}
+		p.StopAndWaitFor(0)
+		p.StopAndWait()
+		equal(t, "tasks that ran", ran.Load(), 4)
+	}
+}

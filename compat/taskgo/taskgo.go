@@ -111,8 +111,11 @@ func (q *Queue) Push(job Job) {
 	q.pool.Submit(job) // the errors are those two
 }
 
-// Len is the number of tasks that are queued and not started.
-func (q *Queue) Len() int { return q.pool.Len() }
+// Len is the number of tasks that are queued: that no worker is free to take.
+func (q *Queue) Len() int {
+	s := q.pool.Stats()
+	return max(0, s.Queued-(s.MaxWorkers-s.Running))
+}
 
 // Stop refuses new tasks and waits until all that were accepted have ended, or ctx
 // ends, or the timeout of the queue has passed; then it returns the reason, and the

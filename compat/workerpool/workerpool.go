@@ -15,7 +15,8 @@
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
 //     There the worker is lost, and a stop hangs.
 //   - DoWait and SubmitWait called by a task run the new task right there. There
-//     they wait for ever once every worker does so.
+//     they wait for ever once every worker does so. A panic of the new task passes
+//     through the outer one, which may recover it.
 //   - There is no dispatcher goroutine, so a pool that is forgotten costs nothing
 //     when its workers have left. Idle workers leave by age, all that are due, not
 //     one in each timeout.
@@ -97,11 +98,9 @@ func (p *WorkerPool) Size() int { return p.maxWorkers }
 // Stop has the pool accept no more tasks, abandons those that are queued, and
 // waits for those that run.
 func (p *WorkerPool) Stop() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
 	p.stop(func() {
 		settle.Wait(p.pool, false) // those tasks have a worker, by the documentation
-		p.pool.Shutdown(ctx)
+		settle.Drop(p.pool)
 	})
 }
 

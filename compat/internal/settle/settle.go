@@ -4,6 +4,7 @@
 package settle
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -22,6 +23,16 @@ func Wait(p *shoal.Pool, mayRefuse bool) {
 			time.Sleep(50 * time.Microsecond) // a CPU is busy with something else
 		}
 		s = p.Stats()
+	}
+}
+
+// Drop ends the pool and drops what is queued. It does not wait; a task of the pool
+// may call it.
+func Drop(p *shoal.Pool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if p.Shutdown(ctx) == shoal.ErrWouldDeadlock {
+		go p.Shutdown(ctx)
 	}
 }
 
