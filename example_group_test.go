@@ -128,3 +128,20 @@ func ExampleLimit() {
 	fmt.Println(group.Wait(), most.Load() <= 2)
 	// Output: <nil> true
 }
+
+// With its own context, WaitContext returns at the first error, while other tasks may
+// still run.
+func ExampleGroup_WaitContext() {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+	defer p.Close()
+	g := p.Group(context.Background())
+	release := make(chan struct{})
+	g.Go(func(context.Context) error { <-release; return nil }) // heeds no context
+	g.Go(func(context.Context) error { return errors.New("not today") })
+	fmt.Println(g.WaitContext(g.Context()))
+	close(release)
+	fmt.Println(g.Wait())
+	// Output:
+	// not today
+	// not today
+}

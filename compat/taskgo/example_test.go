@@ -1,0 +1,25 @@
+package taskgo_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shoal-go/shoal/compat/taskgo"
+)
+
+func Example() {
+	q := taskgo.New(
+		taskgo.WithConcurrency(1),
+		taskgo.WithMaxIdle(time.Second),
+	)
+	for i := range 3 {
+		q.Push(func() { fmt.Println("task", i) })
+	}
+	fmt.Println(q.Stop(context.Background()))
+	// Output:
+	// task 0
+	// task 1
+	// task 2
+	// <nil>
+}
