@@ -74,16 +74,18 @@ const (
 //
 // Closing a sub-pool leaves p open. Shutting p down shuts its sub-pools down in
 // the same way, and waits for them. The statistics of p, its Wait, and what its
-// Shutdown reports as dropped, are about its own tasks, but its workers that run tasks of a sub-pool count as running.
+// Shutdown reports as dropped, are about its own tasks, but its workers that run
+// tasks of a sub-pool count as running.
 // Pausing p, or having it have fewer workers, calls workers back from sub-pools
 // as their tasks end. A sub-pool may have sub-pools.
 //
 // A task may wait for tasks of any pool of the family, by their Future or Group:
 // as in [Future.Wait] it runs them itself where it can. It keeps the limits of
-// sub-pools in doing so (that of a sub-pool between them too); so tasks of two sub-pools that are both at their limits
-// must not wait for tasks of each other that have not started, as locks must not
-// be taken in different orders. What waits for a sub-pool as a whole, Wait and
-// Shutdown, holds the worker on which it is called; on the only one, for ever.
+// sub-pools in doing so (that of a sub-pool between them too); so tasks of two
+// sub-pools that are both at their limits must not wait for tasks of each other
+// that have not started, as locks must not be taken in different orders. What
+// waits for a sub-pool as a whole, Wait and Shutdown, holds the worker on which it
+// is called; on the only one, for ever.
 //
 // The options that are about goroutines, [WithMinWorkers], [WithSizing],
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning] and
@@ -264,13 +266,17 @@ func (p *Pool) unlend(sub *Pool) *worker {
 func (w *worker) nextTurnLocked() {
 	p := w.p
 	w.endTurnLocked()
-	now := p.now()
-	w.turn = turn{lane: p.own, began: now, looked: now, done: w.done()}
+	w.beginOwnTurn(p.now())
 	if p.wanted.Load() > 0 {
 		l := p.pickLocked()
 		w.turn.lane, w.turn.charged = l, max(l.usual, leastTurn)
 		l.credit -= w.turn.charged
 	}
+}
+
+// beginOwnTurn begins a turn of w for its own pool.
+func (w *worker) beginOwnTurn(now int64) {
+	w.turn = turn{lane: w.p.own, began: now, looked: now, done: w.done()}
 }
 
 // pickLocked decides whose turn it is: that of p's own tasks or that of a lane,
@@ -399,7 +405,7 @@ func (w *worker) tickTurn(now int64) {
 		w.turn.ended = now
 	}
 	w.endTurnLocked()
-	w.turn = turn{lane: p.own, began: now, done: w.done()}
+	w.beginOwnTurn(now)
 	p.mu.Unlock()
 }
 
@@ -452,7 +458,7 @@ func (w *worker) unserve() {
 		p.lent--
 		w.turn.lane.out--
 		w.endTurnLocked()
-		w.turn = turn{lane: p.own, began: now, done: w.done()} // it may go on with a task of p's
+		w.beginOwnTurn(now) // it may go on with a task of p's
 		p.limit.Store(0)
 	})
 }

@@ -44,6 +44,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/internal/settle"
 )
 
 const (
@@ -319,10 +320,7 @@ func (c *common) ReleaseContext(ctx context.Context) error {
 	case ctx == nil:
 		return nil
 	}
-	if err := p.WaitContext(ctx); err != nil {
-		return err
-	}
-	return p.Shutdown(context.Background()) // what is left takes no time
+	return settle.Drain(ctx, p)
 }
 
 // Reboot opens a closed pool again, when no worker is left.

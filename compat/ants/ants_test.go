@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal/compat/ants"
+	"github.com/shoal-go/shoal/compat/internal/expect"
 )
 
 // common is what the pools of ants v2.12 have in common.
@@ -100,29 +101,6 @@ var (
 	} = (*ants.MultiPoolWithFuncGeneric[int])(nil)
 )
 
-func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
-
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// atMost fails the test if there are more goroutines than that; those that have
-// ended, also of other tests, may take a moment to go.
-func atMost(t *testing.T, what string, most int) {
-	t.Helper()
-	n := runtime.NumGoroutine()
-	for i := 0; i < 1000 && n > most; i++ {
-		runtime.Gosched()
-		n = runtime.NumGoroutine()
-	}
-	if n > most {
-		t.Errorf("%s: %d, want %d at most", what, n, most)
-	}
-}
-
 func newPool(t *testing.T, size int, opts ...ants.Option) *ants.Pool {
 	t.Helper()
 	p, err := ants.NewPool(size, opts...)
@@ -166,40 +144,40 @@ func Example() {
 }
 
 func TestSubmitBlocksWhileFull(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 2)
 		counts := func() [4]int { return [4]int{p.Running(), p.Free(), p.Waiting(), p.Cap()} }
-		equal(t, "at first", counts(), [4]int{0, 2, 0, 2})
+		expect.Equal(t, "at first", counts(), [4]int{0, 2, 0, 2})
 		for range 2 {
-			equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+			expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
 		}
-		equal(t, "full", counts(), [4]int{2, 0, 0, 2})
+		expect.Equal(t, "full", counts(), [4]int{2, 0, 0, 2})
 		start := time.Now()
 		var wg sync.WaitGroup
-		wg.Go(func() { equal(t, "Submit", p.Submit(func() {}), nil) })
+		wg.Go(func() { expect.Equal(t, "Submit", p.Submit(func() {}), nil) })
 		synctest.Wait()
-		equal(t, "with a submitter", counts(), [4]int{2, 0, 1, 2})
+		expect.Equal(t, "with a submitter", counts(), [4]int{2, 0, 1, 2})
 		wg.Wait()
-		equal(t, "it waited", time.Since(start), time.Second)
-		equal(t, "Submit(nil)", p.Submit(nil), nil)
+		expect.Equal(t, "it waited", time.Since(start), time.Second)
+		expect.Equal(t, "Submit(nil)", p.Submit(nil), nil)
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
-		equal(t, "idle", counts(), [4]int{0, 2, 0, 2}) // by ExpiryDuration
+		expect.Equal(t, "idle", counts(), [4]int{0, 2, 0, 2}) // by ExpiryDuration
 		p.Release()
-		equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolClosed)
-		equal(t, "Submit(nil)", p.Submit(nil), ants.ErrPoolClosed)
+		expect.Equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolClosed)
+		expect.Equal(t, "Submit(nil)", p.Submit(nil), ants.ErrPoolClosed)
 	})
 }
 
 func TestNonblockingAndMaxBlockingTasks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1, ants.WithNonblocking(true))
-		equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
-		equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolOverload)
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		expect.Equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolOverload)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 
 		p = newPool(t, 1, ants.WithMaxBlockingTasks(2))
-		equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
 		var overload atomic.Int32
 		var wg sync.WaitGroup
 		for range 10 {
@@ -210,15 +188,15 @@ func TestNonblockingAndMaxBlockingTasks(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		equal(t, "waiting", p.Waiting(), 2)
-		equal(t, "refused", overload.Load(), 8)
+		expect.Equal(t, "waiting", p.Waiting(), 2)
+		expect.Equal(t, "refused", overload.Load(), 8)
 		wg.Wait()
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 	})
 }
 
 func TestReleaseAndReboot(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 2)
 		p.Reboot() // of an open pool: nothing
 		var ran atomic.Int32
@@ -226,44 +204,44 @@ func TestReleaseAndReboot(t *testing.T) {
 			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
 		}
 		var wg sync.WaitGroup
-		wg.Go(func() { equal(t, "a submitter that waits", p.Submit(func() {}), ants.ErrPoolClosed) })
+		wg.Go(func() { expect.Equal(t, "a submitter that waits", p.Submit(func() {}), ants.ErrPoolClosed) })
 		synctest.Wait()
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrTimeout)
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
-		equal(t, "IsClosed", p.IsClosed(), true)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrTimeout)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
+		expect.Equal(t, "IsClosed", p.IsClosed(), true)
 		wg.Wait()
 		p.Reboot() // it waits
-		equal(t, "tasks that ran", ran.Load(), 2)
-		equal(t, "IsClosed", p.IsClosed(), false)
-		equal(t, "Submit", p.Submit(func() { ran.Add(1) }), nil)
+		expect.Equal(t, "tasks that ran", ran.Load(), 2)
+		expect.Equal(t, "IsClosed", p.IsClosed(), false)
+		expect.Equal(t, "Submit", p.Submit(func() { ran.Add(1) }), nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		equal(t, "ReleaseContext", p.ReleaseContext(ctx) == nil, ran.Load() == 3)
+		expect.Equal(t, "ReleaseContext", p.ReleaseContext(ctx) == nil, ran.Load() == 3)
 		p.Release()
 		p.Reboot()
-		equal(t, "ReleaseContext(nil)", p.ReleaseContext(nil), nil) //lint:ignore SA1012 as documented
-		equal(t, "tasks that ran", ran.Load(), 3)
+		expect.Equal(t, "ReleaseContext(nil)", p.ReleaseContext(nil), nil) //lint:ignore SA1012 as documented
+		expect.Equal(t, "tasks that ran", ran.Load(), 3)
 	})
 }
 
 func TestTasksOfAPoolThatIsRebooted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 2)
 		p.Submit(func() { time.Sleep(time.Second); p.Tune(5); p.Release() })
 		p.Release()
 		done := make(chan struct{})
 		go func() { p.Reboot(); close(done) }()
 		synctest.Wait()
-		equal(t, "ReleaseTimeout meanwhile", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
+		expect.Equal(t, "ReleaseTimeout meanwhile", p.ReleaseTimeout(time.Millisecond), ants.ErrPoolClosed)
 		<-done
-		equal(t, "Cap", p.Cap(), 5)
-		equal(t, "IsClosed", p.IsClosed(), false)
+		expect.Equal(t, "Cap", p.Cap(), 5)
+		expect.Equal(t, "IsClosed", p.IsClosed(), false)
 		p.Release()
 	})
 }
 
 func TestTune(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1)
 		release := make(chan struct{})
 		task := func() { <-release }
@@ -273,40 +251,40 @@ func TestTune(t *testing.T) {
 			wg.Go(func() { p.Submit(task) })
 		}
 		synctest.Wait()
-		equal(t, "waiting", p.Waiting(), 2)
+		expect.Equal(t, "waiting", p.Waiting(), 2)
 		p.Tune(3)
 		wg.Wait()
-		equal(t, "running", p.Running(), 3)
+		expect.Equal(t, "running", p.Running(), 3)
 		synctest.Wait() // the third one has started
-		equal(t, "Cap", p.Cap(), 3)
+		expect.Equal(t, "Cap", p.Cap(), 3)
 		p.Tune(0)
 		p.Tune(-1)
-		equal(t, "Cap", p.Cap(), 3)
+		expect.Equal(t, "Cap", p.Cap(), 3)
 		p.Tune(1)
-		equal(t, "Free", p.Free(), -2) // as there, until tasks end
+		expect.Equal(t, "Free", p.Free(), -2) // as there, until tasks end
 		close(release)
 		synctest.Wait()
-		equal(t, "running", p.Running(), 1)
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		expect.Equal(t, "running", p.Running(), 1)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 		p.Tune(2)
 		p.Reboot()
-		equal(t, "Free", p.Free(), 2)
+		expect.Equal(t, "Free", p.Free(), 2)
 		p.Release()
 
 		for _, p := range []*ants.Pool{newPool(t, 0), newPool(t, 5, ants.WithPreAlloc(true))} {
 			n := p.Cap()
 			p.Tune(7)
-			equal(t, "Cap", p.Cap(), n)
+			expect.Equal(t, "Cap", p.Cap(), n)
 			p.Release()
 		}
 	})
 }
 
 func TestUnlimited(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, -1, ants.WithDisablePurge(true))
-		equal(t, "Cap", p.Cap(), -1)
-		equal(t, "Free", p.Free(), -1)
+		expect.Equal(t, "Cap", p.Cap(), -1)
+		expect.Equal(t, "Free", p.Free(), -1)
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Add(1)
@@ -314,30 +292,30 @@ func TestUnlimited(t *testing.T) {
 		}
 		start := time.Now()
 		wg.Wait()
-		equal(t, "1000 tasks of 1 s took", time.Since(start), time.Second)
+		expect.Equal(t, "1000 tasks of 1 s took", time.Since(start), time.Second)
 		time.Sleep(time.Hour)
-		equal(t, "running", p.Running(), 1000) // not purged
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Second), nil)
+		expect.Equal(t, "running", p.Running(), 1000) // not purged
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Second), nil)
 	})
 }
 
 func TestErrors(t *testing.T) {
 	_, err := ants.NewPool(-1, ants.WithPreAlloc(true))
-	equal(t, "error", err, ants.ErrInvalidPreAllocSize)
+	expect.Equal(t, "error", err, ants.ErrInvalidPreAllocSize)
 	_, err = ants.NewPool(1, ants.WithExpiryDuration(-1))
-	equal(t, "error", err, ants.ErrInvalidPoolExpiry)
+	expect.Equal(t, "error", err, ants.ErrInvalidPoolExpiry)
 	_, err = ants.NewPoolWithFunc(1, nil)
-	equal(t, "error", err, ants.ErrLackPoolFunc)
+	expect.Equal(t, "error", err, ants.ErrLackPoolFunc)
 	_, err = ants.NewPoolWithFuncGeneric[int](1, nil)
-	equal(t, "error", err, ants.ErrLackPoolFunc)
+	expect.Equal(t, "error", err, ants.ErrLackPoolFunc)
 	_, err = ants.NewMultiPool(0, 1, ants.RoundRobin)
-	equal(t, "error", err, ants.ErrInvalidMultiPoolSize)
+	expect.Equal(t, "error", err, ants.ErrInvalidMultiPoolSize)
 	_, err = ants.NewMultiPool(1, 1, 8)
-	equal(t, "error", err, ants.ErrInvalidLoadBalancingStrategy)
+	expect.Equal(t, "error", err, ants.ErrInvalidLoadBalancingStrategy)
 	_, err = ants.NewMultiPool(2, 1, ants.RoundRobin, ants.WithExpiryDuration(-1))
-	equal(t, "error", err, ants.ErrInvalidPoolExpiry)
+	expect.Equal(t, "error", err, ants.ErrInvalidPoolExpiry)
 	_, err = ants.NewMultiPoolWithFunc(2, 1, nil, ants.RoundRobin)
-	equal(t, "error", err, ants.ErrLackPoolFunc)
+	expect.Equal(t, "error", err, ants.ErrLackPoolFunc)
 }
 
 type lines struct {
@@ -356,35 +334,35 @@ func TestPanicsAndGoexit(t *testing.T) {
 	p := newPool(t, 1, ants.WithLogger(&l))
 	p.Submit(func() { panic("so") })
 	p.Submit(runtime.Goexit)
-	equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 	if s := l.text.String(); !strings.HasPrefix(s, "worker exits from panic: so\ngoroutine") {
 		t.Errorf("logged %q", s)
 	}
 	got := make(chan any, 1)
 	p = newPool(t, 1, ants.WithOptions(ants.Options{PanicHandler: func(v any) { got <- v }}))
 	p.Submit(func() { panic(7) })
-	equal(t, "the handler got", <-got, any(7))
+	expect.Equal(t, "the handler got", <-got, any(7))
 	p.Release()
 }
 
 func TestPoolsWithAFunction(t *testing.T) {
 	var sum atomic.Int64
 	p, err := ants.NewPoolWithFuncGeneric(2, func(n int) { sum.Add(int64(n)) })
-	equal(t, "error", err, nil)
+	expect.Equal(t, "error", err, nil)
 	for range 2 {
 		for i := range 101 {
-			equal(t, "Invoke", p.Invoke(i), nil)
+			expect.Equal(t, "Invoke", p.Invoke(i), nil)
 		}
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
-		equal(t, "Invoke", p.Invoke(1), ants.ErrPoolClosed)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		expect.Equal(t, "Invoke", p.Invoke(1), ants.ErrPoolClosed)
 		p.Reboot()
 	}
 	p.Release()
-	equal(t, "sum", sum.Load(), 2*5050)
+	expect.Equal(t, "sum", sum.Load(), 2*5050)
 	q, _ := ants.NewPoolWithFunc(1, func(v any) { sum.Add(int64(v.(int))) })
-	equal(t, "Invoke(nil)", q.Invoke(nil), nil)
+	expect.Equal(t, "Invoke(nil)", q.Invoke(nil), nil)
 	q.Release()
-	equal(t, "Invoke(nil)", q.Invoke(nil), ants.ErrPoolClosed)
+	expect.Equal(t, "Invoke(nil)", q.Invoke(nil), ants.ErrPoolClosed)
 	if n := testing.AllocsPerRun(100, func() { p.Invoke(1) }); n != 0 {
 		t.Errorf("Invoke of a closed pool makes %v allocations", n)
 	}
@@ -400,14 +378,14 @@ func TestATaskSubmitsToItsFullPool(t *testing.T) { // H2: it waits for ever ther
 		close(done)
 	})
 	<-done
-	equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 }
 
 func TestNoGoroutinesOfAnIdlePool(t *testing.T) { // H23
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		p := newPool(t, 5)
-		atMost(t, "goroutines", before)
+		expect.AtMost(t, "goroutines", before)
 		p.Release()
 	})
 }
@@ -425,58 +403,58 @@ func TestSubmitRacingRelease(t *testing.T) { // H3
 			})
 		}
 		runtime.Gosched()
-		equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 		wg.Wait()
-		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+		expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
 	}
 }
 
 func TestMultiPools(t *testing.T) {
 	for _, lbs := range []ants.LoadBalancingStrategy{ants.RoundRobin, ants.LeastTasks} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			m, err := ants.NewMultiPool(5, 2, lbs, ants.WithNonblocking(true))
-			equal(t, "error", err, nil)
+			expect.Equal(t, "error", err, nil)
 			for range 2 {
 				release := make(chan struct{})
 				for range 10 {
-					equal(t, "Submit", m.Submit(func() { <-release }), nil)
+					expect.Equal(t, "Submit", m.Submit(func() { <-release }), nil)
 				}
-				equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolOverload)
-				equal(t, "counts", [4]int{m.Running(), m.Free(), m.Waiting(), m.Cap()}, [4]int{10, 0, 0, 10})
+				expect.Equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolOverload)
+				expect.Equal(t, "counts", [4]int{m.Running(), m.Free(), m.Waiting(), m.Cap()}, [4]int{10, 0, 0, 10})
 				for i := range 5 {
 					n, err := m.RunningByIndex(i)
-					equal(t, "RunningByIndex", n, 2)
-					equal(t, "error", err, nil)
+					expect.Equal(t, "RunningByIndex", n, 2)
+					expect.Equal(t, "error", err, nil)
 				}
 				n, err := m.FreeByIndex(5)
-				equal(t, "FreeByIndex", n, -1)
-				equal(t, "error", err, ants.ErrInvalidPoolIndex)
+				expect.Equal(t, "FreeByIndex", n, -1)
+				expect.Equal(t, "error", err, ants.ErrInvalidPoolIndex)
 				_, err = m.WaitingByIndex(-1)
-				equal(t, "error", err, ants.ErrInvalidPoolIndex)
+				expect.Equal(t, "error", err, ants.ErrInvalidPoolIndex)
 				err = m.ReleaseTimeout(time.Millisecond)
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pool 0: context deadline exceeded | pool 1: ") {
 					t.Errorf("ReleaseTimeout = %v", err)
 				}
-				equal(t, "ReleaseTimeout", m.ReleaseTimeout(0), ants.ErrPoolClosed)
-				equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolClosed)
+				expect.Equal(t, "ReleaseTimeout", m.ReleaseTimeout(0), ants.ErrPoolClosed)
+				expect.Equal(t, "Submit", m.Submit(func() {}), ants.ErrPoolClosed)
 				close(release)
 				m.Reboot()
 				m.Reboot()
 			}
 			m.Tune(3)
-			equal(t, "Cap", m.Cap(), 15)
-			equal(t, "ReleaseContext", m.ReleaseContext(context.Background()), nil)
-			equal(t, "IsClosed", m.IsClosed(), true)
+			expect.Equal(t, "Cap", m.Cap(), 15)
+			expect.Equal(t, "ReleaseContext", m.ReleaseContext(context.Background()), nil)
+			expect.Equal(t, "IsClosed", m.IsClosed(), true)
 		})
 	}
 	var sum atomic.Int64
 	f, _ := ants.NewMultiPoolWithFunc(3, 2, func(v any) { sum.Add(int64(v.(int))) }, ants.RoundRobin)
 	g, _ := ants.NewMultiPoolWithFuncGeneric(3, 2, func(v int) { sum.Add(int64(v)) }, ants.LeastTasks)
 	for i := range 101 {
-		equal(t, "Invoke", f.Invoke(i), nil)
-		equal(t, "Invoke", g.Invoke(i), nil)
+		expect.Equal(t, "Invoke", f.Invoke(i), nil)
+		expect.Equal(t, "Invoke", g.Invoke(i), nil)
 	}
-	equal(t, "ReleaseTimeout", f.ReleaseTimeout(time.Minute), nil)
-	equal(t, "ReleaseTimeout", g.ReleaseTimeout(time.Minute), nil)
-	equal(t, "sum", sum.Load(), 2*5050)
+	expect.Equal(t, "ReleaseTimeout", f.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "ReleaseTimeout", g.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "sum", sum.Load(), 2*5050)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal/compat/flock"
+	"github.com/shoal-go/shoal/compat/internal/expect"
 )
 
 // Every exported name of the page, with its type.
@@ -38,15 +39,6 @@ var (
 		NumWorkers() int
 	} = (*flock.Pool)(nil)
 )
-
-func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
-
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
 
 func newPool(t *testing.T, opts ...flock.Option) *flock.Pool {
 	t.Helper()
@@ -91,26 +83,26 @@ func TestThePage(t *testing.T) {
 
 	stats := pool.Stats()
 	text := fmt.Sprintf("%d %d %d %v %v %.2f %d", stats.Submitted-stats.Rejected, stats.Completed, stats.InFlight, stats.LatencyAvg <= stats.LatencyMax, stats.LatencyMax > 0, stats.Utilization, stats.Dropped)
-	equal(t, "the statistics", text, "10000 10000 0 true true 0.00 0")
+	expect.Equal(t, "the statistics", text, "10000 10000 0 true true 0.00 0")
 	for _, ws := range stats.WorkerStats {
 		_ = fmt.Sprintf("Worker %d: %d executed, %d failed, state=%s\n",
 			ws.WorkerID, ws.TasksExecuted, ws.TasksFailed, ws.State)
 	}
-	equal(t, "workers", len(stats.WorkerStats), runtime.NumCPU()*2)
-	equal(t, "tasks that ran", ran.Load(), 10000)
+	expect.Equal(t, "workers", len(stats.WorkerStats), runtime.NumCPU()*2)
+	expect.Equal(t, "tasks that ran", ran.Load(), 10000)
 }
 
 func TestDefaults(t *testing.T) {
 	p := newPool(t, nil)
 	s := p.Stats()
-	equal(t, "workers", p.NumWorkers(), runtime.NumCPU())
-	equal(t, "workers", s.NumWorkers, runtime.NumCPU())
-	equal(t, "capacity", s.TotalQueueCapacity, 256*runtime.NumCPU())
-	equal(t, "Submit(nil)", p.Submit(nil), flock.ErrNilTask)
-	equal(t, "IsShutdown", p.IsShutdown(), false)
+	expect.Equal(t, "workers", p.NumWorkers(), runtime.NumCPU())
+	expect.Equal(t, "workers", s.NumWorkers, runtime.NumCPU())
+	expect.Equal(t, "capacity", s.TotalQueueCapacity, 256*runtime.NumCPU())
+	expect.Equal(t, "Submit(nil)", p.Submit(nil), flock.ErrNilTask)
+	expect.Equal(t, "IsShutdown", p.IsShutdown(), false)
 	p.Shutdown(true)
-	equal(t, "IsShutdown", p.IsShutdown(), true)
-	equal(t, "Submit", p.Submit(func() {}), flock.ErrPoolShutdown)
+	expect.Equal(t, "IsShutdown", p.IsShutdown(), true)
+	expect.Equal(t, "Submit", p.Submit(func() {}), flock.ErrPoolShutdown)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -139,7 +131,7 @@ func TestStrategies(t *testing.T) {
 		flock.ErrorWhenQueueFull:     "6 submitted, 1 rejected, 0 fallback, waited 0s",
 		flock.NewThreadWhenQueueFull: "6 submitted, 0 rejected, 1 fallback, waited 0s",
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := newPool(t, flock.WithNumWorkers(1), flock.WithQueueSizePerWorker(4), flock.WithBlockingStrategy(s))
 			synctest.Wait()
 			start := time.Now()
@@ -150,21 +142,21 @@ func TestStrategies(t *testing.T) {
 				}
 			}
 			st := p.Stats()
-			equal(t, "counters", fmt.Sprintf("%d submitted, %d rejected, %d fallback, waited %v", st.Submitted, st.Rejected, st.FallbackExecuted, time.Since(start)), want)
-			equal(t, "utilization", st.Utilization, 100)
-			equal(t, "depth", st.TotalQueueDepth, 4)
+			expect.Equal(t, "counters", fmt.Sprintf("%d submitted, %d rejected, %d fallback, waited %v", st.Submitted, st.Rejected, st.FallbackExecuted, time.Since(start)), want)
+			expect.Equal(t, "utilization", st.Utilization, 100)
+			expect.Equal(t, "depth", st.TotalQueueDepth, 4)
 			p.Wait()
 			st = p.Stats()
-			equal(t, "in flight", st.InFlight, 0) // H10
-			equal(t, "the identity", st.Submitted, st.Completed+st.Dropped+st.Rejected)
-			equal(t, "latency", st.LatencyMax >= time.Second, true)
+			expect.Equal(t, "in flight", st.InFlight, 0) // H10
+			expect.Equal(t, "the identity", st.Submitted, st.Completed+st.Dropped+st.Rejected)
+			expect.Equal(t, "latency", st.LatencyMax >= time.Second, true)
 			p.Shutdown(true)
 		})
 	}
 }
 
 func TestShutdownInAnyOrder(t *testing.T) { // H4
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, flock.WithNumWorkers(1))
 		for range 5 {
 			p.Submit(func() { time.Sleep(time.Second) })
@@ -175,8 +167,8 @@ func TestShutdownInAnyOrder(t *testing.T) { // H4
 		p.Shutdown(false)
 		wg.Wait()
 		s := p.Stats()
-		equal(t, "completed", s.Completed, 2)
-		equal(t, "dropped", s.Dropped, 3)
+		expect.Equal(t, "completed", s.Completed, 2)
+		expect.Equal(t, "dropped", s.Dropped, 3)
 		p.Shutdown(true)
 	})
 }
@@ -198,23 +190,23 @@ func TestHooksAndFaults(t *testing.T) { // H1, H24
 	p.Wait()
 	p.Shutdown(true)
 	s := p.Stats()
-	equal(t, "completed", s.Completed, 30)
-	equal(t, "panics", handled.Load(), 10)
+	expect.Equal(t, "completed", s.Completed, 30)
+	expect.Equal(t, "panics", handled.Load(), 10)
 	n, m := 0, 0
 	for id := range started {
 		n, m = n+started[id], m+stopped[id]
 	}
-	equal(t, "stop hooks", m, n)
-	equal(t, "start hooks of both workers", n >= 2, true)
+	expect.Equal(t, "stop hooks", m, n)
+	expect.Equal(t, "start hooks of both workers", n >= 2, true)
 	var executed, failed uint64
 	for i, w := range s.WorkerStats { // also after Shutdown
-		equal(t, "worker id", w.WorkerID, i)
+		expect.Equal(t, "worker id", w.WorkerID, i)
 		executed += w.TasksExecuted
 		failed += w.TasksFailed
 	}
-	equal(t, "workers", len(s.WorkerStats), 2)
-	equal(t, "tasks of the workers", executed, 30)
-	equal(t, "failed tasks of the workers", failed, 20)
+	expect.Equal(t, "workers", len(s.WorkerStats), 2)
+	expect.Equal(t, "tasks of the workers", executed, 30)
+	expect.Equal(t, "failed tasks of the workers", failed, 20)
 }
 
 func TestSubmitWhileShutdownAndWaitRun(t *testing.T) { // H3, H5, H8
@@ -238,12 +230,12 @@ func TestSubmitWhileShutdownAndWaitRun(t *testing.T) { // H3, H5, H8
 		runtime.Gosched()
 		p.Shutdown(true)
 		wg.Wait()
-		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+		expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
 	}
 }
 
 func TestNoTaskWaitsBehindATask(t *testing.T) { // H7, H9
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, flock.WithNumWorkers(2))
 		release := make(chan struct{})
 		p.Submit(func() { <-release })
@@ -254,7 +246,7 @@ func TestNoTaskWaitsBehindATask(t *testing.T) { // H7, H9
 			p.Submit(wg.Done)
 		}
 		wg.Wait()
-		equal(t, "it took", time.Since(start), 0)
+		expect.Equal(t, "it took", time.Since(start), 0)
 		close(release)
 		p.Submit(func() { p.Wait(); p.Shutdown(true) }) // H30
 		p.Shutdown(true)
@@ -272,6 +264,6 @@ func TestFullPoolOfSubmitters(t *testing.T) { // H11
 		})
 	}
 	p.Wait()
-	equal(t, "tasks that ran", ran.Load(), 100)
+	expect.Equal(t, "tasks that ran", ran.Load(), 100)
 	p.Shutdown(true)
 }

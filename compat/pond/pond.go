@@ -132,7 +132,7 @@ type WorkerPool struct {
 	panicHandler func(interface{})
 	context      context.Context
 	stopped      atomic.Bool
-	eager        bool
+	eager        bool        // the strategy never says no
 	unfollow     func() bool // p does not stop with its context any more
 }
 
@@ -159,20 +159,19 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 		capacity = shoal.Unbounded
 	}
 	workers := min(p.maxWorkers, shoal.MaxWorkers)
-	opts := []shoal.Option{
+	sizing := shoal.Sizer(sizer{p.strategy})
+	if r, ok := p.strategy.(*rated); ok && r.rate == 1 {
+		p.eager, sizing = true, shoal.Eager()
+	}
+	p.pool = shoal.Must(shoal.New( // all of it is in range
 		shoal.WithMaxWorkers(workers),
 		shoal.WithMinWorkers(min(max(0, p.minWorkers), workers)),
 		shoal.WithQueueCapacity(capacity),
 		shoal.WithIdleTimeout(p.idleTimeout),
-		shoal.WithSizing(sizer{p.strategy}),
+		shoal.WithSizing(sizing),
 		shoal.WithTiming(shoal.TimingOff),
 		shoal.WithPanicHandler(p.panicked),
-	}
-	if r, ok := p.strategy.(*rated); ok && r.rate == 1 {
-		p.eager = true
-		opts = append(opts, shoal.WithSizing(shoal.Eager()))
-	}
-	p.pool = shoal.Must(shoal.New(opts...)) // all of it is in range
+	))
 	p.unfollow = func() bool { return false }
 	if p.context != nil {
 		p.unfollow = context.AfterFunc(p.context, p.stopNow)
@@ -303,10 +302,7 @@ func (p *WorkerPool) close() {
 }
 
 // stopNow drops what is queued, and does not wait.
-func (p *WorkerPool) stopNow() {
-	settle.Wait(p.pool, !p.eager) // in pond those tasks have a worker
-	settle.Drop(p.pool)
-}
+func (p *WorkerPool) stopNow() { settle.Stop(p.pool, !p.eager) }
 
 // StopAndWait has the pool accept no more tasks, and waits until all that were
 // accepted have ended and no worker is left.
@@ -321,12 +317,11 @@ func (p *WorkerPool) StopAndWait() {
 // queued and returns.
 func (p *WorkerPool) StopAndWaitFor(deadline time.Duration) {
 	p.close()
-	p.pool.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	switch p.pool.WaitContext(ctx) {
+	switch settle.Drain(ctx, p.pool) {
 	case nil:
-		p.StopAndWait()
+		p.unfollow()
 	case shoal.ErrWouldDeadlock:
 		time.AfterFunc(deadline, p.stopNow)
 	default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/internal/expect"
 	"github.com/shoal-go/shoal/compat/pond"
 )
 
@@ -65,60 +66,44 @@ var (
 	} = pond.ResizingStrategy(nil)
 )
 
-func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
-
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// panics returns what f panics with.
-func panics(f func()) (v any) {
-	defer func() { v = recover() }()
-	f()
-	return nil
-}
-
 func TestCounters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(2, 3, pond.MinWorkers(1), pond.PanicHandler(func(any) {}))
 		counts := func() [8]int {
 			synctest.Wait()
 			return [8]int{p.RunningWorkers(), p.IdleWorkers(), int(p.SubmittedTasks()), int(p.WaitingTasks()),
 				int(p.SuccessfulTasks()), int(p.FailedTasks()), int(p.CompletedTasks()), p.MaxCapacity()}
 		}
-		equal(t, "at first", counts(), [8]int{1, 1, 0, 0, 0, 0, 0, 3})
+		expect.Equal(t, "at first", counts(), [8]int{1, 1, 0, 0, 0, 0, 0, 3})
 		for range 4 {
 			p.Submit(func() { time.Sleep(time.Second) })
 		}
 		p.Submit(func() { panic("so") })
 		p.Submit(nil)
-		equal(t, "while two of five run", counts(), [8]int{2, 0, 5, 3, 0, 0, 0, 3})
-		equal(t, "TrySubmit while full", p.TrySubmit(func() {}), false)
-		equal(t, "TrySubmit of nil", p.TrySubmit(nil), false)
+		expect.Equal(t, "while two of five run", counts(), [8]int{2, 0, 5, 3, 0, 0, 0, 3})
+		expect.Equal(t, "TrySubmit while full", p.TrySubmit(func() {}), false)
+		expect.Equal(t, "TrySubmit of nil", p.TrySubmit(nil), false)
 		time.Sleep(3 * time.Second)
-		equal(t, "after all", counts(), [8]int{2, 2, 5, 0, 4, 1, 5, 3})
+		expect.Equal(t, "after all", counts(), [8]int{2, 2, 5, 0, 4, 1, 5, 3})
 		time.Sleep(6 * time.Second)
-		equal(t, "idle", counts(), [8]int{1, 1, 5, 0, 4, 1, 5, 3})
-		equal(t, "Stopped", p.Stopped(), false)
+		expect.Equal(t, "idle", counts(), [8]int{1, 1, 5, 0, 4, 1, 5, 3})
+		expect.Equal(t, "Stopped", p.Stopped(), false)
 		p.StopAndWait()
-		equal(t, "stopped", counts(), [8]int{0, 0, 5, 0, 4, 1, 5, 3})
-		equal(t, "Stopped", p.Stopped(), true)
-		equal(t, "TrySubmit of a stopped pool", p.TrySubmit(func() {}), false)
+		expect.Equal(t, "stopped", counts(), [8]int{0, 0, 5, 0, 4, 1, 5, 3})
+		expect.Equal(t, "Stopped", p.Stopped(), true)
+		expect.Equal(t, "TrySubmit of a stopped pool", p.TrySubmit(func() {}), false)
 	})
 }
 
 func TestOptionsOutOfRange(t *testing.T) {
 	p := pond.New(0, -1, pond.MinWorkers(5), pond.IdleTimeout(-1), pond.Strategy(nil), nil)
 	defer p.StopAndWait()
-	equal(t, "MaxWorkers", p.MaxWorkers(), 1)
-	equal(t, "MinWorkers", p.MinWorkers(), 1)
-	equal(t, "MaxCapacity", p.MaxCapacity(), 0)
-	equal(t, "Strategy", p.Strategy() != nil, true)
+	expect.Equal(t, "MaxWorkers", p.MaxWorkers(), 1)
+	expect.Equal(t, "MinWorkers", p.MinWorkers(), 1)
+	expect.Equal(t, "MaxCapacity", p.MaxCapacity(), 0)
+	expect.Equal(t, "Strategy", p.Strategy() != nil, true)
 	big := pond.New(1<<30, 1<<30)
-	equal(t, "MaxWorkers", big.MaxWorkers(), 1<<30)
+	expect.Equal(t, "MaxWorkers", big.MaxWorkers(), 1<<30)
 	big.SubmitAndWait(func() {})
 	big.StopAndWait()
 }
@@ -135,20 +120,20 @@ func TestSubmitToAStoppedPoolPanics(t *testing.T) {
 		"Group":         func() { g.Submit(func() {}) },
 		"GroupContext":  func() { gc.Submit(func() error { return nil }) },
 	} {
-		equal(t, name, panics(f), any(pond.ErrSubmitOnStoppedPool))
+		expect.Equal(t, name, expect.Panic(f), any(pond.ErrSubmitOnStoppedPool))
 	}
-	equal(t, "Submit(nil)", panics(func() { p.Submit(nil) }), nil)
+	expect.Equal(t, "Submit(nil)", expect.Panic(func() { p.Submit(nil) }), nil)
 	g.Wait()
 }
 
 func TestSubmitBlocksWhileFull(t *testing.T) { // and SubmitBefore skips what is late
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(1, 1)
 		start := time.Now()
 		for range 3 {
 			p.Submit(func() { time.Sleep(time.Second) })
 		}
-		equal(t, "it took", time.Since(start), time.Second)
+		expect.Equal(t, "it took", time.Since(start), time.Second)
 		var ran []int
 		p.SubmitBefore(func() { ran = append(ran, 0) }, time.Hour)
 		p.SubmitBefore(func() { ran = append(ran, 1) }, time.Millisecond)
@@ -160,7 +145,7 @@ func TestSubmitBlocksWhileFull(t *testing.T) { // and SubmitBefore skips what is
 }
 
 func TestStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(2, 10)
 		var ran atomic.Int32
 		for range 5 {
@@ -171,14 +156,14 @@ func TestStop(t *testing.T) {
 			t.Error("it has waited")
 		}
 		<-ctx.Done()
-		equal(t, "error", ctx.Err(), context.Canceled)
-		equal(t, "tasks that ran", ran.Load(), 2)
+		expect.Equal(t, "error", ctx.Err(), context.Canceled)
+		expect.Equal(t, "tasks that ran", ran.Load(), 2)
 		<-p.Stop().Done() // once more
 	})
 }
 
 func TestStopAndWaitFor(t *testing.T) {
-	bubble(t, func(t *testing.T) { // H14: the bubble ends only when no goroutine is left
+	synctest.Test(t, func(t *testing.T) { // H14: the bubble ends only when no goroutine is left
 		p := pond.New(1, 10)
 		var ran atomic.Int32
 		for range 5 {
@@ -186,14 +171,14 @@ func TestStopAndWaitFor(t *testing.T) {
 		}
 		start := time.Now()
 		p.StopAndWaitFor(2500 * time.Millisecond)
-		equal(t, "it took", time.Since(start), 2500*time.Millisecond)
+		expect.Equal(t, "it took", time.Since(start), 2500*time.Millisecond)
 		p.StopAndWait()
-		equal(t, "tasks that ran", ran.Load(), 3)
+		expect.Equal(t, "tasks that ran", ran.Load(), 3)
 	})
 }
 
 func TestContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		p := pond.New(1, 1, pond.Context(ctx))
 		var ran atomic.Int32
@@ -206,10 +191,10 @@ func TestContext(t *testing.T) {
 		for range 5 { // H13: it blocks for ever there
 			p.Submit(func() { ran.Add(1) })
 		}
-		equal(t, "TrySubmit", p.TrySubmit(func() {}), false)
+		expect.Equal(t, "TrySubmit", p.TrySubmit(func() {}), false)
 		p.SubmitAndWait(func() { ran.Add(1) })
 		p.StopAndWait()
-		equal(t, "tasks that ran", ran.Load(), 1)
+		expect.Equal(t, "tasks that ran", ran.Load(), 1)
 	})
 }
 
@@ -231,13 +216,13 @@ func TestGroup(t *testing.T) {
 	g.Submit(nil)
 	g.Wait()
 	g.Wait()
-	equal(t, "tasks that ran", ran.Load(), 20)
-	equal(t, "failed", p.FailedTasks(), 2)
+	expect.Equal(t, "tasks that ran", ran.Load(), 20)
+	expect.Equal(t, "failed", p.FailedTasks(), 2)
 	p.StopAndWait()
 }
 
 func TestGroupContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(2, 10, pond.PanicHandler(func(any) {}))
 		boom := errors.New("boom")
 		g, ctx := p.GroupContext(context.Background())
@@ -248,24 +233,24 @@ func TestGroupContext(t *testing.T) {
 			g.Submit(func() error { ran.Add(1); return nil })
 		}
 		start := time.Now()
-		equal(t, "Wait", g.Wait(), boom) // and not after the second task
-		equal(t, "it took", time.Since(start), time.Second)
-		equal(t, "the context", ctx.Err() != nil, true)
+		expect.Equal(t, "Wait", g.Wait(), boom) // and not after the second task
+		expect.Equal(t, "it took", time.Since(start), time.Second)
+		expect.Equal(t, "the context", ctx.Err() != nil, true)
 		g.Submit(func() error { ran.Add(1); return nil })
-		equal(t, "Wait", g.Wait(), boom)
+		expect.Equal(t, "Wait", g.Wait(), boom)
 		time.Sleep(2 * time.Minute)
-		equal(t, "tasks that ran after the error", ran.Load(), 0)
+		expect.Equal(t, "tasks that ran after the error", ran.Load(), 0)
 
 		g, ctx = p.GroupContext(context.Background())
 		g.Submit(func() error { return nil })
-		equal(t, "Wait", g.Wait(), nil)
-		equal(t, "the context after Wait", ctx.Err(), context.Canceled)
+		expect.Equal(t, "Wait", g.Wait(), nil)
+		expect.Equal(t, "the context after Wait", ctx.Err(), context.Canceled)
 
 		parent, cancel := context.WithCancel(context.Background())
 		g, _ = p.GroupContext(parent)
 		g.Submit(func() error { time.Sleep(time.Second); return nil })
 		cancel()
-		equal(t, "Wait", g.Wait(), context.Canceled)
+		expect.Equal(t, "Wait", g.Wait(), context.Canceled)
 
 		g, _ = p.GroupContext(context.Background())
 		g.Submit(func() error { panic("so") }) // H15
@@ -273,9 +258,9 @@ func TestGroupContext(t *testing.T) {
 		if err := g.Wait(); !errors.As(err, &e) || e.Value != "so" {
 			t.Errorf("Wait = %v", err)
 		}
-		equal(t, "GroupContext(nil)", panics(func() { p.GroupContext(nil) }) != nil, true) //lint:ignore SA1012 that is the point
+		expect.Equal(t, "GroupContext(nil)", expect.Panic(func() { p.GroupContext(nil) }) != nil, true) //lint:ignore SA1012 that is the point
 		p.StopAndWait()
-		equal(t, "failed", p.FailedTasks(), 1) // an error is no failure
+		expect.Equal(t, "failed", p.FailedTasks(), 1) // an error is no failure
 	})
 }
 
@@ -299,12 +284,12 @@ func TestTasksThatWaitForTasks(t *testing.T) { // H2
 		p.Submit(func() { tree(8); close(done) })
 		<-done
 		p.StopAndWait()
-		equal(t, "leaves", leaves.Load(), 1<<9-1) // 1<<8 of the tree, and one of each inner task
+		expect.Equal(t, "leaves", leaves.Load(), 1<<9-1) // 1<<8 of the tree, and one of each inner task
 	}
 }
 
 func TestStopWithTasksThatAreWaitedFor(t *testing.T) { // H12
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(1, 10)
 		p.Submit(func() { time.Sleep(time.Second) })
 		g := p.Group()
@@ -325,7 +310,7 @@ func TestGoexitAndThenStop(t *testing.T) { // H1
 	}
 	p.SubmitAndWait(runtime.Goexit)
 	p.StopAndWait()
-	equal(t, "failed", p.FailedTasks(), 21)
+	expect.Equal(t, "failed", p.FailedTasks(), 21)
 }
 
 func TestSubmitRacingAStop(t *testing.T) { // H3
@@ -336,7 +321,7 @@ func TestSubmitRacingAStop(t *testing.T) { // H3
 		for range 4 {
 			wg.Go(func() {
 				for {
-					if v := panics(func() { p.Submit(func() { ran.Add(1) }) }); v != nil {
+					if v := expect.Panic(func() { p.Submit(func() { ran.Add(1) }) }); v != nil {
 						if v != pond.ErrSubmitOnStoppedPool {
 							t.Errorf("panic: %v", v)
 						}
@@ -349,12 +334,12 @@ func TestSubmitRacingAStop(t *testing.T) { // H3
 		runtime.Gosched()
 		p.StopAndWait()
 		wg.Wait()
-		equal(t, "tasks that ran", ran.Load(), accepted.Load())
+		expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
 	}
 }
 
 func TestAStrategyDelaysAndDoesNotDeny(t *testing.T) { // H16
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		p := pond.New(100, 100, pond.Strategy(never(func() { asked++ })))
 		release := make(chan struct{})
@@ -365,7 +350,7 @@ func TestAStrategyDelaysAndDoesNotDeny(t *testing.T) { // H16
 		<-ran // the first one still runs
 		close(release)
 		p.StopAndWait()
-		equal(t, "it was asked", asked > 0, true)
+		expect.Equal(t, "it was asked", asked > 0, true)
 	})
 }
 
@@ -380,21 +365,21 @@ func TestRatedResizer(t *testing.T) {
 		got = append(got, r.Resize(1, 0, 10))
 	}
 	for i, want := range []bool{true, false, false, true, false, false, true} {
-		equal(t, "answer", got[i], want)
+		expect.Equal(t, "answer", got[i], want)
 	}
-	equal(t, "without workers", r.Resize(0, 0, 10), true)
-	equal(t, "rate 0", pond.RatedResizer(0).Resize(5, 0, 10), true)
+	expect.Equal(t, "without workers", r.Resize(0, 0, 10), true)
+	expect.Equal(t, "rate 0", pond.RatedResizer(0).Resize(5, 0, 10), true)
 }
 
 func TestIdleWorkersLeaveByAge(t *testing.T) { // H17
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(100, 0, pond.IdleTimeout(time.Second))
 		for range 100 {
 			p.Submit(func() { time.Sleep(time.Second) })
 		}
-		equal(t, "running", p.RunningWorkers(), 100)
+		expect.Equal(t, "running", p.RunningWorkers(), 100)
 		time.Sleep(2500 * time.Millisecond)
-		equal(t, "running after the timeout", p.RunningWorkers(), 0)
+		expect.Equal(t, "running after the timeout", p.RunningWorkers(), 0)
 		p.StopAndWait()
 		p = pond.New(1, 0, pond.IdleTimeout(0))
 		p.SubmitAndWait(func() {})
@@ -410,7 +395,7 @@ func TestATaskStopsItsPool(t *testing.T) { // H30
 }
 
 func TestTheContextEndsWhileAStopWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 		defer cancel()
 		p := pond.New(1, 100, pond.Context(ctx))
@@ -419,7 +404,7 @@ func TestTheContextEndsWhileAStopWaits(t *testing.T) {
 			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
 		}
 		p.StopAndWait()
-		equal(t, "tasks that ran", ran.Load(), 3)
+		expect.Equal(t, "tasks that ran", ran.Load(), 3)
 	})
 }
 
@@ -428,7 +413,7 @@ func TestATaskStopsItsPoolNow(t *testing.T) {
 		"Stop":           func(p *pond.WorkerPool) { p.Stop() },
 		"StopAndWaitFor": func(p *pond.WorkerPool) { p.StopAndWaitFor(time.Millisecond) },
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := pond.New(1, 100)
 			var ran atomic.Int32
 			full := make(chan struct{})
@@ -438,7 +423,7 @@ func TestATaskStopsItsPoolNow(t *testing.T) {
 			}
 			close(full)
 			p.StopAndWait()
-			equal(t, name+": tasks that ran after it", ran.Load(), 0)
+			expect.Equal(t, name+": tasks that ran after it", ran.Load(), 0)
 		})
 	}
 }
@@ -452,6 +437,6 @@ func TestStopAndWaitForNoTime(t *testing.T) { // a task that found a worker free
 		}
 		p.StopAndWaitFor(0)
 		p.StopAndWait()
-		equal(t, "tasks that ran", ran.Load(), 4)
+		expect.Equal(t, "tasks that ran", ran.Load(), 4)
 	}
 }

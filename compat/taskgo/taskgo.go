@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/compat/internal/settle"
 )
 
 const (
@@ -112,10 +113,7 @@ func (q *Queue) Push(job Job) {
 }
 
 // Len is the number of tasks that are queued: that no worker is free to take.
-func (q *Queue) Len() int {
-	s := q.pool.Stats()
-	return max(0, s.Queued-(s.MaxWorkers-s.Running))
-}
+func (q *Queue) Len() int { return settle.Backlog(q.pool.Stats()) }
 
 // Stop refuses new tasks and waits until all that were accepted have ended, or ctx
 // ends, or the timeout of the queue has passed; then it returns the reason, and the
@@ -123,19 +121,5 @@ func (q *Queue) Len() int {
 func (q *Queue) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
-	q.pool.Drain()
-	if err := q.pool.WaitContext(ctx); err != nil && !q.ended() {
-		return err
-	}
-	return q.pool.Shutdown(context.Background()) // what is left takes no time
-}
-
-// ended reports whether nothing is left.
-func (q *Queue) ended() bool {
-	select {
-	case <-q.pool.Done():
-		return true
-	default:
-		return false
-	}
+	return settle.Drain(ctx, q.pool)
 }

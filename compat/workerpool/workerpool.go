@@ -98,10 +98,7 @@ func (p *WorkerPool) Size() int { return p.maxWorkers }
 // Stop has the pool accept no more tasks, abandons those that are queued, and
 // waits for those that run.
 func (p *WorkerPool) Stop() {
-	p.stop(func() {
-		settle.Wait(p.pool, false) // those tasks have a worker, by the documentation
-		settle.Drop(p.pool)
-	})
+	p.stop(func() { settle.Stop(p.pool, false) })
 }
 
 // StopWait has the pool accept no more tasks, and waits until all that were
@@ -174,7 +171,7 @@ func (p *WorkerPool) WaitingQueueSize() int {
 	if p.Stopped() {
 		return s.Queued + int(s.Dropped)
 	}
-	return max(0, s.Queued-(s.MaxWorkers-s.Running))
+	return settle.Backlog(s)
 }
 
 // Pause has all workers wait until ctx ends or the pool is stopped, and returns

@@ -3,16 +3,14 @@ package workerpool_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/shoal-go/shoal/compat/internal/expect"
 	"github.com/shoal-go/shoal/compat/workerpool"
 )
 
@@ -36,35 +34,6 @@ var (
 	} = (*workerpool.WorkerPool)(nil)
 )
 
-func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
-
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// atMost fails the test if there are more goroutines than that; those that have
-// ended, also of other tests, may take a moment to go.
-func atMost(t *testing.T, what string, most int) {
-	t.Helper()
-	n := runtime.NumGoroutine()
-	for i := 0; i < 1000 && n > most; i++ {
-		runtime.Gosched()
-		n = runtime.NumGoroutine()
-	}
-	if n > most {
-		t.Errorf("%s: %d, want %d at most", what, n, most)
-	}
-}
-
-func panics(f func()) (v any) {
-	defer func() { v = recover() }()
-	f()
-	return nil
-}
-
 // Its documented example.
 func Example() {
 	wp := workerpool.New(2)
@@ -84,9 +53,9 @@ func Example() {
 }
 
 func TestQueueAndStopWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(3)
-		equal(t, "Size", p.Size(), 3)
+		expect.Equal(t, "Size", p.Size(), 3)
 		var running, most, ran atomic.Int32
 		for range 10 {
 			p.Submit(func() {
@@ -97,26 +66,26 @@ func TestQueueAndStopWait(t *testing.T) {
 			})
 		}
 		p.Submit(nil)
-		equal(t, "Do(nil)", p.Do(nil), nil)
-		equal(t, "DoWait(nil)", p.DoWait(nil), nil)
-		equal(t, "WaitingQueueSize", p.WaitingQueueSize(), 7)
+		expect.Equal(t, "Do(nil)", p.Do(nil), nil)
+		expect.Equal(t, "DoWait(nil)", p.DoWait(nil), nil)
+		expect.Equal(t, "WaitingQueueSize", p.WaitingQueueSize(), 7)
 		start := time.Now()
 		p.StopWait()
-		equal(t, "it took", time.Since(start), 4*time.Second)
-		equal(t, "tasks that ran", ran.Load(), 10)
-		equal(t, "at once", most.Load(), 3)
-		equal(t, "Stopped", p.Stopped(), true)
-		equal(t, "Do", p.Do(func() {}), workerpool.ErrStopped)
-		equal(t, "DoWait", p.DoWait(func() {}), workerpool.ErrStopped)
-		equal(t, "Submit", panics(func() { p.Submit(func() {}) }), any(workerpool.ErrStopped))
-		equal(t, "SubmitWait", panics(func() { p.SubmitWait(func() {}) }), any(workerpool.ErrStopped))
+		expect.Equal(t, "it took", time.Since(start), 4*time.Second)
+		expect.Equal(t, "tasks that ran", ran.Load(), 10)
+		expect.Equal(t, "at once", most.Load(), 3)
+		expect.Equal(t, "Stopped", p.Stopped(), true)
+		expect.Equal(t, "Do", p.Do(func() {}), workerpool.ErrStopped)
+		expect.Equal(t, "DoWait", p.DoWait(func() {}), workerpool.ErrStopped)
+		expect.Equal(t, "Submit", expect.Panic(func() { p.Submit(func() {}) }), any(workerpool.ErrStopped))
+		expect.Equal(t, "SubmitWait", expect.Panic(func() { p.SubmitWait(func() {}) }), any(workerpool.ErrStopped))
 		p.Stop()
 		p.StopWait()
 	})
 }
 
 func TestStopAbandons(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(1)
 		var ran atomic.Int32
 		for range 5 {
@@ -126,14 +95,14 @@ func TestStopAbandons(t *testing.T) {
 		go func() { waited <- p.DoWait(func() {}) }()
 		synctest.Wait()
 		p.Stop()
-		equal(t, "tasks that ran", ran.Load(), 1)
-		equal(t, "WaitingQueueSize", p.WaitingQueueSize(), 5)
-		equal(t, "DoWait", <-waited, workerpool.ErrStopped)
+		expect.Equal(t, "tasks that ran", ran.Load(), 1)
+		expect.Equal(t, "WaitingQueueSize", p.WaitingQueueSize(), 5)
+		expect.Equal(t, "DoWait", <-waited, workerpool.ErrStopped)
 	})
 }
 
 func TestTheFirstStopDecides(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(1)
 		var ran atomic.Int32
 		for range 5 {
@@ -143,13 +112,13 @@ func TestTheFirstStopDecides(t *testing.T) {
 		wg.Go(p.StopWait)
 		synctest.Wait()
 		p.Stop()
-		equal(t, "tasks that ran", ran.Load(), 5)
+		expect.Equal(t, "tasks that ran", ran.Load(), 5)
 		wg.Wait()
 	})
 }
 
 func TestPause(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(3)
 		var ran atomic.Int32
 		for range 4 {
@@ -157,10 +126,10 @@ func TestPause(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		p.Pause(ctx)
-		equal(t, "tasks that ran before", ran.Load(), 4)
+		expect.Equal(t, "tasks that ran before", ran.Load(), 4)
 		p.Submit(func() { ran.Add(1) })
 		time.Sleep(time.Hour)
-		equal(t, "tasks that ran meanwhile", ran.Load(), 4)
+		expect.Equal(t, "tasks that ran meanwhile", ran.Load(), 4)
 		second, cancelSecond := context.WithCancel(context.Background())
 		paused := make(chan struct{})
 		go func() { p.Pause(second); close(paused) }()
@@ -172,10 +141,10 @@ func TestPause(t *testing.T) {
 		}
 		cancel()
 		<-paused
-		equal(t, "tasks that ran between", ran.Load(), 5)
+		expect.Equal(t, "tasks that ran between", ran.Load(), 5)
 		p.Submit(func() { ran.Add(1) })
 		p.StopWait() // a stop ends a pause
-		equal(t, "tasks that ran", ran.Load(), 6)
+		expect.Equal(t, "tasks that ran", ran.Load(), 6)
 		cancelSecond()
 		p.Pause(context.Background()) // of a stopped pool it returns
 	})
@@ -183,7 +152,7 @@ func TestPause(t *testing.T) {
 
 func TestStopWhilePauseWaits(t *testing.T) {
 	for _, stop := range []func(*workerpool.WorkerPool){(*workerpool.WorkerPool).Stop, (*workerpool.WorkerPool).StopWait} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := workerpool.New(2)
 			p.Submit(func() { time.Sleep(time.Second) })
 			var wg sync.WaitGroup
@@ -196,7 +165,7 @@ func TestStopWhilePauseWaits(t *testing.T) {
 }
 
 func TestIdleWorkersLeave(t *testing.T) { // H17, H23
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(20, workerpool.WithIdleTimeout(time.Second))
 		before := runtime.NumGoroutine()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -204,16 +173,16 @@ func TestIdleWorkersLeave(t *testing.T) { // H17, H23
 		cancel()
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
-		atMost(t, "goroutines of an idle pool", before)
+		expect.AtMost(t, "goroutines of an idle pool", before)
 		p.SubmitWait(func() {})
 		p.StopWait()
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := workerpool.New(1, workerpool.WithIdleTimeout(-1), nil)
 		before := runtime.NumGoroutine()
 		p.SubmitWait(func() {})
 		time.Sleep(time.Hour)
-		atMost(t, "goroutines", before+1)
+		expect.AtMost(t, "goroutines", before+1)
 		p.Stop()
 	})
 }
@@ -225,9 +194,9 @@ func TestGoexit(t *testing.T) { // H1
 		p.Submit(runtime.Goexit)
 		p.Submit(func() { ran.Add(1) })
 	}
-	equal(t, "DoWait", p.DoWait(runtime.Goexit), nil)
+	expect.Equal(t, "DoWait", p.DoWait(runtime.Goexit), nil)
 	p.StopWait()
-	equal(t, "tasks that ran", ran.Load(), 20)
+	expect.Equal(t, "tasks that ran", ran.Load(), 20)
 }
 
 func TestTasksThatWaitForTasks(t *testing.T) { // H2
@@ -240,7 +209,7 @@ func TestTasksThatWaitForTasks(t *testing.T) { // H2
 		}
 	}
 	p.SubmitWait(func() { nest(15) })
-	equal(t, "depth", n, 16)
+	expect.Equal(t, "depth", n, 16)
 	p.SubmitWait(p.StopWait) // H30
 	p.StopWait()
 }
@@ -264,24 +233,17 @@ func TestDoRacingAStop(t *testing.T) { // H3
 		if i%2 == 0 {
 			p.StopWait()
 			wg.Wait()
-			equal(t, "tasks that ran", ran.Load(), accepted.Load())
+			expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
 		} else {
 			p.Stop()
 			wg.Wait()
-			equal(t, "tasks that ran or were abandoned", int(ran.Load())+p.WaitingQueueSize(), int(accepted.Load()))
+			expect.Equal(t, "tasks that ran or were abandoned", int(ran.Load())+p.WaitingQueueSize(), int(accepted.Load()))
 		}
 	}
 }
 
 func TestAPanicCrashesTheProgram(t *testing.T) {
-	if os.Getenv("CRASH") != "" {
+	expect.Crash(t, "as documented", func() {
 		workerpool.New(1).SubmitWait(func() { panic("as documented") })
-		os.Exit(0)
-	}
-	c := exec.Command(os.Args[0], "-test.run=^TestAPanicCrashesTheProgram$")
-	c.Env = append(os.Environ(), "CRASH=1")
-	out, err := c.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "panic: as documented") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	})
 }

@@ -1,6 +1,6 @@
-// Package settle is for facades of pools in which a task that finds a worker free,
-// or not started, has one when it is submitted. In shoal that worker is then on its
-// way to it.
+// Package settle is how the facades end a pool, and count what waits. They stand for
+// pools in which a task that finds a worker free, or not started, has one when it is
+// submitted. In shoal that worker is then on its way to it.
 package settle
 
 import (
@@ -11,9 +11,31 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// Wait gives the workers that are about to take a task a moment to do so. If the
-// pool's Sizer may say no, that is sure only of the first worker.
-func Wait(p *shoal.Pool, mayRefuse bool) {
+// Drain has p refuse new tasks, and waits until it has ended. If ctx ends first it
+// returns ctx's error, and the tasks go on; to a task of p it returns
+// [shoal.ErrWouldDeadlock].
+func Drain(ctx context.Context, p *shoal.Pool) error {
+	p.Drain()
+	if err := p.WaitContext(ctx); err != nil {
+		return err
+	}
+	return p.Shutdown(context.Background()) // what is left takes no time
+}
+
+// Stop ends p and drops what is queued, but for the tasks that workers are about to
+// take. If the pool's Sizer may say no, that is sure only of the first worker. Stop
+// does not wait for tasks that run; a task of p may call it.
+func Stop(p *shoal.Pool, mayRefuse bool) {
+	await(p, mayRefuse)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if p.Shutdown(ctx) == shoal.ErrWouldDeadlock {
+		go p.Shutdown(ctx)
+	}
+}
+
+// await gives the workers that are about to take a task a moment to do so.
+func await(p *shoal.Pool, mayRefuse bool) {
 	s := p.Stats()
 	want := started(s) + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
 	for n := 0; n < 300 && started(s) < want && (!mayRefuse || s.Workers == 0); n++ {
@@ -26,15 +48,8 @@ func Wait(p *shoal.Pool, mayRefuse bool) {
 	}
 }
 
-// Drop ends the pool and drops what is queued. It does not wait; a task of the pool
-// may call it.
-func Drop(p *shoal.Pool) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if p.Shutdown(ctx) == shoal.ErrWouldDeadlock {
-		go p.Shutdown(ctx)
-	}
-}
+// Backlog is the number of tasks that no worker is free to take.
+func Backlog(s shoal.Stats) int { return max(0, s.Queued-(s.MaxWorkers-s.Running)) }
 
 // Waiting is the number of tasks that have not started.
 func Waiting(s shoal.Stats) uint64 { return uint64(max(0, s.InFlight-s.Running)) }
