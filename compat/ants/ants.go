@@ -9,7 +9,7 @@
 // worker is free or may be started; Submit blocks else, or returns
 // [ErrPoolOverload]; sizes below 1 mean no limit; Release lets running tasks go on;
 // a released pool can be rebooted; a panic is given to the handler or logged, and
-// the pool goes on; a nil task is ignored.
+// the pool goes on; a nil task waits for a worker like others, and does nothing.
 //
 // What is broken there is not kept:
 //
@@ -214,11 +214,11 @@ func (c *common) panicked(e *shoal.PanicError) {
 func (c *common) submit(wait, try func() error) error {
 	o := &c.options
 	if !o.Nonblocking && o.MaxBlockingTasks == 0 {
-		return c.known(wait())
+		return known(wait())
 	}
 	err := try()
 	if err != shoal.ErrQueueFull || o.Nonblocking {
-		return c.known(err)
+		return known(err)
 	}
 	for {
 		n := c.blocked.Load()
@@ -230,20 +230,21 @@ func (c *common) submit(wait, try func() error) error {
 		}
 	}
 	defer c.blocked.Add(-1)
-	return c.known(wait())
+	return known(wait())
+}
+
+func (c *common) submitFunc(task func()) error {
+	e := c.engine.Load()
+	return c.submit(func() error { return e.Submit(task) }, func() error { return e.TrySubmit(task) })
 }
 
 // known is the error of this package for err.
-func (c *common) known(err error) error {
+func known(err error) error {
 	switch err {
 	case nil:
 		return nil
 	case shoal.ErrQueueFull:
 		return ErrPoolOverload
-	case shoal.ErrNilTask:
-		if !c.IsClosed() {
-			return nil
-		}
 	}
 	return ErrPoolClosed
 }
@@ -353,9 +354,13 @@ func NewPool(size int, options ...Option) (*Pool, error) {
 // Submit has a worker run task. It blocks while none is free, as the options
 // allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *Pool) Submit(task func()) error {
-	e := p.engine.Load()
-	return p.submit(func() error { return e.Submit(task) }, func() error { return e.TrySubmit(task) })
+	if task == nil {
+		task = nothing
+	}
+	return p.submitFunc(task)
 }
+
+func nothing() {}
 
 // A PoolWithFuncGeneric runs one function with many arguments. It is made by
 // [NewPoolWithFuncGeneric].
@@ -392,10 +397,11 @@ func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.
 type PoolWithFunc struct{ *PoolWithFuncGeneric[any] }
 
-// Invoke is [PoolWithFuncGeneric.Invoke], but ignores nil.
+// Invoke is [PoolWithFuncGeneric.Invoke], but where arg is nil the worker does
+// nothing.
 func (p *PoolWithFunc) Invoke(arg any) error {
 	if arg == nil {
-		return p.known(shoal.ErrNilTask)
+		return p.submitFunc(nothing)
 	}
 	return p.PoolWithFuncGeneric.Invoke(arg)
 }

@@ -174,6 +174,7 @@ func TestNonblockingAndMaxBlockingTasks(t *testing.T) {
 		p := newPool(t, 1, ants.WithNonblocking(true))
 		expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
 		expect.Equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolOverload)
+		expect.Equal(t, "Submit(nil)", p.Submit(nil), ants.ErrPoolOverload)
 		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 
 		p = newPool(t, 1, ants.WithMaxBlockingTasks(2))
