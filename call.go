@@ -50,7 +50,7 @@ func isHusk(it queue.Item) bool {
 
 // invoke runs the task, from the given site.
 func (c *call) invoke(site uint8) (err error) {
-	callAs(site, func() { err = c.body.run() })
+	callAs(site, c.pool.inRegion(c, func() { err = c.body.run() }))
 	return err
 }
 
@@ -198,7 +198,7 @@ type contextTask struct {
 }
 
 func (c *contextTask) run() error {
-	c.f(&c.contextCall)
+	c.f(c.given(&c.contextCall))
 	return nil
 }
 
@@ -315,4 +315,4 @@ type resultTask struct {
 	f func(context.Context) error
 }
 
-func (c *resultTask) run() error { return c.f(&c.contextCall) }
+func (c *resultTask) run() error { return c.f(c.given(&c.contextCall)) }

@@ -47,13 +47,13 @@ func (t *futureTask[T]) submit(ctx context.Context, p *Pool) error {
 		return errNilContext
 	}
 	t.bind(t, ctx, p)
-	return p.submitCall(&t.contextCall)
+	return p.submitCall(&t.contextCall, "Future")
 }
 
 func (t *futureTask[T]) run() (err error) {
 	f := t.f
 	t.f = nil // what it captured is not needed for as long as the result
-	t.val, err = f(&t.contextCall)
+	t.val, err = f(t.given(&t.contextCall))
 	return err
 }
 

@@ -190,6 +190,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		t.i = r.errs.n
 		g.mu.Unlock()
 	}
+	traced := t.trace()
 	it := queue.Record(&t.call)
 	switch {
 	case here:
@@ -198,6 +199,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		err = g.p.pushSlow(it, g.p.policy, r)
 	}
 	if err != nil {
+		traced.refuse(err)
 		t.over()
 		g.leave(r, t.i, err)
 	} else if g.outer.any() {
@@ -537,7 +539,7 @@ func (t *groupTask) outer() context.Context { return t.r.parent }
 func (t *groupTask) run() error {
 	f := t.f
 	t.f = nil
-	return f(t)
+	return f(t.given(t))
 }
 
 func (t *groupTask) end(cause error) {

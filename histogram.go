@@ -161,6 +161,26 @@ func (h Histogram) Merge(o Histogram) Histogram {
 	return m
 }
 
+// Since is the histogram of what was recorded after earlier, an earlier histogram
+// of the same kind from the same pool. Its Max is that of h: of all times.
+func (h Histogram) Since(earlier Histogram) Histogram {
+	if earlier.Count == 0 || h.Count < earlier.Count {
+		return h
+	}
+	d := Histogram{sum: h.sum - earlier.sum, max: h.max}
+	d.buckets = make([]uint64, numBuckets)
+	for i := range d.buckets {
+		if n, was := h.buckets[i], earlier.buckets[i]; n > was {
+			d.buckets[i] = n - was
+			d.Count += n - was
+		}
+	}
+	if d.Count == 0 {
+		return Histogram{}
+	}
+	return d
+}
+
 // Buckets iterates over the buckets that are not empty, in ascending order:
 // the first duration beyond the bucket, and the number of durations in it.
 func (h Histogram) Buckets() iter.Seq2[time.Duration, uint64] {

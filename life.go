@@ -510,6 +510,9 @@ func (p *Pool) endLocked() bool {
 	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() || len(p.lanes) > 1 {
 		return false
 	}
+	if !p.watch.stopLocked() {
+		return false
+	}
 	if p.stopParent != nil {
 		if !p.stopParent() {
 			return false // its function runs, and will come here

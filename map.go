@@ -154,7 +154,7 @@ func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v, at: m.open.len()}
 	t.bind(t, m.ctx, m.p)
 	m.open.push(t)
-	err := m.p.submitCall(&t.contextCall)
+	err := m.p.submitCall(&t.contextCall, "Map")
 	if err != nil {
 		t.over()
 		t.resolve(err)
@@ -273,7 +273,7 @@ func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 }
 
 func (t *mapTask[In, Out]) run() (err error) {
-	t.out, err = t.m.f(&t.contextCall, t.in)
+	t.out, err = t.m.f(t.given(&t.contextCall), t.in)
 	return err
 }
 

@@ -5,6 +5,7 @@ package shoal
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -69,6 +70,26 @@ func (s *sim) poolAt(first uint64, n int, opts ...Option) *Pool {
 	}
 	s.After(s.check)
 	return p
+}
+
+// watch has a task of the pool, which has the option, wait for the watchdog to tell
+// of it. what[0] comes before that, what[1] then.
+func (s *sim) watch(o Option, what ...func()) {
+	s.Timed()
+	began, told := sy.MakeEvent(), sy.MakeEvent()
+	s.pool(0, o, WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)), WithAlarmHandler(func(Alarm) { told.Set() }))
+	if len(what) > 0 && what[0] != nil {
+		what[0]()
+	}
+	if err := s.p.Submit(func() { began.Set(); told.Wait() }); err != nil {
+		s.Failf("%v", err)
+	}
+	if len(what) > 1 {
+		what[1]()
+	}
+	s.Go("time", func() { began.Wait(); s.Advance(5 * time.Second) })
+	s.p.Wait()
+	s.close()
 }
 
 // check is what must hold at the end of every run.
@@ -208,7 +229,11 @@ func (s *sim) gone(what string) {
 	p := s.p
 	p.mu.Lock()
 	live, helpers, outside := p.live, p.helpers, p.outside
+	watched := p.watch != nil && (p.watch.armed || p.watch.inLook)
 	p.mu.Unlock()
+	if watched {
+		s.Failf("after %s there is a watchdog", what)
+	}
 	if live != 0 || helpers != 0 || outside != 0 {
 		s.Failf("after %s there are live %d, helpers %d, outside %d", what, live, helpers, outside)
 	}
@@ -882,6 +907,26 @@ var models = []suite.Model{
 		s.submit(0)
 		s.Go("time", func() { s.Advance(2 * time.Second) })
 		s.done.Wait()
+		s.close()
+	})},
+
+	// ----- the watchdog -----
+
+	{Name: "watch/a slow task is told of", Reach: []string{"slow task"}, Run: onPool(func(s *sim) {
+		s.watch(WithSlowTask(time.Second))
+	})},
+	{Name: "watch/a slow task after a rest", Reach: []string{"slow task", "park"}, Run: onPool(func(s *sim) {
+		s.watch(WithSlowTask(time.Second), func() { s.submit(1); s.p.Wait() })
+	})},
+	{Name: "watch/a stall is told of", Reach: []string{"stall"}, Run: onPool(func(s *sim) {
+		s.watch(WithStallAfter(time.Second), nil, func() { s.submit(1) })
+	})},
+	{Name: "watch/Close and the timer", Run: onPool(func(s *sim) {
+		s.Timed()
+		s.pool(0, WithSlowTask(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)))
+		s.drops = true
+		s.submit(0)
+		s.Go("time", func() { s.Advance(3 * time.Second) })
 		s.close()
 	})},
 

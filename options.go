@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -102,6 +103,13 @@ type config struct {
 	onStart, onStop func(id int)
 	timing          Timing
 	parentNil       bool
+	logger          *slog.Logger
+	tracer          Tracer
+	stallAfter      time.Duration
+	slowTask        time.Duration
+	stallGiven      bool
+	slowGiven       bool
+	onAlarm         func(Alarm)
 	sub             bool // of a sub-pool
 	priority        int
 	weight          int
@@ -160,6 +168,7 @@ func (c *config) validate() error {
 		bad("WithContext(nil): want a context")
 	}
 	c.validateSub(bad)
+	c.validateWatch(bad)
 	if c.timing < TimingSampled || c.timing > TimingFull {
 		bad("WithTiming(%d): want TimingOff, TimingSampled or TimingFull", int(c.timing))
 	}
@@ -220,9 +229,15 @@ func WithContext(ctx context.Context) Option {
 
 // WithPanicHandler has f called for every panic that the pool recovers, on the
 // goroutine that panicked, before the task counts as finished. A panic in f
-// itself is logged. The default, also for nil, is one [log/slog.Error] with
-// the stack.
+// itself is logged. The default, also for nil, is one error in the log with the
+// stack; see [WithLogger].
 func WithPanicHandler(f func(*PanicError)) Option { return option(func(c *config) { c.onPanic = f }) }
+
+// WithLogger sets where the pool logs what nobody is told of otherwise: panics
+// without a handler, worker hooks that end their goroutine, and the alarms of
+// [WithStallAfter] and [WithSlowTask]. The default, also for nil, is
+// [log/slog.Default] at that time.
+func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
 
 // WithCrashOnPanic has the pool recover nothing from tasks: a panic ends the
 // process and prints the task's own stack.

@@ -253,6 +253,7 @@ func (p *Pool) rouseLocked(w *worker, standby int) {
 	w.standby = true
 	w.gentle = false
 	p.setAvailLocked(standby)
+	p.watch.armLocked()
 }
 
 // newWorkerLocked makes a worker on standby. The caller adjusts wake and
@@ -271,6 +272,7 @@ func (p *Pool) newWorkerLocked() *worker {
 	}
 	p.live++
 	p.peak = max(p.peak, p.live)
+	p.watch.armLocked()
 	return w
 }
 

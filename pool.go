@@ -27,6 +27,7 @@ type Pool struct {
 	foreign   bool            // workers run functions of the user that are no tasks
 	up        *Pool           // of a sub-pool, its parent
 	lane      *lane           // of a sub-pool, its lane there
+	watch     *watchdog       // nil: there is nothing to watch
 	site      uint8           // where its tasks are called from; see whose.go
 
 	_    cacheLine
@@ -150,6 +151,9 @@ func New(opts ...Option) (*Pool, error) {
 
 // newPool makes a pool of a valid config whose first ticket is first.
 func newPool(c config, first uint64) *Pool {
+	if c.watches() {
+		c.timing = TimingFull
+	}
 	p := &Pool{
 		config: c,
 		epoch:  time.Now(),
@@ -173,6 +177,7 @@ func newPool(c config, first uint64) *Pool {
 	_, p.auto = c.sizer.(auto)
 	_, rated := c.sizer.(*rated)
 	p.foreign = p.hooked || !p.auto && !rated
+	p.watch = newWatchdog(p, c)
 	p.procs.Store(int64(sy.Procs()))
 	p.soloAt.Store(-int64(soloFresh)) // never
 	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)

@@ -72,12 +72,20 @@ func (p *Pool) report(r any) (e *PanicError) {
 	return e
 }
 
+// log is where the pool logs.
+func (p *Pool) log() *slog.Logger {
+	if p.logger != nil {
+		return p.logger
+	}
+	return slog.Default()
+}
+
 func (p *Pool) logPanic(e *PanicError) {
-	slog.Error(e.Error(), "stack", string(e.Stack))
+	p.log().Error(e.Error(), "stack", string(e.Stack))
 }
 
 func (p *Pool) logHookGoexit(hook string) {
-	slog.Error("shoal: worker hook called runtime.Goexit; later workers run without it",
+	p.log().Error("shoal: worker hook called runtime.Goexit; later workers run without it",
 		"pool", p.name, "hook", hook)
 }
 
@@ -204,7 +212,7 @@ func (p *Pool) asTask(f func()) {
 }
 
 func (p *Pool) invoke(c *call) (err error) {
-	p.asTask(func() { err = c.body.run() })
+	p.asTask(p.inRegion(c, func() { err = c.body.run() }))
 	return err
 }
 
@@ -246,7 +254,7 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 			err = p.invoke(c)
 		}
 	} else {
-		p.asTask(it.Func())
+		p.asTask(p.inRegion(nil, it.Func()))
 	}
 	returned = true
 }
@@ -257,6 +265,9 @@ func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
 	}
 	p.mu.Lock()
 	p.outside--
+	if p.watch != nil {
+		p.watch.outAt = p.now()
+	}
 	switch {
 	case canceled:
 		p.canceled++

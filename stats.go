@@ -23,6 +23,8 @@ type Stats struct {
 	Dropped   uint64 // accepted, discarded before they started
 	Canceled  uint64 // accepted, not started because their context had ended
 	Spawned   uint64 // of the submitted: run on a goroutine of their own, by the policy Spawn
+	Stalls    uint64 // how often [WithStallAfter] told of a stall
+	SlowTasks uint64 // of how many tasks [WithSlowTask] told
 
 	InFlight      int // accepted, not yet ended or discarded
 	Queued        int // of these, waiting; a task that a free worker is about to take counts up to the capacity
@@ -38,8 +40,8 @@ type Stats struct {
 
 	// Stalled is for how long every worker that the pool may have has been
 	// inside a task, tasks have waited, and none has ended: as when tasks wait
-	// for others that are queued behind them. It is the time since a call of
-	// Stats first found it so; the pool itself does not watch.
+	// for others that are queued behind them. Without [WithStallAfter] it is the
+	// time since a call of Stats first found it so.
 	Stalled time.Duration
 
 	// WaitTime is how long tasks waited from being accepted to their start,
@@ -61,14 +63,23 @@ func (s Stats) Utilization() float64 {
 // Stats takes a snapshot. It holds the pool's lock for a moment, so it is for
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {
-	s := Stats{
-		Name:          p.name,
-		QueueCapacity: p.capacity,
-		WaitTime:      p.wtime.Load().snapshot(),
-		RunTime:       p.rtime.Load().snapshot(),
-	}
+	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s := p.statsLocked()
+	s.WaitTime, s.RunTime = wait, run
+	if d := p.watch; d != nil {
+		s.Stalls, s.SlowTasks = d.stalls, d.slowTasks
+		s.Stalled = max(0, d.stallAgeLocked(p.now(), s))
+	} else {
+		s.Stalled = p.stall.look(p, s)
+	}
+	return s
+}
+
+// statsLocked is the part of Stats that needs no look at the clock.
+func (p *Pool) statsLocked() (s Stats) {
+	s.Name, s.QueueCapacity = p.name, p.capacity
 	h := p.head.Load() // first: tail is never behind it
 	tail := p.tail.Load() &^ sealedBit
 	waiting := ahead(tail, headTicket(h))
@@ -86,7 +97,6 @@ func (p *Pool) Stats() Stats {
 	s.InFlight = int(waiting) + busy - p.lent + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
 	s.Blocked = p.room.n
-	s.Stalled = p.stall.look(p, s, busy+p.handed)
 	s.Workers = p.live
 	s.Running = busy + p.handed
 	s.Idle = max(0, p.live-s.Running)
@@ -102,14 +112,18 @@ func (p *Pool) queued(tail, h uint64) int {
 	return max(0, min(waiting, p.capacity))
 }
 
+// stuck reports whether all workers that p may have are inside tasks, and others
+// wait.
+func (p *Pool) stuck(s Stats) bool { return s.Running >= s.MaxWorkers && s.Queued > 0 && !p.paused }
+
 // A stall is what Stats remembers to notice one. Guarded by mu.
 type stall struct {
 	ended uint64 // tasks that had ended, when that was noticed first
 	since int64  // when, by the pool's clock, plus 1; 0: there is none
 }
 
-func (l *stall) look(p *Pool, s Stats, busy int) time.Duration {
-	if busy < p.max || s.Queued == 0 || p.paused {
+func (l *stall) look(p *Pool, s Stats) time.Duration {
+	if !p.stuck(s) {
 		l.since = 0
 		return 0
 	}
@@ -187,15 +201,37 @@ func (p *Pool) workerStats() []WorkerStats {
 			r.State = WorkerParked
 		case status&idleBit != 0:
 			r.State = WorkerSpinning
-		case status&exactBit != 0:
-			r.TaskAge = time.Duration(max(0, now-w.since.Load()))
-		case w.watched.Load():
-			r.TaskAge = time.Duration(max(0, now-w.watchedAt))
 		default:
-			w.watchedAt = now
-			w.watched.Store(true)
+			r.TaskAge = w.ageLocked(status, now)
 		}
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// ageLocked is for how long w, whose status says that it is inside a task, has
+// been inside it.
+func (w *worker) ageLocked(status uint64, now int64) time.Duration {
+	switch {
+	case status&exactBit != 0:
+		return time.Duration(max(0, now-w.since.Load()))
+	case w.watched.Load():
+		return time.Duration(max(0, now-w.watchedAt))
+	}
+	w.watchedAt = now
+	w.watched.Store(true)
+	return 0
+}
+
+// eachRunningLocked calls f for every worker that is inside a task, or serves a
+// sub-pool.
+func (p *Pool) eachRunningLocked(now int64, f func(w *worker, status uint64, age time.Duration)) {
+	for _, w := range p.workers {
+		if w == nil || w.parked {
+			continue
+		}
+		if status := w.status.Load(); status&idleBit == 0 {
+			f(w, status, w.ageLocked(status, now))
+		}
+	}
 }

@@ -428,6 +428,7 @@ func (w *worker) serve() {
 	p.wanted.Add(-1)
 	l.out++
 	p.lent++
+	w.lent = true
 	p.head.Add(busyOne)
 	w.busy = true
 	w.publish(w.done(), false)
@@ -456,6 +457,7 @@ func (w *worker) unserve() {
 	w.turn.ended = now
 	w.finish(func() {
 		p.lent--
+		w.lent = false
 		w.turn.lane.out--
 		w.endTurnLocked()
 		w.beginOwnTurn(now) // it may go on with a task of p's
@@ -535,30 +537,34 @@ func (p *Pool) ownWaitsLocked(back int64) bool {
 
 // endSubs shuts the sub-pools down as p is.
 func (p *Pool) endSubs(to phase, cause error) {
-	p.mu.Lock()
-	lanes := p.lanes
-	p.mu.Unlock()
-	for _, l := range lanes {
-		if l.sub != nil {
-			l.sub.end(to, cause)
-		}
+	for _, s := range p.Subs() {
+		s.end(to, cause)
 	}
 }
 
 // subsRunning is how many tasks of sub-pools, and of theirs, run on no worker.
 func (p *Pool) subsRunning() (n int) {
-	p.mu.Lock()
-	lanes := p.lanes
-	p.mu.Unlock()
-	for _, l := range lanes {
-		if l.sub != nil {
-			l.sub.mu.Lock()
-			n += l.sub.outside
-			l.sub.mu.Unlock()
-			n += l.sub.subsRunning()
-		}
+	for _, s := range p.Subs() {
+		s.mu.Lock()
+		n += s.outside
+		s.mu.Unlock()
+		n += s.subsRunning()
 	}
 	return n
+}
+
+// Subs returns the sub-pools of p that have not ended, in the order in which they
+// were made.
+func (p *Pool) Subs() []*Pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var subs []*Pool
+	for _, l := range p.lanes {
+		if l.sub != nil {
+			subs = append(subs, l.sub)
+		}
+	}
+	return subs
 }
 
 // removeSub forgets sub, which has ended. It returns as endLocked does.

@@ -64,7 +64,7 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 	}
 	c := &contextTask{f: task}
 	c.bind(c, ctx, p)
-	return p.submitCall(&c.contextCall)
+	return p.submitCall(&c.contextCall, "SubmitContext")
 }
 
 // SubmitWait runs task on the pool, waits for it, and returns its error. A
@@ -89,12 +89,14 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		t := c.trace("SubmitWait")
 		if err := p.runHere(queue.Record(&c.call)); err != nil {
+			t.refuse(err)
 			return err
 		}
 		return c.err
 	}
-	if err := p.submitCall(&c.contextCall); err != nil {
+	if err := p.submitCall(&c.contextCall, "SubmitWait"); err != nil {
 		return err
 	}
 	if err := c.await(ctx); err != nil {
@@ -103,16 +105,22 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	return c.err
 }
 
-// submitCall submits c, whose context also bounds the wait for room.
-func (p *Pool) submitCall(c *contextCall) error {
+// submitCall submits c, whose context also bounds the wait for room. kind is for
+// those who trace it.
+func (p *Pool) submitCall(c *contextCall, kind string) error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
+	t := c.trace(kind)
 	it := queue.Record(&c.call)
 	if p.push(it) {
 		return nil
 	}
-	return p.pushSlow(it, p.policy, c.parent)
+	err := p.pushSlow(it, p.policy, c.parent)
+	if err != nil {
+		t.refuse(err)
+	}
+	return err
 }
 
 var errNilContext = fmt.Errorf("shoal: nil context")
@@ -231,8 +239,13 @@ func (p *Pool) put(seg *queue.Segment, t uint64, it queue.Item) {
 
 // stamp notes when ticket t was submitted.
 func (p *Pool) stamp(seg *queue.Segment, t uint64) {
-	if p.timing != TimingOff {
-		*seg.Stamp(t) = p.now()
+	if p.timing == TimingOff {
+		return
+	}
+	now := p.now()
+	*seg.Stamp(t) = now
+	if d := p.watch; d != nil && headTicket(p.head.Load()) == t {
+		d.queuedAt.Store(now)
 	}
 }
 

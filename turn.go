@@ -152,7 +152,10 @@ func (p *Pool) runTurn(f func(), c *call, w *worker) {
 	}()
 	if w != nil {
 		w.left-- // it counts as run, and towards the next tick
-		w.publish(w.done(), false)
+		if p.watch != nil {
+			w.since.Store(p.now())
+		}
+		w.publish(w.done(), p.watch != nil)
 	}
 	p.runOutside(queue.Func(f), w != nil)
 	if w != nil {

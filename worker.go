@@ -3,6 +3,7 @@ package shoal
 import (
 	"runtime"
 	"runtime/pprof"
+	"runtime/trace"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -58,6 +59,8 @@ type worker struct {
 	faults     uint64           // tasks that failed; guarded by mu
 	call       sy.Pointer[call] // cur, for those who cancel; pairs with Pool.canceling
 	watchedAt  int64            // when watched was set; guarded by mu
+	slow       int64            // when the task began that was said to be slow, plus 1; guarded by mu
+	lent       bool             // serves a sub-pool; guarded by mu
 	kept       keep
 	host       *worker // of a sub-pool's worker, the one whose goroutine it runs on
 	guest      *worker // the one of a sub-pool that runs on w's goroutine
@@ -151,7 +154,7 @@ func (w *worker) loop() (again bool) {
 		if w.standby {
 			w.leaveStandby(ticket)
 		}
-		if it.IsRecord() || ticket&p.stampMask == 0 {
+		if it.IsRecord() || ticket&p.stampMask == 0 || trace.IsEnabled() {
 			w.runSlow(it)
 		} else {
 			w.inTask = true
@@ -304,14 +307,14 @@ func (p *Pool) backlog() bool {
 	return p.tail.Load()&ticketMask != headTicket(h) || p.wanted.Load() > 0
 }
 
-// runSlow runs a task that has a context or is timed.
+// runSlow runs a task that has a context, or is timed or traced.
 func (w *worker) runSlow(it queue.Item) {
 	p := w.p
 	if it.IsRecord() {
 		w.runCall(queue.As[call](it))
 	} else {
 		w.inTask = true
-		callAs(p.site, it.Func())
+		callAs(p.site, p.inRegion(nil, it.Func()))
 		w.inTask = false
 	}
 	w.endTiming()

@@ -286,6 +286,22 @@ var mutants = []mutant{
 	{name: "a due task wakes nobody", file: "delay.go", models: "delay",
 		old: "	p.published()\n	p.helperDone()\n", new: "	p.helperDone()\n"},
 
+	// ----- the watchdog -----
+	{name: "who wakes a worker does not set the watchdog", file: "park.go", models: "watch", tests: "SlowTask",
+		old: "	p.setAvailLocked(standby)\n	p.watch.armLocked()\n", new: "	p.setAvailLocked(standby)\n"},
+	{name: "who starts a worker does not set the watchdog", file: "park.go", models: "watch",
+		old: "	p.watch.armLocked()\n	return w\n", new: "	return w\n"},
+	{name: "the watchdog looks once", file: "watch.go", models: "watch", tests: "SlowTask",
+		old: "		if !p.ending && p.live > p.idle.n {\n", new: "		if false {\n"},
+	{name: "the end does not wait for the watchdog", file: "life.go", models: "watch",
+		old: "	if !p.watch.stopLocked() {\n		return false\n	}\n", new: "	p.watch.stopLocked()\n"},
+	{name: "a stall is told of again and again", file: "watch.go", models: "-", tests: "Stall",
+		old: "case age < 0, d.ended == s.Completed+1 && d.endedBelow == d.below:", new: "case age < 0:"},
+	{name: "a pool is stalled since before its last task came", file: "watch.go", models: "-", tests: "Stall",
+		old: "	since := max(d.queuedAt.Load(), d.outAt, d.belowAt)\n", new: "	since := max(d.outAt, d.belowAt)\n"},
+	{name: "a slow task is told of again and again", file: "watch.go", models: "-", tests: "SlowTask",
+		old: "		case w.lent, w.slow == began:\n", new: "		case w.lent, began == 0:\n"},
+
 	// ----- the queue -----
 	{name: "a taker does not wait for its putter", file: "internal/queue/array.go", models: "(queue|wake|close)",
 		old: "		if it := c.TryTake(); !it.IsZero() {", new: "		if it := c.TryTake(); true {"},

@@ -223,6 +223,9 @@ func Yield() { explore.Yield() }
 // Since is the time since the run began.
 func Since(time.Time) int64 { return explore.Now() }
 
+// Stacks finds none.
+func Stacks(most int) []byte { return nil }
+
 // Procs is what the model says.
 func Procs() int {
 	if m := explore.Env(); m != nil {

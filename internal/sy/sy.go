@@ -72,6 +72,23 @@ func WithCancelCause(parent context.Context) (context.Context, context.CancelCau
 	return context.WithCancelCause(parent)
 }
 
+// Stacks is what Go prints for all goroutines of the process; nothing if there are
+// more than most.
+func Stacks(most int) []byte {
+	n := runtime.NumGoroutine()
+	if n > most {
+		return nil
+	}
+	buf := make([]byte, 64<<10+n<<10)
+	for {
+		got := runtime.Stack(buf, true)
+		if got < len(buf) {
+			return buf[:got]
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}
+
 // Procs is the number of CPUs that Go code may use at once.
 func Procs() int { return runtime.GOMAXPROCS(0) }
 
