@@ -50,7 +50,7 @@ func isHusk(it queue.Item) bool {
 
 // invoke runs the task, from the given site.
 func (c *call) invoke(site uint8) (err error) {
-	callAs(site, c.pool.inRegion(c, func() { err = c.body.run() }))
+	callAs(site, func() { err = c.runBody() })
 	return err
 }
 

@@ -212,7 +212,7 @@ func (p *Pool) asTask(f func()) {
 }
 
 func (p *Pool) invoke(c *call) (err error) {
-	p.asTask(p.inRegion(c, func() { err = c.body.run() }))
+	p.asTask(func() { err = c.runBody() })
 	return err
 }
 
@@ -254,7 +254,7 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 			err = p.invoke(c)
 		}
 	} else {
-		p.asTask(p.inRegion(nil, it.Func()))
+		p.asTask(p.inRegion(it.Func()))
 	}
 	returned = true
 }

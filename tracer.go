@@ -157,20 +157,25 @@ func (p *Pool) traceName() string {
 	return "shoal:" + p.name
 }
 
-// inRegion returns f, and while runtime/trace is on has it be a region there. c,
-// unless it is nil, is the call that f belongs to.
-func (p *Pool) inRegion(c *call, f func()) func() {
+// inRegion is f, as a region of runtime/trace while that is on.
+func (p *Pool) inRegion(f func()) func() {
 	if !trace.IsEnabled() {
 		return f
 	}
-	ctx := context.Background()
-	if c != nil {
+	return func() {
+		defer trace.StartRegion(context.Background(), p.traceName()).End()
+		f()
+	}
+}
+
+// runBody runs the task of c, as a region of runtime/trace while that is on.
+func (c *call) runBody() error {
+	if trace.IsEnabled() {
+		ctx := context.Background()
 		if t, ok := c.body.(*traced); ok {
 			ctx = t.own // it knows the task there
 		}
+		defer trace.StartRegion(ctx, c.pool.traceName()).End()
 	}
-	return func() {
-		defer trace.StartRegion(ctx, p.traceName()).End()
-		f()
-	}
+	return c.body.run()
 }

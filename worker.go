@@ -314,7 +314,7 @@ func (w *worker) runSlow(it queue.Item) {
 		w.runCall(queue.As[call](it))
 	} else {
 		w.inTask = true
-		callAs(p.site, p.inRegion(nil, it.Func()))
+		callAs(p.site, p.inRegion(it.Func()))
 		w.inTask = false
 	}
 	w.endTiming()
