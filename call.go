@@ -54,8 +54,12 @@ func (c *call) invoke(site uint8) (err error) {
 	return err
 }
 
-// over ends the context of a call that has returned, or will not run.
-func (c *call) over() {
+// over ends the context of a call that has returned err, or because of err will not
+// run.
+func (c *call) over(err error) {
+	if t, ok := c.body.(*traced); ok {
+		t.over(err)
+	}
 	c.state.Store(callOver)
 	c.body.end(context.Canceled)
 }
@@ -64,7 +68,7 @@ func (c *call) over() {
 func discard(it queue.Item, err error) {
 	if it.IsRecord() && !isHusk(it) {
 		c := queue.As[call](it)
-		c.over()
+		c.over(err)
 		c.body.resolve(err)
 	}
 }

@@ -190,7 +190,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		t.i = r.errs.n
 		g.mu.Unlock()
 	}
-	traced := t.trace()
+	t.trace()
 	it := queue.Record(&t.call)
 	switch {
 	case here:
@@ -199,8 +199,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		err = g.p.pushSlow(it, g.p.policy, r)
 	}
 	if err != nil {
-		traced.refuse(err)
-		t.over()
+		t.over(err)
 		g.leave(r, t.i, err)
 	} else if g.outer.any() {
 		g.list(t)

@@ -114,7 +114,7 @@ func (p *Pool) withdraw(c *call, err error) bool {
 	p.notifyLocked()
 	p.mu.Unlock()
 	sy.Reach("withdraw")
-	c.over()
+	c.over(err)
 	c.body.resolve(err)
 	return true
 }

@@ -156,7 +156,7 @@ func (m *mapping[In, Out]) submit(v In) error {
 	m.open.push(t)
 	err := m.p.submitCall(&t.contextCall, "Map")
 	if err != nil {
-		t.over()
+		t.over(err)
 		t.resolve(err)
 	}
 	return err

@@ -31,7 +31,7 @@ func (w *worker) fault(r any) (again bool) {
 		w.cur = nil
 		w.call.Store(nil)
 		if c != nil {
-			c.over()
+			c.over(err)
 		}
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
@@ -261,7 +261,7 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 
 func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
 	if c != nil {
-		c.over()
+		c.over(err)
 	}
 	p.mu.Lock()
 	p.outside--

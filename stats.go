@@ -60,6 +60,9 @@ func (s Stats) Utilization() float64 {
 	return min(100, 100*float64(s.Queued)/float64(s.QueueCapacity))
 }
 
+// Name is the pool's name; see [WithName].
+func (p *Pool) Name() string { return p.name }
+
 // Stats takes a snapshot. It holds the pool's lock for a moment, so it is for
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {

@@ -89,8 +89,8 @@ const (
 //
 // The options that are about goroutines, [WithMinWorkers], [WithSizing],
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning] and
-// [WithWorkerHooks], are not for sub-pools; panics go to p's handler unless it has
-// its own. The error matches [ErrConfig], or is [ErrClosed].
+// [WithWorkerHooks], are not for sub-pools. Its panic handler, logger and [Tracer] are
+// those of p unless it has its own. The error matches [ErrConfig], or is [ErrClosed].
 func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	if p == nil || !p.made() {
 		return nil, ErrClosed
@@ -99,7 +99,7 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	c.sub = true
 	c.maxWorkers = p.Stats().MaxWorkers
 	c.sizer, c.idle, c.spin = nil, notGiven, notGiven
-	c.onPanic, c.crash = p.onPanic, p.crash
+	c.onPanic, c.crash, c.logger, c.tracer = p.onPanic, p.crash, p.logger, p.tracer
 	for _, o := range opts {
 		if o != nil {
 			o.apply(&c)

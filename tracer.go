@@ -11,68 +11,100 @@ import (
 
 // A Tracer follows tasks that have a context, from their submission to their end:
 // those of [Pool.SubmitContext], [Pool.SubmitWait], [Group], [Future] and [Map] and
-// its kin. See [WithTracer]. Its methods are called by any number of goroutines,
-// must not wait for the pool, and get as kind the name of what submitted the task:
-// "SubmitContext", "SubmitWait", "Group", "Future" or "Map".
+// its kin. See [WithTracer]. Its methods are called by any number of goroutines, and
+// must not wait for the pool. They are told the pool, which may be a sub-pool, and as
+// kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future" or
+// "Map". A panic in them is reported as one of a task is.
 //
 // Submitted is called by who submits, before the task is accepted, with the context
 // of the call. What it returns takes that one's place: the task's context is derived
-// from it.
+// from it. If it returns nil the task is not followed any further.
 //
 // Started is called on the task's goroutine right before it, with a context derived
 // from what Submitted returned. The task is given what it returns, which must be
-// derived from ctx. After the task, before anybody who waits for it is told, end is
-// called with its error: nil, what it returned, a [*PanicError], or [ErrGoexit]. A
-// panic in Started is one of the task.
+// derived from ctx. After the task, before it counts as completed and anybody who waits
+// for it is told, end is called, unless it is nil, with the task's error: nil, what it
+// returned, a [*PanicError], or [ErrGoexit].
 //
 // Refused is called instead of Started where a task that was submitted does not run:
-// it was not accepted, was dropped or canceled. err says why.
+// it was not accepted, was dropped or canceled. err says why. Where a call of Close
+// dropped it, others may see the pool closed a moment before.
 //
-// For each call of Submitted there is one of end or of Refused, unless the task never
-// ends, or the process does.
+// For each call of Submitted that did not return nil there is one of Started or of
+// Refused, and for each end that was returned one of that, unless the process dies.
 type Tracer interface {
-	Submitted(ctx context.Context, kind string) context.Context
-	Started(ctx context.Context, kind string) (task context.Context, end func(err error))
-	Refused(ctx context.Context, kind string, err error)
+	Submitted(ctx context.Context, p *Pool, kind string) context.Context
+	Started(ctx context.Context, p *Pool, kind string) (task context.Context, end func(err error))
+	Refused(ctx context.Context, p *Pool, kind string, err error)
 }
 
-// WithTracer has t follow the pool's tasks that have a context. The default, also
-// for nil, is none.
+// WithTracer has t follow the pool's tasks that have a context, and those of its
+// sub-pools unless they have a Tracer of their own. The default, also for nil, is
+// none.
 func WithTracer(t Tracer) Option { return option(func(c *config) { c.tracer = t }) }
 
 // traced is the body of a call that is followed.
 type traced struct {
-	body  // the call's own
-	p     *Pool
-	kind  string          // what submitted it
-	own   context.Context // what the task would be given otherwise
-	given context.Context // what the task is given; nil: it has not started
-	ended func(error)     // from Tracer.Started
-	task  *trace.Task     // nil: runtime/trace was off
+	body   // the call's own
+	p      *Pool
+	kind   string          // what submitted it
+	own    context.Context // what the task would be given otherwise
+	given  context.Context // what the task is given
+	tracer Tracer          // nil: none, or it is not told any more
+	ended  func(error)     // from Tracer.Started
+	task   *trace.Task     // nil: runtime/trace was off
+}
+
+// follow returns a body for c, which was submitted by kind, if anybody wants to follow
+// it, and the context that takes the place of ctx. Else the body is nil.
+func (c *call) follow(ctx context.Context, kind string) (*traced, context.Context) {
+	p := c.pool
+	if p.tracer == nil && !trace.IsEnabled() {
+		return nil, ctx
+	}
+	told := p.askTracer(ctx, kind)
+	if told == nil && !trace.IsEnabled() {
+		return nil, ctx
+	}
+	t := &traced{body: c.body, p: p, kind: kind}
+	if told != nil {
+		t.tracer, ctx = p.tracer, told
+	}
+	if trace.IsEnabled() {
+		ctx, t.task = trace.NewTask(ctx, p.traceName())
+	}
+	return t, ctx
+}
+
+// askTracer is Tracer.Submitted.
+func (p *Pool) askTracer(ctx context.Context, kind string) context.Context {
+	if p.tracer == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			p.report(r)
+		}
+	}()
+	return p.tracer.Submitted(ctx, p, kind)
 }
 
 // trace has c followed, if anybody wants that, and returns its new body. It is for
 // who submits c, just before.
 func (c *contextCall) trace(kind string) *traced {
-	if !c.pool.traces() {
-		return nil
+	t, ctx := c.follow(c.parent, kind)
+	if t != nil {
+		c.parent, c.body, t.own = ctx, t, c
 	}
-	t := &traced{body: c.body, p: c.pool, kind: kind, own: c}
-	c.parent = t.submitted(c.parent)
-	c.body = t
 	return t
 }
 
 // trace is contextCall.trace for the task of a group, whose context is that of the
 // group's other tasks.
-func (t *groupTask) trace() *traced {
-	if !t.pool.traces() {
-		return nil
+func (t *groupTask) trace() {
+	if b, ctx := t.follow(t.r, "Group"); b != nil {
+		t.body, b.own = b, groupTaskContext{ctx, t}
 	}
-	b := &traced{body: t.body, p: t.pool, kind: "Group"}
-	b.own = groupTaskContext{b.submitted(t.r), t}
-	t.body = b
-	return b
 }
 
 // A groupTaskContext is the context of a task of a group that is followed.
@@ -89,37 +121,16 @@ func (c groupTaskContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func (p *Pool) traces() bool { return p.tracer != nil || trace.IsEnabled() }
-
-// submitted returns the context that takes the place of ctx.
-func (t *traced) submitted(ctx context.Context) context.Context {
-	if tr := t.p.tracer; tr != nil {
-		if c := tr.Submitted(ctx, t.kind); c != nil {
-			ctx = c
-		}
-	}
-	if trace.IsEnabled() {
-		ctx, t.task = trace.NewTask(ctx, t.p.traceName())
-	}
-	return ctx
-}
-
 func (t *traced) run() error {
-	ctx := t.own
-	if tr := t.p.tracer; tr != nil {
-		t.given = ctx // whatever becomes of Started: it was called
-		var c context.Context
-		if c, t.ended = tr.Started(ctx, t.kind); c != nil {
-			ctx = c
+	t.given = t.own
+	if tr := t.tracer; tr != nil {
+		t.tracer = nil // whatever becomes of Started, the task is not refused
+		var ctx context.Context
+		if ctx, t.ended = tr.Started(t.own, t.p, t.kind); ctx != nil {
+			t.given = ctx
 		}
 	}
-	t.given = ctx
 	return t.body.run()
-}
-
-func (t *traced) resolve(err error) {
-	t.over(err)
-	t.body.resolve(err)
 }
 
 // refuse is called if the task was not accepted. t may be nil.
@@ -129,15 +140,19 @@ func (t *traced) refuse(err error) {
 	}
 }
 
+// over is called when the task has ended, or is known not to run. It may be called
+// again.
 func (t *traced) over(err error) {
-	switch tr := t.p.tracer; {
-	case t.ended != nil:
-		t.p.guard(func() { t.ended(err) })
-	case tr != nil && t.given == nil:
-		t.p.guard(func() { tr.Refused(t.own, t.kind, err) })
+	tr, ended, task := t.tracer, t.ended, t.task
+	t.tracer, t.ended, t.task = nil, nil, nil
+	switch {
+	case ended != nil:
+		t.p.guard(func() { ended(err) })
+	case tr != nil:
+		t.p.guard(func() { tr.Refused(t.own, t.p, t.kind, err) })
 	}
-	if t.task != nil {
-		t.task.End()
+	if task != nil {
+		task.End()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,7 +35,7 @@ func (r *recordingTracer) note(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-func (r *recordingTracer) Submitted(ctx context.Context, kind string) context.Context {
+func (r *recordingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
 	r.mu.Lock()
 	r.n++
 	n := r.n
@@ -43,13 +44,13 @@ func (r *recordingTracer) Submitted(ctx context.Context, kind string) context.Co
 	return context.WithValue(ctx, spanKey{}, n)
 }
 
-func (r *recordingTracer) Started(ctx context.Context, kind string) (context.Context, func(error)) {
+func (r *recordingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
 	n := ctx.Value(spanKey{})
 	r.note("%v started by %s", n, kind)
 	return context.WithValue(ctx, runKey{}, n), func(err error) { r.note("%v ended: %v", n, errorName(err)) }
 }
 
-func (r *recordingTracer) Refused(ctx context.Context, kind string, err error) {
+func (r *recordingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
 	r.note("%v refused by %s: %v", ctx.Value(spanKey{}), kind, errorName(err))
 }
 
@@ -211,43 +212,120 @@ func TestTracedTasksStillHelp(t *testing.T) { // their contexts tell the pool fr
 	}
 }
 
-// A panickingTracer panics wherever it is told to.
-type panickingTracer struct{ in string }
+// An oddTracer panics or returns nil in one of its methods.
+type oddTracer struct{ in string }
 
-func (t panickingTracer) Submitted(ctx context.Context, kind string) context.Context { return nil }
-func (t panickingTracer) Started(ctx context.Context, kind string) (context.Context, func(error)) {
-	if t.in == "Started" {
+func (t oddTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	switch t.in {
+	case "panic in Submitted":
 		panic(t.in)
+	case "nil of Submitted":
+		return nil
 	}
-	if t.in == "nil" {
+	return ctx
+}
+
+func (t oddTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	switch t.in {
+	case "panic in Started":
+		panic(t.in)
+	case "panic in end":
+		return ctx, func(error) { panic("end") }
+	case "nil of Started":
 		return nil, nil
 	}
-	return nil, func(error) { panic("end") }
+	return ctx, func(error) {}
 }
-func (t panickingTracer) Refused(ctx context.Context, kind string, err error) { panic("Refused") }
+
+func (t oddTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	if t.in == "panic in Refused" {
+		panic(t.in)
+	}
+}
 
 func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
-	for _, in := range []string{"Started", "end", "nil"} {
+	for _, c := range []struct {
+		in     string
+		err    string
+		panics int32 // for a task that runs, and one that does not
+	}{
+		{"panic in Submitted", "<nil>", 4},
+		{"panic in Started", "panic", 2},
+		{"panic in end", "<nil>", 2},
+		{"panic in Refused", "<nil>", 2},
+		{"nil of Submitted", "<nil>", 0},
+		{"nil of Started", "<nil>", 0},
+	} {
 		var panics atomic.Int32
-		p := openPool(t, fixed(1, shoal.WithTracer(panickingTracer{in}), shoal.WithPanicHandler(func(*shoal.PanicError) { panics.Add(1) }))...)
-		err := p.SubmitWait(t.Context(), func(ctx context.Context) error { return ctx.Err() })
-		if got := errorName(err); got != map[string]string{"Started": "panic", "end": "<nil>", "nil": "<nil>"}[in] {
-			t.Errorf("%s: %s", in, got)
+		p := openPool(t, fixed(1, shoal.WithTracer(oddTracer{c.in}), shoal.WithPanicHandler(func(*shoal.PanicError) { panics.Add(1) }))...)
+		if err := p.SubmitWait(t.Context(), func(ctx context.Context) error { return ctx.Err() }); errorName(err) != c.err {
+			t.Errorf("%s: SubmitWait: %v", c.in, err)
 		}
-		p.Wait()
-		want := int32(1)
-		if in == "nil" {
-			want = 0
-		}
-		if n := panics.Load(); n != want {
-			t.Errorf("%s: %d panics, want %d", in, n, want)
+		g := p.Group(t.Context())
+		g.Go(func(ctx context.Context) error { return ctx.Err() })
+		if err := g.Wait(); errorName(err) != c.err {
+			t.Errorf("%s: Wait: %v", c.in, err)
 		}
 		p.Close()
-		p.SubmitContext(t.Context(), func(context.Context) {}) // Refused
-		if n := panics.Load(); n != want+1 {
-			t.Errorf("%s: %d panics, want %d", in, n, want+1)
+		wantErr(t, c.in, p.SubmitContext(t.Context(), func(context.Context) {}), shoal.ErrClosed)
+		g = p.Group(t.Context())
+		g.Go(func(ctx context.Context) error { return nil })
+		wantErr(t, c.in, g.Wait(), shoal.ErrClosed)
+		if n := panics.Load(); n != c.panics {
+			t.Errorf("%s: %d panics, want %d", c.in, n, c.panics)
 		}
 	}
+}
+
+func TestTracerIsToldBeforeTheTaskCounts(t *testing.T) {
+	r := new(recordingTracer)
+	noLog(t)
+	p := openPool(t, fixed(2, shoal.WithTracer(r))...)
+	n := 2000
+	for i := range n {
+		must(t, p.SubmitContext(t.Context(), func(context.Context) {
+			if i%5 == 0 {
+				panic("boom")
+			}
+		}))
+		p.Wait()
+		r.mu.Lock()
+		if len(r.lines) != 3 {
+			t.Fatalf("task %d has ended, but the tracer was told %q", i, r.lines)
+		}
+		r.lines = nil
+		r.mu.Unlock()
+	}
+}
+
+func TestSubPoolsHaveTheTracerAndTheLoggerOfTheirParent(t *testing.T) {
+	r := new(recordingTracer)
+	var log bytes.Buffer
+	p := openPool(t, fixed(1, shoal.WithName("a"), shoal.WithTracer(poolTracer{r}), shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+	sub, err := p.Sub(shoal.WithName("b"))
+	must(t, err)
+	sub.SubmitWait(t.Context(), func(context.Context) error { panic("boom") })
+	r.want(t, "b")
+	if !strings.Contains(log.String(), "boom") {
+		t.Errorf("no panic in the parent's log: %s", log.String())
+	}
+	other := new(recordingTracer)
+	sub, err = p.Sub(shoal.WithTracer(poolTracer{other}), shoal.WithName("c"))
+	must(t, err)
+	must(t, sub.SubmitWait(t.Context(), func(context.Context) error { return nil }))
+	r.want(t)
+	other.want(t, "c")
+	if p.Name() != "a" || sub.Name() != "c" {
+		t.Errorf("names %q, %q", p.Name(), sub.Name())
+	}
+}
+
+// A poolTracer notes the names of pools.
+type poolTracer struct{ *recordingTracer }
+
+func (t poolTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	t.note("%s", p.Name())
+	return nil
 }
 
 func TestRuntimeTraceHasTasksAndRegions(t *testing.T) {

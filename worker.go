@@ -342,7 +342,7 @@ func (w *worker) runCall(c *call) {
 		return
 	}
 	if err := c.body.refused(); err != nil {
-		c.over()
+		c.over(err)
 		w.notRun()
 		w.finish(func() { p.canceled++ })
 		c.body.resolve(err)
@@ -359,7 +359,7 @@ func (w *worker) runCall(c *call) {
 	w.inTask = false
 	w.cur = nil
 	w.call.Store(nil)
-	c.over()
+	c.over(err)
 	if err != nil {
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })

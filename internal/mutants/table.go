@@ -234,7 +234,7 @@ var mutants = []mutant{
 	{name: "who waits for a place is not told", file: "park.go", models: "sub", tests: "TestSub",
 		old: "	if strand {\n		p.nudge()\n	}\n", new: "	_ = strand\n"},
 	{name: "weights count for nothing", file: "sub.go", models: "-", tests: "TestSubsShare",
-		old: "return turnTime * int64(l.weight)", new: "return turnTime"},
+		old: "c.credit += min(rounds*turnTime, most/int64(c.weight)) * int64(c.weight)", new: "c.credit += rounds * turnTime"},
 	{name: "lent workers are room", file: "sub.go", models: "-", tests: "TestSubTakesRoom",
 		old: "	p.limit.Store(0) // there is less room now: have submitters look\n", new: ""},
 
