@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"iter"
+	"math"
 	"math/bits"
 	"time"
 
@@ -44,7 +45,9 @@ func bucketEnd(i int) int64 {
 // value, and a pool may live for one task.
 type recorder struct {
 	rows [(numBuckets + subBuckets - 1) / subBuckets]sy.Pointer[[subBuckets]sy.Uint64]
-	sum  sy.Int64
+	// The sum of all is sum + over<<64: a thousand workers fill 63 bits in months.
+	sum  sy.Uint64
+	over sy.Uint64
 	max  sy.Int64
 }
 
@@ -56,7 +59,9 @@ func record(r *sy.Pointer[recorder], ns int64) {
 		h = r.Load()
 	}
 	ns = max(ns, 0)
-	h.sum.Add(ns)
+	if h.sum.Add(uint64(ns)) < uint64(ns) {
+		h.over.Add(1)
+	}
 	for m := h.max.Load(); ns > m && !h.max.CompareAndSwap(m, ns); m = h.max.Load() {
 	}
 	i := bucketOf(ns)
@@ -88,7 +93,11 @@ func (r *recorder) snapshot() (h Histogram) {
 			}
 		}
 	}
+	h.over = r.over.Load()
 	h.sum = r.sum.Load()
+	if over := r.over.Load(); over != h.over { // sum may be of before or after
+		h.over, h.sum = over, 0
+	}
 	h.max = r.max.Load()
 	return h
 }
@@ -98,10 +107,10 @@ func (r *recorder) snapshot() (h Histogram) {
 type Histogram struct {
 	// Count is how many durations were recorded. With [TimingSampled] that is
 	// about one in 64 of those that occurred.
-	Count   uint64
-	sum     int64
-	max     int64
-	buckets []uint64
+	Count     uint64
+	sum, over uint64 // of all: sum + over<<64
+	max       int64
+	buckets   []uint64
 }
 
 // Mean is the average, 0 if there is none.
@@ -109,11 +118,23 @@ func (h Histogram) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
-	return time.Duration(h.sum / int64(h.Count))
+	mean, _ := bits.Div64(h.over%h.Count, h.sum, h.Count)
+	return time.Duration(min(mean, math.MaxInt64))
 }
 
-// Sum is the total of what was recorded.
-func (h Histogram) Sum() time.Duration { return time.Duration(h.sum) }
+// Sum is the total of what was recorded, or the largest Duration, 292 years, if that
+// is less. See [Histogram.Seconds].
+func (h Histogram) Sum() time.Duration {
+	if h.over > 0 || h.sum > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(h.sum)
+}
+
+// Seconds is the total of what was recorded, in seconds.
+func (h Histogram) Seconds() float64 {
+	return (float64(h.sum) + math.Ldexp(float64(h.over), 64)) / float64(time.Second)
+}
 
 // Max is the largest one, exactly.
 func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
@@ -153,7 +174,10 @@ func (h Histogram) Merge(o Histogram) Histogram {
 	if h.Count == 0 {
 		return o
 	}
-	m := Histogram{Count: h.Count + o.Count, sum: h.sum + o.sum, max: max(h.max, o.max)}
+	m := Histogram{Count: h.Count + o.Count, max: max(h.max, o.max)}
+	var carry uint64
+	m.sum, carry = bits.Add64(h.sum, o.sum, 0)
+	m.over = h.over + o.over + carry
 	m.buckets = make([]uint64, numBuckets)
 	for i := range m.buckets {
 		m.buckets[i] = h.buckets[i] + o.buckets[i]
@@ -167,7 +191,10 @@ func (h Histogram) Since(earlier Histogram) Histogram {
 	if earlier.Count == 0 || h.Count < earlier.Count {
 		return h
 	}
-	d := Histogram{sum: h.sum - earlier.sum, max: h.max}
+	d := Histogram{max: h.max}
+	var borrow uint64
+	d.sum, borrow = bits.Sub64(h.sum, earlier.sum, 0)
+	d.over = h.over - earlier.over - borrow
 	d.buckets = make([]uint64, numBuckets)
 	for i := range d.buckets {
 		if n, was := h.buckets[i], earlier.buckets[i]; n > was {

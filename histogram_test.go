@@ -215,3 +215,25 @@ func TestHistogramBucketsCanBeLeftEarly(t *testing.T) {
 		t.Errorf("saw %d buckets, want to stop after 2", n)
 	}
 }
+
+func TestHistogramOfMoreThan292Years(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	years := float64(most) / 1e9
+	h := shoal.HistogramOf(most, most)
+	if h.Sum() != most || h.Mean() != most || math.Abs(h.Seconds()/years-2) > 1e-9 {
+		t.Errorf("two: sum %v, mean %v, %v s", h.Sum(), h.Mean(), h.Seconds())
+	}
+	five := shoal.HistogramOf(most, most, most, most, most) // beyond 64 bits
+	if five.Sum() != most || five.Mean() != most || math.Abs(five.Seconds()/years-5) > 1e-9 {
+		t.Errorf("five: sum %v, mean %v, %v s", five.Sum(), five.Mean(), five.Seconds())
+	}
+	if d := five.Since(h); d.Mean() != most || math.Abs(d.Seconds()/years-3) > 1e-9 {
+		t.Errorf("five since two: mean %v, %v s", d.Mean(), d.Seconds())
+	}
+	if m := five.Merge(h); m.Count != 7 || m.Mean() != most || math.Abs(m.Seconds()/years-7) > 1e-9 {
+		t.Errorf("five and two: mean %v, %v s", m.Mean(), m.Seconds())
+	}
+	if h := shoal.HistogramOf(1500 * time.Millisecond); h.Seconds() != 1.5 || h.Sum() != 1500*time.Millisecond {
+		t.Errorf("%v, %v s", h.Sum(), h.Seconds())
+	}
+}

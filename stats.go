@@ -45,8 +45,8 @@ type Stats struct {
 	Stalled time.Duration
 
 	// WaitTime is how long tasks waited from being accepted to their start,
-	// RunTime how long they ran. One task in 64 is measured unless
-	// [WithTiming] says otherwise. Tasks that did not run on a worker are not
+	// RunTime how long they ran. One task in 64 is measured unless [WithTiming]
+	// says otherwise, or [WithStallAfter] or [WithSlowTask] has all measured. Tasks that did not run on a worker are not
 	// measured.
 	WaitTime, RunTime Histogram
 }
