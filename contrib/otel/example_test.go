@@ -1,0 +1,92 @@
+package shoalotel_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shoal-go/shoal"
+	shoalotel "github.com/shoal-go/shoal/contrib/otel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// A request submits a task that it waits for, and one that it does not.
+func ExampleTracer() {
+	exporter := tracetest.NewInMemoryExporter() // in a program, that of OTLP
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	pool := shoal.Must(shoal.New(shoal.WithName("jobs"), shoal.WithMaxWorkers(1),
+		shoal.WithTracer(shoalotel.Tracer(tp))))
+
+	ctx, request := tp.Tracer("shop").Start(context.Background(), "GET /cart")
+	pool.SubmitWait(ctx, func(ctx context.Context) error {
+		_, query := tp.Tracer("shop").Start(ctx, "SELECT")
+		query.End()
+		return nil
+	})
+	pool.SubmitContext(context.WithoutCancel(ctx), func(ctx context.Context) {
+		_, mail := tp.Tracer("shop").Start(ctx, "send mail")
+		mail.End()
+	})
+	request.End()
+	pool.Shutdown(context.Background())
+
+	names := map[string]string{}
+	for _, s := range exporter.GetSpans() {
+		names[s.SpanContext.SpanID().String()] = s.Name
+	}
+	for _, s := range exporter.GetSpans() {
+		fmt.Printf("%s", s.Name)
+		if s.Parent.IsValid() {
+			fmt.Printf(" in %q", names[s.Parent.SpanID().String()])
+		}
+		for _, l := range s.Links {
+			fmt.Printf(", linked to %q", names[l.SpanContext.SpanID().String()])
+		}
+		fmt.Println()
+	}
+	// Unordered output:
+	// SELECT in "run jobs"
+	// run jobs in "GET /cart"
+	// GET /cart
+	// send mail in "run jobs"
+	// run jobs, linked to "GET /cart"
+}
+
+func ExampleRegister() {
+	reader := sdkmetric.NewManualReader() // in a program, a periodic one, or Prometheus's
+	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	pool := shoal.Must(shoal.New(shoal.WithName("jobs"), shoal.WithMaxWorkers(4)))
+	registration, err := shoalotel.Register(mp, pool)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer registration.Unregister()
+	mails := shoal.Must(pool.Sub(shoal.WithName("mails"), shoal.WithMaxWorkers(2)))
+
+	mails.Submit(func() {})
+	pool.Submit(func() {})
+	pool.Submit(func() {})
+	mails.Wait()
+	pool.Wait()
+
+	var rm metricdata.ResourceMetrics
+	reader.Collect(context.Background(), &rm)
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		switch m.Name {
+		case "shoal.tasks.completed", "shoal.workers.max":
+			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+				name, _ := p.Attributes.Value("shoal.pool.name")
+				fmt.Println(m.Name, name.AsString(), p.Value)
+			}
+		}
+	}
+	pool.Close()
+	// Unordered output:
+	// shoal.tasks.completed jobs 2
+	// shoal.tasks.completed jobs/mails 1
+	// shoal.workers.max jobs 4
+	// shoal.workers.max jobs/mails 2
+}

@@ -1,0 +1,204 @@
+package shoalotel
+
+import (
+	"errors"
+
+	"github.com/shoal-go/shoal"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A reading is what the values of metrics are taken from.
+type reading struct {
+	shoal.Stats
+	waited, ran shoal.Histogram // since the previous reading
+}
+
+// An instrument is a metric. A negative value is none.
+type instrument[N int64 | float64] struct {
+	name, unit, help string
+	value            func(*reading) N
+}
+
+// Each table has the instruments of one kind; README.md says what they are for.
+// In Prometheus's spelling their names are those of contrib/prom where both have
+// one, but for shoal.workers.live: a namespace is to be no metric.
+
+var counters = []instrument[int64]{
+	{"shoal.tasks.submitted", "{task}", "Tasks that were accepted.",
+		func(r *reading) int64 { return int64(r.Submitted) }},
+	{"shoal.tasks.completed", "{task}", "Tasks that ended, in whatever way.",
+		func(r *reading) int64 { return int64(r.Completed) }},
+	{"shoal.tasks.failed", "{task}", "Tasks that panicked, called runtime.Goexit, or returned an error.",
+		func(r *reading) int64 { return int64(r.Failed) }},
+	{"shoal.tasks.rejected", "{task}", "Tasks that were refused for want of room.",
+		func(r *reading) int64 { return int64(r.Rejected) }},
+	{"shoal.tasks.dropped", "{task}", "Tasks that were accepted and discarded before they started.",
+		func(r *reading) int64 { return int64(r.Dropped) }},
+	{"shoal.tasks.canceled", "{task}", "Tasks that were accepted and did not start, because their context had ended.",
+		func(r *reading) int64 { return int64(r.Canceled) }},
+	{"shoal.tasks.spawned", "{task}", "Tasks that ran on a goroutine of their own, beyond the workers.",
+		func(r *reading) int64 { return int64(r.Spawned) }},
+	{"shoal.slow_tasks", "{task}", "Tasks of which shoal.WithSlowTask told.",
+		func(r *reading) int64 { return int64(r.SlowTasks) }},
+	{"shoal.stalls", "{stall}", "Stalls of which shoal.WithStallAfter told.",
+		func(r *reading) int64 { return int64(r.Stalls) }},
+	{"shoal.task.wait.measured", "{task}", "Tasks whose wait was measured.",
+		func(r *reading) int64 { return int64(r.WaitTime.Count) }},
+	{"shoal.task.run.measured", "{task}", "Tasks whose run was measured.",
+		func(r *reading) int64 { return int64(r.RunTime.Count) }},
+}
+
+var sums = []instrument[float64]{
+	{"shoal.task.wait.time", "s", "How long the tasks whose wait was measured waited for a worker, in total.",
+		func(r *reading) float64 { return r.WaitTime.Seconds() }},
+	{"shoal.task.run.time", "s", "How long the tasks whose run was measured ran, in total.",
+		func(r *reading) float64 { return r.RunTime.Seconds() }},
+}
+
+var levels = []instrument[int64]{
+	{"shoal.tasks.in_flight", "{task}", "Tasks that were accepted and have not ended.",
+		func(r *reading) int64 { return int64(r.InFlight) }},
+	{"shoal.queue.length", "{task}", "Tasks that wait for a worker.",
+		func(r *reading) int64 { return int64(r.Queued) }},
+	{"shoal.queue.capacity", "{task}", "Tasks that may wait. Absent if there is no bound.",
+		func(r *reading) int64 {
+			if r.QueueCapacity == shoal.Unbounded {
+				return -1
+			}
+			return int64(r.QueueCapacity)
+		}},
+	{"shoal.submitters.blocked", "{submitter}", "Submitters that wait for room.",
+		func(r *reading) int64 { return int64(r.Blocked) }},
+	{"shoal.workers.live", "{worker}", "Workers.",
+		func(r *reading) int64 { return int64(r.Workers) }},
+	{"shoal.workers.running", "{worker}", "Workers inside a task.",
+		func(r *reading) int64 { return int64(r.Running) }},
+	{"shoal.workers.min", "{worker}", "Workers that are never reclaimed.",
+		func(r *reading) int64 { return int64(r.MinWorkers) }},
+	{"shoal.workers.max", "{worker}", "Workers that there may be.",
+		func(r *reading) int64 { return int64(r.MaxWorkers) }},
+}
+
+var gauges = []instrument[float64]{
+	{"shoal.queue.utilization", "1", "Tasks that wait, of those that may. Absent if there is no bound.",
+		func(r *reading) float64 {
+			if r.QueueCapacity == shoal.Unbounded {
+				return -1
+			}
+			return r.Utilization() / 100
+		}},
+	{"shoal.stalled", "s", "For how long all workers have been busy, tasks have waited, and none has ended.",
+		func(r *reading) float64 { return r.Stalled.Seconds() }},
+	{"shoal.task.wait.p50", "s", "Median wait since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.waited, 0.5) }},
+	{"shoal.task.wait.p99", "s", "99th percentile of the wait since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.waited, 0.99) }},
+	{"shoal.task.wait.max", "s", "Longest wait since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.waited, 1) }},
+	{"shoal.task.run.p50", "s", "Median run since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.ran, 0.5) }},
+	{"shoal.task.run.p99", "s", "99th percentile of the run since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.ran, 0.99) }},
+	{"shoal.task.run.max", "s", "Longest run since the previous collection. Absent if none was measured.",
+		func(r *reading) float64 { return quantile(r.ran, 1) }},
+}
+
+func quantile(h shoal.Histogram, q float64) float64 {
+	if h.Count == 0 {
+		return -1
+	}
+	return h.Quantile(q).Seconds()
+}
+
+// instruments are what a meter made of the tables, in their order.
+type instruments struct {
+	counters, levels []metric.Int64Observable
+	sums, gauges     []metric.Float64Observable
+}
+
+// makeInstruments returns them, and all in one list too.
+func makeInstruments(m metric.Meter) (made instruments, all []metric.Observable, err error) {
+	var errs []error
+	ints := func(to *[]metric.Int64Observable, i metric.Int64Observable, err error) {
+		*to, all, errs = append(*to, i), append(all, i), append(errs, err)
+	}
+	floats := func(to *[]metric.Float64Observable, i metric.Float64Observable, err error) {
+		*to, all, errs = append(*to, i), append(all, i), append(errs, err)
+	}
+	for _, i := range counters {
+		o, err := m.Int64ObservableCounter(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
+		ints(&made.counters, o, err)
+	}
+	for _, i := range levels {
+		o, err := m.Int64ObservableUpDownCounter(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
+		ints(&made.levels, o, err)
+	}
+	for _, i := range sums {
+		o, err := m.Float64ObservableCounter(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
+		floats(&made.sums, o, err)
+	}
+	for _, i := range gauges {
+		o, err := m.Float64ObservableGauge(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
+		floats(&made.gauges, o, err)
+	}
+	return made, all, errors.Join(errs...)
+}
+
+// report reports r under name.
+func (made *instruments) report(to metric.Observer, r *reading, name metric.MeasurementOption) {
+	ints := func(table []instrument[int64], made []metric.Int64Observable) {
+		for n, i := range table {
+			if v := i.value(r); v >= 0 {
+				to.ObserveInt64(made[n], v, name)
+			}
+		}
+	}
+	floats := func(table []instrument[float64], made []metric.Float64Observable) {
+		for n, i := range table {
+			if v := i.value(r); v >= 0 {
+				to.ObserveFloat64(made[n], v, name)
+			}
+		}
+	}
+	ints(counters, made.counters)
+	ints(levels, made.levels)
+	floats(sums, made.sums)
+	floats(gauges, made.gauges)
+}
+
+// plus is what two pools that are reported as one do.
+func plus(a, b shoal.Stats) shoal.Stats {
+	a.Submitted += b.Submitted
+	a.Completed += b.Completed
+	a.Failed += b.Failed
+	a.Rejected += b.Rejected
+	a.Dropped += b.Dropped
+	a.Canceled += b.Canceled
+	a.Spawned += b.Spawned
+	a.Stalls += b.Stalls
+	a.SlowTasks += b.SlowTasks
+	a.InFlight += b.InFlight
+	a.Queued += b.Queued
+	if a.QueueCapacity == shoal.Unbounded || b.QueueCapacity == shoal.Unbounded {
+		a.QueueCapacity = shoal.Unbounded
+	} else {
+		a.QueueCapacity += b.QueueCapacity
+	}
+	a.Blocked += b.Blocked
+	a.Workers += b.Workers
+	a.Running += b.Running
+	a.MinWorkers += b.MinWorkers
+	a.MaxWorkers += b.MaxWorkers
+	a.Stalled = max(a.Stalled, b.Stalled)
+	a.WaitTime = a.WaitTime.Merge(b.WaitTime)
+	a.RunTime = a.RunTime.Merge(b.RunTime)
+	return a
+}
+
+// left is what remains of a pool that has ended: what it did.
+func left(s shoal.Stats) shoal.Stats {
+	s.InFlight, s.Queued, s.QueueCapacity, s.Blocked = 0, 0, 0, 0
+	s.Workers, s.Running, s.MinWorkers, s.MaxWorkers = 0, 0, 0, 0
+	s.Stalled = 0
+	return s
+}

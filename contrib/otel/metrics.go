@@ -1,0 +1,196 @@
+package shoalotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/shoal-go/shoal"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
+)
+
+// poolName is the one attribute of all metrics.
+const poolName = attribute.Key("shoal.pool.name")
+
+// Register has mp report the metrics of pool, and of its sub-pools as they come
+// and go, until Unregister is called on what it returns. README.md lists them. A
+// nil mp is the global one.
+//
+// A collection takes one [shoal.Pool.Stats] of each pool; between collections
+// nothing is done. The metrics have one attribute, shoal.pool.name: the pool's
+// name, and for a sub-pool the names from pool down to it, joined with "/".
+// Sub-pools for which that is the same, such as those without a name, are reported
+// as one, by their sum.
+//
+// It is an error if pool is nil or has no name, or if with mp a pool is registered
+// already that has the same name, is the same, or is above or below this one.
+// A pool that has ended is reported, unchanging, until it is unregistered.
+func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, error) {
+	if pool == nil {
+		return nil, errors.New("shoalotel: nil pool")
+	}
+	name := pool.Stats().Name
+	if name == "" {
+		return nil, errors.New(`shoalotel: pool name "": want shoal.WithName`)
+	}
+	if identical(mp, otel.GetMeterProvider()) {
+		mp = nil // whatever is global later stands for it
+	}
+	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series)}
+	if err := r.claim(); err != nil {
+		return nil, err
+	}
+	made, all, err := makeInstruments(provider(mp).Meter(scope))
+	if err == nil {
+		r.made = made
+		r.inner, err = provider(mp).Meter(scope).RegisterCallback(r.collect, all...)
+	}
+	if err != nil {
+		r.release()
+		return nil, fmt.Errorf("shoalotel: pool %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// provider is mp, or the global one.
+func provider(mp metric.MeterProvider) metric.MeterProvider {
+	if mp == nil {
+		return otel.GetMeterProvider()
+	}
+	return mp
+}
+
+// A registration is a pool that is reported to a provider.
+type registration struct {
+	embedded.Registration
+	mp    metric.MeterProvider // nil: the global one
+	name  string
+	pool  *shoal.Pool
+	made  instruments
+	inner metric.Registration
+
+	mu     sync.Mutex // guards series: several readers may collect at once
+	series map[string]*series
+}
+
+// A series is what is reported under one name.
+type series struct {
+	name  metric.MeasurementOption
+	pools []*shoal.Pool // as of the previous collection
+	ended shoal.Stats   // what those that have ended did, so that no counter goes back
+	last  shoal.Stats   // what was reported
+}
+
+// registered are the live registrations. Of two callbacks that report under one
+// name, an SDK takes the sum, or whichever comes last.
+var registered struct {
+	sync.Mutex
+	all []*registration
+}
+
+// claim lists r, unless another one would report the same.
+func (r *registration) claim() error {
+	registered.Lock()
+	defer registered.Unlock()
+	for _, o := range registered.all {
+		switch {
+		case !identical(provider(r.mp), provider(o.mp)):
+		case r.name == o.name:
+			return fmt.Errorf("shoalotel: a pool %q is registered already", r.name)
+		case strings.HasPrefix(r.name, o.name+"/"), strings.HasPrefix(o.name, r.name+"/"):
+			return fmt.Errorf("shoalotel: pools %q and %q: the name of one is that of a sub-pool of the other", r.name, o.name)
+		case isAbove(o.pool, r.pool), isAbove(r.pool, o.pool):
+			return fmt.Errorf("shoalotel: pools %q and %q: one is a sub-pool of the other, and reported with it", r.name, o.name)
+		}
+	}
+	registered.all = append(registered.all, r)
+	return nil
+}
+
+func (r *registration) release() {
+	registered.Lock()
+	defer registered.Unlock()
+	registered.all = slices.DeleteFunc(registered.all, func(o *registration) bool { return o == r })
+}
+
+// identical reports whether a and b are one. Providers that are no pointers, as
+// those that do nothing, have no identity, and need not be comparable.
+func identical(a, b metric.MeterProvider) bool {
+	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
+}
+
+// isAbove reports whether q is a sub-pool of p, or of one of its sub-pools.
+func isAbove(p, q *shoal.Pool) bool {
+	return slices.ContainsFunc(p.Subs(), func(s *shoal.Pool) bool { return s == q || isAbove(s, q) })
+}
+
+// Unregister ends the reports. Called again it does nothing.
+func (r *registration) Unregister() error {
+	err := r.inner.Unregister()
+	r.release() // now that nothing is reported under the name any more
+	return err
+}
+
+// A member is a pool, and how it is.
+type member struct {
+	pool  *shoal.Pool
+	stats shoal.Stats
+}
+
+// list adds p, which is reported as name, and its sub-pools.
+func list(to map[string][]member, name string, p member) {
+	to[name] = append(to[name], p)
+	for _, s := range p.pool.Subs() {
+		m := member{s, s.Stats()}
+		list(to, name+"/"+m.stats.Name, m)
+	}
+}
+
+// collect is called for every collection. It returns no error: that would spoil
+// what others report.
+func (r *registration) collect(_ context.Context, to metric.Observer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := make(map[string][]member)
+	list(there, r.name, member{r.pool, r.pool.Stats()})
+	for name := range there {
+		if r.series[name] == nil {
+			set := attribute.NewSet(poolName.String(name))
+			r.series[name] = &series{name: metric.WithAttributeSet(set)}
+		}
+	}
+	for name, s := range r.series {
+		if there[name] == nil && s.pools == nil {
+			delete(r.series, name) // its end was reported the last time
+			continue
+		}
+		now := s.look(there[name])
+		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime)}
+		r.made.report(to, &recent, s.name)
+		s.last = now
+	}
+	return nil
+}
+
+// look returns the sum of what is in s, now that those pools are there.
+func (s *series) look(there []member) (sum shoal.Stats) {
+	for _, p := range s.pools {
+		if !slices.ContainsFunc(there, func(m member) bool { return m.pool == p }) {
+			s.ended = plus(s.ended, left(p.Stats()))
+		}
+	}
+	s.pools = nil
+	sum = s.ended
+	for _, m := range there {
+		s.pools = append(s.pools, m.pool)
+		sum = plus(sum, m.stats)
+	}
+	return sum
+}

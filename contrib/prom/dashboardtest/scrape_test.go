@@ -1,0 +1,253 @@
+package dashboardtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/util/teststorage"
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/contrib/prom"
+)
+
+const (
+	scrapes  = 41
+	interval = 15 * time.Second
+)
+
+// A page is what one scrape got, in both formats.
+type page struct {
+	at             time.Time
+	text, protobuf []byte
+}
+
+// A day is what was scraped of pools in which everything happens that pools count.
+type day struct {
+	pages    []page
+	families []*dto.MetricFamily        // of the last scrape
+	ran      map[string][]time.Duration // how long the tasks of a pool ran
+}
+
+// begun is when the time of the day began.
+var begun = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// theDay is the one day of all tests, which takes place in made-up time.
+var theDay *day
+
+func scraped(t *testing.T) *day {
+	if theDay == nil {
+		d := new(day)
+		synctest.Test(t, d.live)
+		theDay = d
+	}
+	return theDay
+}
+
+func (d *day) live(t *testing.T) {
+	quiet := shoal.WithPanicHandler(func(*shoal.PanicError) {})
+	web := shoal.Must(shoal.New(shoal.WithName("web"), shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(8),
+		shoal.WithFullPolicy(shoal.Reject), shoal.WithTiming(shoal.TimingFull), quiet))
+	api := shoal.Must(web.Sub(shoal.WithName("api"), shoal.WithMaxWorkers(1), shoal.WithTiming(shoal.TimingFull)))
+	batch := shoal.Must(shoal.New(shoal.WithName("batch"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2),
+		shoal.WithFullPolicy(shoal.DropOldest), shoal.WithTiming(shoal.TimingFull)))
+	stuck := shoal.Must(shoal.New(shoal.WithName("stuck"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(shoal.Unbounded),
+		shoal.WithStallAfter(time.Minute), shoal.WithSlowTask(time.Minute)))
+	c, err := prom.NewCollector(web, batch, stuck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	handler := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
+	get := func(format expfmt.FormatType) []byte {
+		req := httptest.NewRequest("GET", "/metrics", nil)
+		req.Header.Set("Accept", string(expfmt.NewFormat(format)))
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		if w.Code != 200 {
+			t.Errorf("%d: %s", w.Code, w.Body)
+		}
+		return w.Body.Bytes()
+	}
+
+	d.ran = make(map[string][]time.Duration)
+	r := rand.New(rand.NewPCG(1, 0))
+	began := time.Now()
+	release := make(chan struct{})
+	for range scrapes {
+		d.pages = append(d.pages, page{begun.Add(time.Since(began)), get(expfmt.TypeTextPlain), get(expfmt.TypeProtoDelim)})
+
+		for range 20 {
+			took := time.Duration(float64(time.Millisecond) * (1 + 999*r.Float64()))
+			if web.Submit(func() { time.Sleep(took) }) == nil {
+				d.ran["web"] = append(d.ran["web"], took)
+			}
+		}
+		api.SubmitWait(context.Background(), func(context.Context) error {
+			time.Sleep(time.Second)
+			return errors.New("failed")
+		})
+		d.ran["web/api"] = append(d.ran["web/api"], time.Second)
+		ctx, cancel := context.WithCancel(context.Background())
+		api.Submit(func() { time.Sleep(time.Second) })
+		api.SubmitContext(ctx, func(context.Context) { t.Error("a canceled task ran") })
+		cancel()
+		d.ran["web/api"] = append(d.ran["web/api"], time.Second)
+		for range 5 {
+			batch.Submit(func() { time.Sleep(20 * time.Second) })
+		}
+		stuck.Submit(func() { <-release })
+		time.Sleep(interval - time.Since(began)%interval)
+		synctest.Wait()
+	}
+	if d.families, err = reg.Gather(); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	for _, p := range []*shoal.Pool{api, web, batch, stuck} {
+		p.Shutdown(context.Background())
+	}
+}
+
+// A mode is what a scraper takes of histograms.
+type mode struct {
+	name            string
+	protobuf        bool
+	classic, native bool
+}
+
+var modes = []mode{
+	{"text", false, true, false},
+	{"protobuf", true, false, true},
+	{"protobuf, with the classic histograms too", true, true, true},
+}
+
+// parse has Prometheus parse a page, and calls f for every sample.
+func (m mode) parse(t *testing.T, p page, f func(l labels.Labels, v float64, h *histogram.Histogram)) {
+	t.Helper()
+	b, contentType := p.text, string(expfmt.NewFormat(expfmt.TypeTextPlain))
+	if m.protobuf {
+		b, contentType = p.protobuf, string(expfmt.NewFormat(expfmt.TypeProtoDelim))
+	}
+	parser, err := textparse.New(b, contentType, labels.NewSymbolTable(), textparse.ParserOptions{
+		KeepClassicOnClassicAndNativeHistograms: m.classic,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		entry, err := parser.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", m.name, err)
+		}
+		var l labels.Labels
+		switch entry {
+		case textparse.EntrySeries:
+			_, at, v := parser.Series()
+			parser.Labels(&l)
+			if at != nil {
+				t.Errorf("%v has the time %d", l, *at)
+			}
+			f(l, v, nil)
+		case textparse.EntryHistogram:
+			_, _, h, fh := parser.Histogram()
+			parser.Labels(&l)
+			if h == nil || fh != nil {
+				t.Fatalf("%v is not a histogram of integers", l)
+			}
+			f(l, 0, h)
+		}
+	}
+}
+
+// store puts the pages into a storage, as a server that scrapes would.
+func (m mode) store(t *testing.T, pages []page) *teststorage.TestStorage {
+	t.Helper()
+	db := teststorage.New(t)
+	for _, p := range pages {
+		app := db.Appender(context.Background())
+		m.parse(t, p, func(l labels.Labels, v float64, h *histogram.Histogram) {
+			l = labels.NewBuilder(l).Set("job", "app").Set("instance", "host:8080").Labels()
+			var err error
+			if h != nil {
+				_, err = app.AppendHistogram(0, l, p.at.UnixMilli(), h, nil)
+			} else {
+				_, err = app.Append(0, l, p.at.UnixMilli(), v)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := app.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+// Prometheus reads from a page what was gathered, in each of the modes.
+func TestPagesParse(t *testing.T) {
+	d := scraped(t)
+	last := d.pages[len(d.pages)-1]
+	want := map[string]int{} // series, by name
+	pools := 4
+	for _, f := range d.families {
+		want[f.GetName()] = pools
+	}
+	for _, m := range modes {
+		got := map[string]int{}
+		for _, p := range d.pages {
+			m.parse(t, p, func(l labels.Labels, v float64, h *histogram.Histogram) {
+				if h == nil {
+					return
+				}
+				if err := h.Validate(); err != nil {
+					t.Errorf("%s: %v: %v", m.name, l, err)
+				}
+			})
+		}
+		m.parse(t, last, func(l labels.Labels, v float64, h *histogram.Histogram) { got[l.Get(model.MetricNameLabel)]++ })
+		series := 0
+		for _, n := range got {
+			series += n
+		}
+		each := map[bool]int{true: 79, false: 25}[m.classic] // as README.md has it
+		if m.classic && m.native {
+			each += 2
+		}
+		if series != pools*each {
+			t.Errorf("%s: %d series of %d pools, want %d of each", m.name, series, pools, each)
+		}
+		for name, n := range want {
+			isHistogram := got[name+"_count"]+got[name+"_bucket"] > 0 || name == "shoal_task_run_seconds" || name == "shoal_task_wait_seconds"
+			switch {
+			case !isHistogram && got[name] != n:
+				t.Errorf("%s: %d of %s, want %d", m.name, got[name], name, n)
+			case isHistogram && m.native != (got[name] == n):
+				t.Errorf("%s: %d of %s", m.name, got[name], name)
+			case isHistogram && m.classic != (got[name+"_count"] == n && got[name+"_sum"] == n && got[name+"_bucket"] == n*26):
+				t.Errorf("%s: %d, %d, %d of the classic %s", m.name, got[name+"_count"], got[name+"_sum"], got[name+"_bucket"], name)
+			}
+		}
+	}
+	if bytes.Equal(d.pages[0].text, last.text) {
+		t.Error("nothing has happened")
+	}
+}

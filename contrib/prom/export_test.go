@@ -1,0 +1,25 @@
+package prom
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// Bounds are the ends of the classic buckets.
+func Bounds() []time.Duration { return bounds[:] }
+
+// Values are the counters and gauges of a pool with the statistics s, by name.
+func Values(s shoal.Stats) map[string]float64 {
+	v := make(map[string]float64, len(numbers))
+	for _, n := range numbers {
+		v[n.name] = n.of(&s)
+	}
+	return v
+}
+
+// Plus and Counted are what several pools of one label are reported by.
+var (
+	Plus    = plus
+	Counted = counted
+)

@@ -1,0 +1,89 @@
+package prom
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/shoal-go/shoal"
+)
+
+const (
+	waitName = "shoal_task_wait_seconds"
+	waitHelp = "How long tasks waited from being accepted to their start. Of a sample: one task in 64, unless shoal.WithTiming or the watchdog has all of them timed."
+	runName  = "shoal_task_run_seconds"
+	runHelp  = "How long tasks ran. Of a sample: one task in 64, unless shoal.WithTiming or the watchdog has all of them timed."
+)
+
+// A number is a metric that is a counter or a gauge.
+type number struct {
+	name string
+	kind prometheus.ValueType
+	help string
+	of   func(*shoal.Stats) float64
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+var numbers = [...]number{
+	{"shoal_tasks_submitted_total", counter, "Tasks that were accepted.",
+		func(s *shoal.Stats) float64 { return float64(s.Submitted) }},
+	{"shoal_tasks_completed_total", counter, "Tasks that ended, in whatever way.",
+		func(s *shoal.Stats) float64 { return float64(s.Completed) }},
+	{"shoal_tasks_failed_total", counter, "Of the completed tasks, those that panicked, called runtime.Goexit, or returned an error.",
+		func(s *shoal.Stats) float64 { return float64(s.Failed) }},
+	{"shoal_tasks_rejected_total", counter, "Tasks that were refused because the queue was full.",
+		func(s *shoal.Stats) float64 { return float64(s.Rejected) }},
+	{"shoal_tasks_dropped_total", counter, "Accepted tasks that were discarded before they started.",
+		func(s *shoal.Stats) float64 { return float64(s.Dropped) }},
+	{"shoal_tasks_canceled_total", counter, "Accepted tasks that did not start because their context had ended.",
+		func(s *shoal.Stats) float64 { return float64(s.Canceled) }},
+	{"shoal_tasks_spawned_total", counter, "Of the submitted tasks, those run on a goroutine of their own because the queue was full.",
+		func(s *shoal.Stats) float64 { return float64(s.Spawned) }},
+	{"shoal_slow_tasks_total", counter, "Tasks that ran for as long as shoal.WithSlowTask says. 0 without it.",
+		func(s *shoal.Stats) float64 { return float64(s.SlowTasks) }},
+	{"shoal_stalls_total", counter, "How often the pool was stalled for as long as shoal.WithStallAfter says. 0 without it.",
+		func(s *shoal.Stats) float64 { return float64(s.Stalls) }},
+	{"shoal_stalled_seconds", gauge, "For how long all workers have been inside tasks, tasks have waited, and none has ended. 0: not stalled.",
+		func(s *shoal.Stats) float64 { return s.Stalled.Seconds() }},
+	{"shoal_tasks_in_flight", gauge, "Accepted tasks that have neither ended nor been discarded.",
+		func(s *shoal.Stats) float64 { return float64(s.InFlight) }},
+	{"shoal_queue_length", gauge, "Of the tasks in flight, those that wait for a worker.",
+		func(s *shoal.Stats) float64 { return float64(s.Queued) }},
+	{"shoal_queue_capacity", gauge, "How many tasks may wait. +Inf: the queue has no bound.",
+		func(s *shoal.Stats) float64 {
+			if s.QueueCapacity == shoal.Unbounded {
+				return math.Inf(1)
+			}
+			return float64(s.QueueCapacity)
+		}},
+	{"shoal_submitters_blocked", gauge, "Calls of Submit and its kin that wait for room in the queue.",
+		func(s *shoal.Stats) float64 { return float64(s.Blocked) }},
+	{"shoal_workers", gauge, "Workers that exist.",
+		func(s *shoal.Stats) float64 { return float64(s.Workers) }},
+	{"shoal_workers_running", gauge, "Workers inside a task, also of a sub-pool.",
+		func(s *shoal.Stats) float64 { return float64(s.Running) }},
+	{"shoal_workers_idle", gauge, "Workers that have no task.",
+		func(s *shoal.Stats) float64 { return float64(s.Idle) }},
+	{"shoal_workers_peak", gauge, "The most workers there ever were.",
+		func(s *shoal.Stats) float64 { return float64(s.PeakWorkers) }},
+	{"shoal_workers_min", gauge, "The workers that stay when they are idle.",
+		func(s *shoal.Stats) float64 { return float64(s.MinWorkers) }},
+	{"shoal_workers_max", gauge, "The workers there may be.",
+		func(s *shoal.Stats) float64 { return float64(s.MaxWorkers) }},
+	{"shoal_pool_paused", gauge, "1: the pool is paused, and starts no task.",
+		func(s *shoal.Stats) float64 { return flag(s, shoal.Paused) }},
+	{"shoal_pool_draining", gauge, "1: the pool accepts no tasks any more, and is about to end.",
+		func(s *shoal.Stats) float64 { return flag(s, shoal.Draining) }},
+	{"shoal_pool_closed", gauge, "1: the pool has ended.",
+		func(s *shoal.Stats) float64 { return flag(s, shoal.Closed) }},
+}
+
+func flag(s *shoal.Stats, state shoal.State) float64 {
+	if s.State == state {
+		return 1
+	}
+	return 0
+}
