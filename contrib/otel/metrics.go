@@ -36,7 +36,7 @@ func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, e
 	if pool == nil {
 		return nil, errors.New("shoalotel: nil pool")
 	}
-	name := pool.Stats().Name
+	name := pool.Name()
 	if name == "" {
 		return nil, errors.New(`shoalotel: pool name "": want shoal.WithName`)
 	}

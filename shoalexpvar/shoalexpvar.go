@@ -1,0 +1,88 @@
+// Package shoalexpvar publishes the statistics of pools among the variables of
+// package expvar, at /debug/vars. It is a package of its own because importing expvar
+// adds that handler to [net/http.DefaultServeMux].
+package shoalexpvar
+
+import (
+	"errors"
+	"expvar"
+	"fmt"
+	"sync"
+
+	"github.com/shoal-go/shoal"
+)
+
+// publishing is held from the look whether a name is taken to taking it.
+var publishing sync.Mutex
+
+// Publish publishes a variable of the given name: an object with the statistics of
+// each pool by its name, [shoal.WithName], taken when it is asked for. Durations are in
+// seconds. The error names every pool that is nil or has the name of another one, and a
+// name that is taken; then nothing is published. Variables cannot be taken back, so pools
+// that were closed are shown on.
+func Publish(name string, pools ...*shoal.Pool) error {
+	var errs []error
+	taken := make(map[string]bool)
+	for i, p := range pools {
+		switch {
+		case p == nil:
+			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is nil", i))
+		case taken[p.Name()]:
+			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is named %q, as another pool", i, p.Name()))
+		default:
+			taken[p.Name()] = true
+		}
+	}
+	publishing.Lock()
+	defer publishing.Unlock()
+	if expvar.Get(name) != nil {
+		errs = append(errs, fmt.Errorf("shoalexpvar: there is a variable %q already", name))
+	}
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	expvar.Publish(name, expvar.Func(func() any {
+		all := make(map[string]variables, len(pools))
+		for _, p := range pools {
+			all[p.Name()] = of(p.Stats())
+		}
+		return all
+	}))
+	return nil
+}
+
+// variables is what is shown of a pool. The counters are as in [shoal.Stats].
+type variables struct {
+	State                                                              string
+	Submitted, Completed, Failed, Rejected, Dropped, Canceled, Spawned uint64
+	Stalls, SlowTasks                                                  uint64
+	InFlight, Queued, QueueCapacity, Blocked                           int // a capacity of -1 is unbounded
+	Workers, Running, Idle, PeakWorkers, MinWorkers, MaxWorkers        int
+	StalledSeconds                                                     float64
+	WaitSeconds, RunSeconds                                            times
+}
+
+type times struct {
+	Count               uint64
+	Mean, P50, P99, Max float64
+}
+
+func of(s shoal.Stats) variables {
+	capacity := s.QueueCapacity
+	if capacity == shoal.Unbounded {
+		capacity = -1
+	}
+	return variables{
+		s.State.String(),
+		s.Submitted, s.Completed, s.Failed, s.Rejected, s.Dropped, s.Canceled, s.Spawned,
+		s.Stalls, s.SlowTasks,
+		s.InFlight, s.Queued, capacity, s.Blocked,
+		s.Workers, s.Running, s.Idle, s.PeakWorkers, s.MinWorkers, s.MaxWorkers,
+		s.Stalled.Seconds(),
+		timesOf(s.WaitTime), timesOf(s.RunTime),
+	}
+}
+
+func timesOf(h shoal.Histogram) times {
+	return times{h.Count, h.Mean().Seconds(), h.Quantile(0.5).Seconds(), h.Quantile(0.99).Seconds(), h.Max().Seconds()}
+}

@@ -1,0 +1,94 @@
+package shoalhttp
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/shoal-go/shoal"
+)
+
+// maxCommand is how long a command may be, in bytes.
+const maxCommand = 4 << 10
+
+// A command is the body of a request to change something.
+type command struct {
+	Pool   int    `json:"pool"`
+	Action string `json:"action"`
+	Min    int    `json:"min"`
+	Max    int    `json:"max"`
+}
+
+// control serves such a request.
+func (h *Page) control(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, format string, args ...any) {
+		http.Error(w, "shoalhttp: "+fmt.Sprintf(format, args...), status)
+	}
+	if !h.controls {
+		refuse(http.StatusForbidden, "this page only shows; see WithControls")
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		refuse(http.StatusMethodNotAllowed, "want POST")
+		return
+	}
+	if err := h.cross.Check(r); err != nil {
+		refuse(http.StatusForbidden, "refused: asked for by another site")
+		return
+	}
+	given := sha256.Sum256([]byte(r.Header.Get("Shoal-Token")))
+	if subtle.ConstantTimeCompare(given[:], h.token[:]) != 1 {
+		refuse(http.StatusForbidden, "the token is wrong")
+		return
+	}
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
+		refuse(http.StatusUnsupportedMediaType, "Content-Type %q: want application/json", kind)
+		return
+	}
+	var c command
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommand))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		refuse(http.StatusBadRequest, "the command is not understood: %v", err)
+		return
+	}
+	t := h.find(c.Pool)
+	if t == nil {
+		refuse(http.StatusNotFound, "pool %d: there is no such pool", c.Pool)
+		return
+	}
+	if err := c.carryOut(t.pool); err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, shoal.ErrClosed) {
+			status = http.StatusConflict
+		}
+		refuse(status, "%v", err)
+		return
+	}
+	slog.Info("shoalhttp: a pool was changed by hand", "pool", t.name, "action", c.Action, "min", c.Min, "max", c.Max, "by", r.RemoteAddr)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (c *command) carryOut(p *shoal.Pool) error {
+	switch c.Action {
+	case "resize":
+		return p.Resize(c.Min, c.Max)
+	case "pause", "resume":
+		if s := p.State(); s == shoal.Draining || s == shoal.Closed {
+			return shoal.ErrClosed
+		}
+		if c.Action == "pause" {
+			p.Pause()
+		} else {
+			p.Resume()
+		}
+		return nil
+	}
+	return fmt.Errorf("action %q: want pause, resume or resize", c.Action)
+}

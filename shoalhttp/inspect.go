@@ -1,0 +1,99 @@
+package shoalhttp
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+const (
+	usualWorkers, maxWorkers = 100, 10_000
+	usualStacks, maxStacks   = 10, 100
+	// stacksEvery is how often the process may be stopped for stacks.
+	stacksEvery = time.Second
+)
+
+func (h *Page) serveWorkers(w http.ResponseWriter, r *http.Request) {
+	limit, err := number(r, "limit", usualWorkers, maxWorkers)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	t := h.poolOf(w, r)
+	if t == nil {
+		return
+	}
+	all := slices.SortedStableFunc(t.pool.Workers(), func(a, b shoal.WorkerStats) int {
+		if c := cmp.Compare(b.TaskAge, a.TaskAge); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.State, b.State) // by id, then, as they came
+	})
+	out := Workers{Pool: t.id, Total: len(all), Workers: make([]WorkerRow, 0, min(limit, len(all)))}
+	for _, s := range all[:min(limit, len(all))] {
+		out.Workers = append(out.Workers, WorkerRow{s.ID, s.State.String(), s.Executed, s.Failed, s.TaskAge.Seconds()})
+	}
+	writeJSON(w, out)
+}
+
+// A stackCache keeps what was found last, so that nobody can have the process stopped
+// again and again.
+type stackCache struct {
+	mu    sync.Mutex // held while the process is looked at
+	at    time.Time
+	pool  *tracked
+	n     int
+	found Stacks
+}
+
+func (h *Page) serveStacks(w http.ResponseWriter, r *http.Request) {
+	n, err := number(r, "n", usualStacks, maxStacks)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	t := h.poolOf(w, r)
+	if t == nil {
+		return
+	}
+	found, ok := h.stacks.get(r, t, n)
+	if !ok {
+		return // the client is gone
+	}
+	writeJSON(w, found)
+}
+
+func (c *stackCache) get(r *http.Request, t *tracked, n int) (found Stacks, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pool == t && c.n == n && time.Since(c.at) < stacksEvery {
+		return c.found, true
+	}
+	if wait := stacksEvery - time.Since(c.at); wait > 0 { // another one has asked
+		select {
+		case <-time.After(wait):
+		case <-r.Context().Done():
+			return found, false
+		}
+	}
+	found = Stacks{Pool: t.id, Tasks: []StackRow{}}
+	missing := 0
+	for _, task := range t.pool.OldestTasks(n) {
+		found.Tasks = append(found.Tasks, StackRow{task.Worker, task.Age.Seconds(), task.Stack})
+		if task.Stack == "" {
+			missing++
+		}
+	}
+	switch {
+	case missing > 0 && missing == len(found.Tasks):
+		found.Note = "No stack was found: the tasks have ended meanwhile, or the process has more than 100,000 goroutines."
+	case missing > 0:
+		found.Note = "Tasks without a stack have ended meanwhile."
+	}
+	c.at, c.pool, c.n, c.found = time.Now(), t, n, found
+	return found, true
+}

@@ -1,0 +1,302 @@
+// Package shoalhttp serves a live page about pools: what each is doing now, why it
+// is slow, and which task hangs.
+//
+//	mux.Handle("/debug/shoal/", shoalhttp.Handler(pools...))
+//
+// The page shows ten minutes of tasks per second, queue lengths, workers, and the
+// times that tasks wait and run; the workers with the age of their task; and on
+// demand the stacks of the oldest running tasks. Sub-pools are shown with their
+// parents. Below the page's own address are, for other programs,
+//
+//	stats.json                      a [Snapshot] of all pools
+//	events                          one each second, as server-sent events
+//	workers.json?pool=ID&limit=N    [Workers] of a pool
+//	stacks.json?pool=ID&n=N         [Stacks] of its oldest tasks
+//
+// Everything that the page needs is in this package; nothing is loaded from
+// elsewhere.
+//
+// # Who may see it
+//
+// Like net/http/pprof, the page tells much about a program, and has no login: serve
+// it where only those can reach it who may see it, as on a loopback address. What
+// other sites have a browser ask for is refused. So is, on a loopback address, a
+// request for a host name that is not localhost, which is what DNS rebinding looks
+// like; see [WithHosts]. It changes nothing, unless [WithControls] is given.
+//
+// # What it costs
+//
+// While nobody looks, nothing. While somebody does, one goroutine takes the
+// statistics of all pools once a second, for all who look.
+package shoalhttp
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/shoal-go/shoal"
+)
+
+// An Option configures a [Page].
+type Option interface{ apply(*Page) error }
+
+type option func(*Page) error
+
+func (o option) apply(h *Page) error { return o(h) }
+
+// WithPools has the page show pools and their sub-pools. See [Page.Add].
+func WithPools(pools ...*shoal.Pool) Option {
+	return option(func(h *Page) error { return h.Add(pools...) })
+}
+
+// minToken is the length of the shortest token, in bytes.
+const minToken = 16
+
+// WithControls has the page pause, resume and resize pools for those who know token.
+// That is asked for on the page, and must have at least 16 bytes. A request to change
+// something must be a POST from the page's own origin, with the token. What was
+// changed is logged by [log/slog.Info].
+func WithControls(token string) Option {
+	return option(func(h *Page) error {
+		if len(token) < minToken {
+			return fmt.Errorf("shoalhttp: WithControls: the token has %d bytes: want at least %d", len(token), minToken)
+		}
+		h.token = sha256.Sum256([]byte(token))
+		h.controls = true
+		return nil
+	})
+}
+
+// WithHosts has the page answer requests for these host names, without port, also on
+// a loopback address, as when a proxy on the same machine passes them on.
+func WithHosts(hosts ...string) Option {
+	return option(func(h *Page) error {
+		for _, host := range hosts {
+			if host == "" || strings.ContainsAny(host, "/: ") {
+				return fmt.Errorf("shoalhttp: WithHosts(%q): want a host name without port", host)
+			}
+			h.hosts = append(h.hosts, strings.ToLower(host))
+		}
+		return nil
+	})
+}
+
+// A Page is an [http.Handler]. It is made by [New]. Its methods may be called by any
+// number of goroutines.
+type Page struct {
+	hosts    []string
+	controls bool
+	token    [sha256.Size]byte // its hash
+	cross    *http.CrossOriginProtection
+	events   feed
+
+	mu     sync.Mutex
+	lastID int
+	pools  []*tracked
+	sample sample
+	stacks stackCache
+}
+
+// New makes a page. The error names every pool that is nil or has the name of another
+// one, and every invalid option.
+func New(opts ...Option) (*Page, error) {
+	h := &Page{cross: http.NewCrossOriginProtection()}
+	h.events.page = h
+	var errs []error
+	for _, o := range opts {
+		if o != nil {
+			errs = append(errs, o.apply(h))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Handler is [New] with [WithPools]. If that has an error, it is logged, and the
+// handler answers every request with it.
+func Handler(pools ...*shoal.Pool) http.Handler {
+	h, err := New(WithPools(pools...))
+	if err == nil {
+		return h
+	}
+	slog.Error("shoalhttp: there is no page", "error", err)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	})
+}
+
+//go:embed assets
+var assets embed.FS
+
+// An asset is a file that the page needs.
+type asset struct {
+	kind string
+	data []byte
+}
+
+// A site is what the page is made of.
+type site struct {
+	files   map[string]asset
+	version string // a hash of the files
+	index   *template.Template
+}
+
+// theSite is made when it is asked for first: nothing is done at import.
+var theSite = sync.OnceValue(func() *site {
+	s := &site{files: make(map[string]asset)}
+	hash := sha256.New()
+	for _, f := range []struct{ name, kind string }{
+		{"app.js", "text/javascript; charset=utf-8"},
+		{"style.css", "text/css; charset=utf-8"},
+		{"uplot.js", "text/javascript; charset=utf-8"},
+		{"uplot.css", "text/css; charset=utf-8"},
+	} {
+		data := mustRead(f.name)
+		s.files[f.name] = asset{f.kind, data}
+		hash.Write(data)
+	}
+	s.version = fmt.Sprintf("%.8x", hash.Sum(nil))
+	page := template.New("index.html").Funcs(functions)
+	s.index = template.Must(page.Parse(string(mustRead("index.html"))))
+	return s
+})
+
+func mustRead(name string) []byte {
+	data, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return data
+}
+
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ServeHTTP serves the page, and what belongs to it: whatever the last element of the
+// path names.
+func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+	if !h.knows(r) {
+		http.Error(w, fmt.Sprintf("shoalhttp: refused: host %q on a loopback address; want localhost, an address, or one of WithHosts", r.Host), http.StatusForbidden)
+		return
+	}
+	name := path.Base(r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") {
+		name = ""
+	}
+	if name == "control" {
+		h.control(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "shoalhttp: want GET", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && name != "" {
+		http.Error(w, "shoalhttp: refused: asked for by another site", http.StatusForbidden)
+		return
+	}
+	site := theSite()
+	if f, ok := site.files[name]; ok {
+		header.Set("Content-Type", f.kind)
+		if r.URL.Query().Get("v") == site.version {
+			header.Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		w.Write(f.data)
+		return
+	}
+	switch name {
+	case "":
+		header.Set("Content-Type", "text/html; charset=utf-8")
+		snapshot, _ := h.latest()
+		site.index.Execute(w, page{snapshot, site.version, h.controls}) // an error is that the client is gone
+	case "stats.json":
+		_, data := h.latest()
+		header.Set("Content-Type", "application/json")
+		w.Write(data)
+	case "events":
+		h.events.serve(w, r)
+	case "workers.json":
+		h.serveWorkers(w, r)
+	case "stacks.json":
+		h.serveStacks(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// A page is what the template is given.
+type page struct {
+	Snapshot *Snapshot
+	Version  string
+	Controls bool
+}
+
+// knows reports whether a request for that host may be answered.
+func (h *Page) knows(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true // not from a server of net/http
+	}
+	if at, ok := local.(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return true
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil || slices.Contains(h.hosts, host)
+}
+
+// number is the value of a parameter of r, or what is to be used where there is none.
+// If it is not within 1 … most the error says so.
+func number(r *http.Request, name string, otherwise, most int) (int, error) {
+	s := r.URL.Query().Get(name)
+	if s == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("shoalhttp: %s=%s: want 1 … %d", name, s, most)
+	}
+	return n, nil
+}
+
+// poolOf is the pool that r is about. Without one it answers r.
+func (h *Page) poolOf(w http.ResponseWriter, r *http.Request) *tracked {
+	id, err := strconv.Atoi(r.URL.Query().Get("pool"))
+	if err == nil {
+		if t := h.find(id); t != nil {
+			return t
+		}
+	}
+	http.Error(w, fmt.Sprintf("shoalhttp: pool=%s: there is no such pool", r.URL.Query().Get("pool")), http.StatusNotFound)
+	return nil
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v) // an error is that the client is gone
+}

@@ -1,0 +1,223 @@
+package shoalhttp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A tracked is a pool that the page shows.
+type tracked struct {
+	id     int
+	parent *tracked // nil: it was added
+	pool   *shoal.Pool
+	name   string
+	seen   bool // in this snapshot
+	stats  shoal.Stats
+	row    PoolRow
+}
+
+// Add has the page show pools, and their sub-pools while these live. No two of them
+// may have the same name, [shoal.WithName]. The error names every pool that is nil or
+// has the name of another one; then none is added. A pool that was closed is shown
+// until it is removed.
+func (h *Page) Add(pools ...*shoal.Pool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := make(map[string]bool)
+	for _, t := range h.pools {
+		if t.parent == nil {
+			taken[t.name] = true
+		}
+	}
+	var errs []error
+	for i, p := range pools {
+		switch {
+		case p == nil:
+			errs = append(errs, fmt.Errorf("shoalhttp: pools[%d] is nil", i))
+		case taken[p.Name()]:
+			errs = append(errs, fmt.Errorf("shoalhttp: pools[%d] is named %q, as another pool: want names that differ, by shoal.WithName", i, p.Name()))
+		default:
+			taken[p.Name()] = true
+		}
+	}
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	for _, p := range pools {
+		h.trackLocked(nil, p, p.Name())
+	}
+	h.sample = sample{}
+	return nil
+}
+
+func (h *Page) trackLocked(parent *tracked, p *shoal.Pool, name string) *tracked {
+	h.lastID++
+	if name == "" {
+		name = "(no name)"
+	}
+	t := &tracked{id: h.lastID, parent: parent, pool: p, name: name}
+	h.pools = append(h.pools, t)
+	return t
+}
+
+// Remove has the page not show pools any longer.
+func (h *Page) Remove(pools ...*shoal.Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools = slices.DeleteFunc(h.pools, func(t *tracked) bool {
+		for t.parent != nil {
+			t = t.parent
+		}
+		return slices.Contains(pools, t.pool)
+	})
+	h.sample = sample{}
+}
+
+func (h *Page) find(id int) *tracked {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.pools {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// A sample is the latest snapshot.
+type sample struct {
+	at       time.Time
+	snapshot *Snapshot
+	data     []byte // as JSON
+}
+
+const (
+	// A snapshot that is younger is not taken anew.
+	fresh = 250 * time.Millisecond
+	// One that is older is too old to tell rates by.
+	stale = time.Minute
+)
+
+// started tells one life of the program from another.
+var started = time.Now().UTC().Format(time.RFC3339Nano)
+
+// latest is the latest snapshot, which is no older than fresh.
+func (h *Page) latest() (*Snapshot, []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sample.snapshot == nil || time.Since(h.sample.at) >= fresh {
+		h.takeLocked()
+	}
+	return h.sample.snapshot, h.sample.data
+}
+
+// takeLocked takes a snapshot of all pools.
+func (h *Page) takeLocked() {
+	now := time.Now()
+	interval := now.Sub(h.sample.at)
+	if h.sample.snapshot == nil || interval > stale {
+		interval = 0
+	}
+	for _, t := range h.pools {
+		t.seen = false
+	}
+	s := &Snapshot{
+		Time:       float64(now.UnixMilli()) / 1000,
+		Interval:   interval.Seconds(),
+		Started:    started,
+		GoVersion:  runtime.Version(),
+		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		Goroutines: runtime.NumGoroutine(),
+		Controls:   h.controls,
+		Pools:      make([]PoolRow, 0, len(h.pools)),
+	}
+	children := make(map[*tracked]map[*shoal.Pool]*tracked)
+	var roots []*tracked
+	for _, t := range h.pools {
+		if t.parent == nil {
+			roots = append(roots, t)
+			continue
+		}
+		if children[t.parent] == nil {
+			children[t.parent] = make(map[*shoal.Pool]*tracked)
+		}
+		children[t.parent][t.pool] = t
+	}
+	var visit func(t *tracked)
+	visit = func(t *tracked) {
+		t.seen = true
+		t.look(interval)
+		s.Pools = append(s.Pools, t.row)
+		used := make(map[string]bool)
+		for _, p := range t.pool.Subs() {
+			c := children[t][p]
+			if c == nil {
+				c = h.trackLocked(t, p, p.Name())
+			}
+			for name, n := c.name, 2; used[c.name]; n++ {
+				c.name = fmt.Sprintf("%s #%d", name, n)
+			}
+			used[c.name] = true
+			visit(c)
+		}
+	}
+	for _, t := range roots {
+		visit(t)
+	}
+	h.pools = slices.DeleteFunc(h.pools, func(t *tracked) bool { return !t.seen })
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // numbers and strings can be marshaled
+	}
+	h.sample = sample{now, s, data}
+}
+
+// look takes the statistics of the pool; the last ones are of interval ago.
+func (t *tracked) look(interval time.Duration) {
+	was, s := t.stats, t.pool.Stats()
+	first := t.row.ID == 0 || interval == 0
+	t.stats = s
+	t.row = PoolRow{
+		ID: t.id, Parent: -1, Name: t.name, State: s.State.String(),
+		Submitted: s.Submitted, Completed: s.Completed, Failed: s.Failed, Rejected: s.Rejected, Dropped: s.Dropped,
+		Canceled: s.Canceled, Spawned: s.Spawned, Stalls: s.Stalls, SlowTasks: s.SlowTasks,
+		InFlight: s.InFlight, Queued: s.Queued, QueueCapacity: s.QueueCapacity, Blocked: s.Blocked,
+		Workers: s.Workers, Running: s.Running, Idle: s.Idle, PeakWorkers: s.PeakWorkers,
+		MinWorkers: s.MinWorkers, MaxWorkers: s.MaxWorkers,
+		Stalled:   s.Stalled.Seconds(),
+		WaitTotal: durations(s.WaitTime), RunTotal: durations(s.RunTime),
+	}
+	r := &t.row
+	if t.parent != nil {
+		r.Parent, r.Depth = t.parent.id, t.parent.row.Depth+1
+	}
+	if s.QueueCapacity == shoal.Unbounded {
+		r.QueueCapacity = -1
+	}
+	if first {
+		return
+	}
+	rate := func(now, was uint64) float64 { return float64(now-was) / interval.Seconds() }
+	r.SubmitRate = rate(s.Submitted, was.Submitted)
+	r.CompleteRate = rate(s.Completed, was.Completed)
+	r.RejectRate = rate(s.Rejected, was.Rejected)
+	r.DropRate = rate(s.Dropped, was.Dropped)
+	r.Wait = durations(s.WaitTime.Since(was.WaitTime))
+	r.Run = durations(s.RunTime.Since(was.RunTime))
+}
+
+func durations(h shoal.Histogram) Durations {
+	return Durations{
+		Count: h.Count,
+		Mean:  h.Mean().Seconds(),
+		P50:   h.Quantile(0.5).Seconds(),
+		P99:   h.Quantile(0.99).Seconds(),
+		Max:   h.Max().Seconds(),
+	}
+}
