@@ -1,5 +1,6 @@
 // Command shoal has what goes with the library.
 //
+//	shoal demo     pools at work, and a page to watch them
 //	shoal bench    measure shoal beside other pools, on this machine
 package main
 
@@ -17,11 +18,12 @@ import (
 	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 )
 
-const usage = `usage: shoal bench [flags]
+const usage = `usage: shoal demo|bench [flags]
 
+demo    pools at work, and a page to watch them
 bench   measure shoal beside other pools, on this machine
 
-shoal bench -h lists its flags.
+shoal demo -h and shoal bench -h list their flags.
 `
 
 // errUsage is an error of whoever typed the command.
@@ -52,15 +54,17 @@ func status(err error, stderr io.Writer) int {
 
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
 	if len(args) == 0 {
-		return errUsage{errors.New("which command? There is: bench")}
+		return errUsage{errors.New("which command? There are: demo, bench")}
 	}
 	switch args[0] {
 	case "bench":
 		return benchCommand(ctx, args[1:], stdout, stderr)
+	case "demo":
+		return demoCommand(ctx, args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		_, err := io.WriteString(stdout, usage)
 		return err
 	default:
-		return errUsage{fmt.Errorf("unknown command %q; there is: bench", args[0])}
+		return errUsage{fmt.Errorf("unknown command %q; there are: demo, bench", args[0])}
 	}
 }

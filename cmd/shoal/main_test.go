@@ -40,6 +40,12 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	}{
 		{"", "which command"},
 		{"race", `"race"`},
+		{"demo now", `"now"`},
+		{"demo -for -1s", "-for -1s"},
+		{"demo -drain -1s", "-drain -1s"},
+		{"demo -token short", "5 bytes"},
+		{"demo -dir " + filepath.Join(dir, "nothing"), "nothing"},
+		{"demo -dir " + strings.ReplaceAll(file, " ", "\x00"), "a file"},
 		{"bench -speed", "-speed"},
 		{"bench now", `"now"`},
 		{"bench -run (", "missing closing )"},

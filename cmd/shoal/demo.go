@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/shoal-go/shoal/cmd/shoal/internal/demo"
+)
+
+type demoFlags struct {
+	demo.Config
+	period time.Duration
+}
+
+// demoCommand runs pools that can be watched, until it is interrupted.
+func demoCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := parseDemo(args, stdout)
+	if err != nil {
+		return err
+	}
+	if c.period > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.period)
+		defer cancel()
+	}
+	c.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: withoutStacks}))
+	return demo.Run(ctx, c.Config, stdout)
+}
+
+// withoutStacks keeps a warning in the log to one line: the page has the stacks.
+func withoutStacks(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == "stack" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
+	fs := flag.NewFlagSet("shoal demo", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // an error is one line, printed by main
+	fs.StringVar(&c.Listen, "listen", "127.0.0.1:8686", "serve the page, metrics and profiles at this `address`; who reaches it sees them")
+	fs.DurationVar(&c.period, "for", 0, "end after this time (default when interrupted)")
+	fs.StringVar(&c.Dir, "dir", ".", "hash the files of this `folder`")
+	fs.StringVar(&c.Token, "token", "", "the `token` that the page's controls ask for, at least 16 bytes (default a random one)")
+	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "how long tasks may go on at the end")
+	err = fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(help, "usage: shoal demo [flags]\n\nRun pools that hash a tree, fetch from a server on loopback, and call a slow\ndependency, and serve a page to watch them.")
+		fmt.Fprintln(help)
+		fs.SetOutput(help)
+		fs.PrintDefaults()
+		return c, err
+	case err != nil:
+		return c, errUsage{err}
+	case fs.NArg() > 0:
+		return c, errUsage{fmt.Errorf("shoal demo takes no argument, but there is %q", fs.Arg(0))}
+	case c.period < 0:
+		return c, errUsage{fmt.Errorf("-for %v: want at least 0", c.period)}
+	case c.Drain < 0:
+		return c, errUsage{fmt.Errorf("-drain %v: want at least 0", c.Drain)}
+	case c.Token != "" && len(c.Token) < 16:
+		return c, errUsage{fmt.Errorf("-token: %d bytes: want at least 16", len(c.Token))}
+	}
+	if info, err := os.Stat(c.Dir); err != nil || !info.IsDir() {
+		return c, errUsage{fmt.Errorf("-dir %s: want a folder", c.Dir)}
+	}
+	if c.Token == "" {
+		c.Token = rand.Text()
+	}
+	c.Clock = time.Minute
+	return c, nil
+}
