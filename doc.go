@@ -20,7 +20,8 @@
 // (run.go), and counts it by one step of the word it took the ticket from
 // (word.go). Workers come and go between a minimum and a maximum (sizing.go),
 // and sleep when there is nothing to do (park.go). life.go is pause, resize,
-// waiting and the end of a pool; stats.go and histogram.go look inside.
+// waiting and the end of a pool; stats.go, histogram.go and stacks.go look inside,
+// watch.go tells when something is wrong, and tracer.go follows tasks.
 //
 // Built on that are results ([Go], [Future], [Pool.Group]; call.go and help.go are
 // tasks that somebody waits for), loops ([Map], [ForEach]), tasks in the order of
