@@ -45,6 +45,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/shoal-go/shoal"
 )
@@ -96,6 +97,7 @@ func WithHosts(hosts ...string) Option {
 // A Page is an [http.Handler]. It is made by [New]. Its methods may be called by any
 // number of goroutines.
 type Page struct {
+	started  string // tells this page from one that was in its place before
 	hosts    []string
 	controls bool
 	token    [sha256.Size]byte // its hash
@@ -112,7 +114,7 @@ type Page struct {
 // New makes a page. The error names every pool that is nil or has the name of another
 // one, and every invalid option.
 func New(opts ...Option) (*Page, error) {
-	h := &Page{cross: http.NewCrossOriginProtection()}
+	h := &Page{started: time.Now().UTC().Format(time.RFC3339Nano), cross: http.NewCrossOriginProtection()}
 	h.events.page = h
 	var errs []error
 	for _, o := range opts {

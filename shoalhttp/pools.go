@@ -104,9 +104,6 @@ const (
 	stale = time.Minute
 )
 
-// started tells one life of the program from another.
-var started = time.Now().UTC().Format(time.RFC3339Nano)
-
 // latest is the latest snapshot, which is no older than fresh.
 func (h *Page) latest() (*Snapshot, []byte) {
 	h.mu.Lock()
@@ -130,7 +127,7 @@ func (h *Page) takeLocked() {
 	s := &Snapshot{
 		Time:       float64(now.UnixMilli()) / 1000,
 		Interval:   interval.Seconds(),
-		Started:    started,
+		Started:    h.started,
 		GoVersion:  runtime.Version(),
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Goroutines: runtime.NumGoroutine(),

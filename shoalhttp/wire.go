@@ -11,7 +11,7 @@ type Snapshot struct {
 	// Interval is the time since the snapshot that rates and intervals refer to.
 	// The first one has 0, and no rates.
 	Interval   float64   `json:"interval"`
-	Started    string    `json:"started"` // changes when the server does
+	Started    string    `json:"started"` // when the page was made: changes when the program starts again
 	GoVersion  string    `json:"go_version"`
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Goroutines int       `json:"goroutines"`

@@ -44,7 +44,7 @@ const secs = s => {
 // How long something has been going on: no more digits than one wants to see change.
 const age = s => {
   if (s < 1) return secs(s);
-  if (s < 9.95) return s.toFixed(1) + 's';
+  if (s < 9.95 && !Number.isInteger(s)) return s.toFixed(1) + 's';
   s = Math.round(s);
   if (s < 60) return s + 's';
   const two = n => String(n).padStart(2, '0');
@@ -308,7 +308,7 @@ function showAge() {
   const s = (performance.now() - arrived) / 1000;
   setClass($('conn'), 'conn ' + (frozen ? 'held' : connection === 'live' ? 'live' : connection ? 'lost' : ''));
   setText($('conn-state'), frozen ? 'frozen' : connection || 'connecting…');
-  setText($('age'), !latest ? '' : frozen ? `at ${clock(view.snap.time)}` : `updated ${Math.floor(s)}s ago`);
+  setText($('age'), !latest ? '' : frozen ? `at ${clock(view.snap.time)}` : s < 2 ? 'updated just now' : `updated ${age(Math.floor(s))} ago`);
 }
 
 function say(s) { setText($('say'), s); }
@@ -345,7 +345,10 @@ function draw() {
     const now = view.list.find(p => p.href === chosen);
     let worst = now || view.list[0];
     for (const p of view.list) if (level(p.seenFound) > Math.max(1, level(worst.seenFound))) worst = p;
-    if (worst && worst !== now) setChosen(worst.href);
+    if (worst && worst !== now) {
+      setChosen(worst.href);
+      reveal = $('pools-box').scrollTop === 0;
+    }
   }
   drawStrip();
   drawPools();
@@ -784,7 +787,7 @@ function drawNumbers(r) {
   put('in flight now', count(r.in_flight));
   put('slow tasks', count(r.slow_tasks));
   put('stalls', count(r.stalls));
-  put('workers now', `${count(r.workers)} of ${count(r.min_workers)} to ${r.max_workers < 0 ? 'unbounded' : count(r.max_workers)}`);
+  put('workers now', `${count(r.workers)} (${count(r.min_workers)} to ${r.max_workers < 0 ? 'unbounded' : count(r.max_workers)})`);
   put('most workers', count(r.peak_workers));
   const rows = [['wait, last second', r.wait], ['wait, in all', r.wait_total], ['run, last second', r.run], ['run, in all', r.run_total]];
   const body = $('times');
