@@ -109,6 +109,15 @@ func BenchmarkTuningTiming(b *testing.B) {
 	}
 }
 
+func BenchmarkTuningWatchdog(b *testing.B) {
+	for name, opts := range map[string][]shoal.Option{
+		"off": nil,
+		"on":  {shoal.WithStallAfter(time.Minute), shoal.WithSlowTask(time.Minute)},
+	} {
+		b.Run("task=empty/watchdog="+name, func(b *testing.B) { rounds(b, 10_000, 0, empty, opts...) })
+	}
+}
+
 func BenchmarkTuningBatch(b *testing.B) {
 	for _, batch := range []int{1, 8, 64, 1024} {
 		b.Run(fmt.Sprintf("task=empty/batch=%d", batch), func(b *testing.B) {

@@ -27,3 +27,10 @@ var (
 	Rate     = rate
 	Capacity = capacity
 )
+
+// Take takes a snapshot.
+func Take(h *Page) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.takeLocked()
+}
