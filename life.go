@@ -71,6 +71,9 @@ func (p *Pool) Pause() {
 // Resume ends a pause. On a pool that is not paused it does nothing.
 func (p *Pool) Resume() {
 	p.mu.Lock()
+	if p.paused && p.watch != nil {
+		p.watch.outAt = p.now() // a pool is not stalled while it is paused
+	}
 	p.paused = false
 	p.setAttentionLocked()
 	p.setAvailLocked(0)

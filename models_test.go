@@ -411,6 +411,20 @@ var models = []suite.Model{
 		s.submit(1)
 		s.submit(2)
 	})},
+	{Name: "admit/yield, then wait for room", Bound: 3, Reach: []string{"wait for room", "promote", "room after a yield"}, Run: onPool(func(s *sim) {
+		s.pool(3, WithQueueCapacity(1), WithSpin(1))
+		s.closer()
+		s.submit(0)
+		s.submit(1)
+		s.submit(2)
+	})},
+	{Name: "admit/two yield, then wait for room", Bound: 1, Reach: []string{"wait for room", "room after a yield"}, Run: onPool(func(s *sim) {
+		s.pool(3, WithQueueCapacity(0), WithSpin(1))
+		s.closer()
+		s.Go("other", func() { s.submit(2) })
+		s.submit(0)
+		s.submit(1)
+	})},
 	{Name: "admit/two wait for room (pond#115)", Bound: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(4, WithQueueCapacity(1))
 		s.closer()
@@ -920,6 +934,46 @@ var models = []suite.Model{
 	})},
 	{Name: "watch/a stall is told of", Reach: []string{"stall"}, Run: onPool(func(s *sim) {
 		s.watch(WithStallAfter(time.Second), nil, func() { s.submit(1) })
+	})},
+	{Name: "watch/a task that is only just coming has not waited", Bound: 2, Run: onPool(func(s *sim) {
+		s.Timed()
+		s.pool(0, WithStallAfter(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
+			WithAlarmHandler(func(a Alarm) { s.Failf("stall for %v, though the first task to wait came now", a.For) }))
+		began, release := sy.MakeEvent(), sy.MakeEvent()
+		s.p.Submit(func() { began.Set(); release.Wait() })
+		began.Wait()
+		s.Advance(5 * time.Second)
+		s.p.Submit(func() {})
+		release.Set()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "watch/a slow task that others look at is told of once", Bound: 2, Reach: []string{"slow task"}, Run: onPool(func(s *sim) {
+		s.Timed()
+		told, n := sy.MakeEvent(), 0
+		s.pool(0, WithSlowTask(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
+			WithAlarmHandler(func(a Alarm) {
+				if n++; n > 1 {
+					s.Failf("the one task is told of again, for %v", a.For)
+				}
+				told.Set()
+			}))
+		began, release := sy.MakeEvent(), sy.MakeEvent()
+		Go(context.Background(), s.p, func(context.Context) (int, error) {
+			began.Set()
+			release.Wait()
+			return 0, errors.New("failed")
+		})
+		for range s.p.Workers() {
+		}
+		s.Advance(time.Millisecond)
+		began.Wait()
+		s.Advance(time.Second)
+		told.Wait()
+		s.Advance(5 * time.Second)
+		release.Set()
+		s.p.Wait()
+		s.close()
 	})},
 	{Name: "watch/Close and the timer", Run: onPool(func(s *sim) {
 		s.Timed()

@@ -215,7 +215,8 @@ func WithMaxTasksPerWorker(n int) Option { return option(func(c *config) { c.tas
 
 // WithSpin sets how many times a worker that runs out of tasks looks at the
 // queue again before it parks. The default is 30, which takes well below a
-// microsecond.
+// microsecond. With 0 submitters do not let others run before they wait for room
+// either.
 func WithSpin(n int) Option { return option(func(c *config) { c.spin = n }) }
 
 // WithThreadPinning locks every worker to an operating system thread of its

@@ -335,6 +335,9 @@ func (w *worker) countOut() {
 		p.departing--
 	}
 	p.workers[w.id] = nil
+	if p.watch != nil {
+		p.watch.outAt = max(p.watch.outAt, w.since.Load())
+	}
 	p.freeIDs = append(p.freeIDs, w.id)
 	if p.live == 0 {
 		p.workers, p.freeIDs = nil, nil // memory returns after a burst

@@ -82,6 +82,7 @@ type Pool struct {
 	workers    []*worker // by id; nil where the id is free
 	freeIDs    []int     // ids to use again, the latest last
 	room       waitList  // submitters that wait for room, first come first served
+	roomLuck   int8      // whether to let others run before waiting; see yieldForRoomLocked
 	quieters   []*quieter
 	hookBroken bool // a start hook ended its goroutine: later workers go without
 
@@ -155,15 +156,16 @@ func newPool(c config, first uint64) *Pool {
 		c.timing = TimingFull
 	}
 	p := &Pool{
-		config: c,
-		epoch:  time.Now(),
-		labels: context.Background(),
-		hooked: c.onStart != nil || c.onStop != nil,
-		phase:  phaseOpen,
-		min:    c.minWorkers,
-		max:    c.maxWorkers,
-		done:   sy.MakeLatch(),
-		site:   takeSite(),
+		config:   c,
+		epoch:    time.Now(),
+		labels:   context.Background(),
+		hooked:   c.onStart != nil || c.onStop != nil,
+		phase:    phaseOpen,
+		min:      c.minWorkers,
+		max:      c.maxWorkers,
+		done:     sy.MakeLatch(),
+		roomLuck: goodLuck,
+		site:     takeSite(),
 	}
 	if c.name != "" {
 		p.labels = pprof.WithLabels(p.labels, pprof.Labels("pool", c.name))
@@ -176,8 +178,8 @@ func newPool(c config, first uint64) *Pool {
 	}
 	_, p.auto = c.sizer.(auto)
 	_, rated := c.sizer.(*rated)
-	p.foreign = p.hooked || !p.auto && !rated
 	p.watch = newWatchdog(p, c)
+	p.foreign = p.hooked || p.watch != nil || !p.auto && !rated
 	p.procs.Store(int64(sy.Procs()))
 	p.soloAt.Store(-int64(soloFresh)) // never
 	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)

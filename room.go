@@ -69,6 +69,9 @@ func (l *waitList) remove(w *waiter) {
 // found no room, and finds it unlocked on return.
 func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 	w := &waiter{it: it, woken: sy.MakeEvent()}
+	if p.watch != nil && p.capacity == 0 && p.room.empty() {
+		p.watch.queuedAt.Store(p.now())
+	}
 	if p.enlistLocked(w) {
 		p.mu.Unlock()
 		p.published()

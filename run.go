@@ -30,30 +30,36 @@ func (w *worker) fault(r any) (again bool) {
 	defer func() { // also if the panic handler ends the goroutine
 		w.cur = nil
 		w.call.Store(nil)
+		defer w.faulted(c, r == nil, &err)
 		if c != nil {
 			c.over(err)
 		}
-		w.endTiming()
-		w.finish(func() { p.failed++; w.faults++ })
-		w.left--
-		w.watched.Store(false)
-		if c != nil {
-			c.body.resolve(err)
-			if c.turns {
-				if r == nil {
-					p.runTurns(c, nil) // the goroutine ends
-				} else {
-					p.runTurns(c, w)
-				}
-			}
-		}
-		pprof.SetGoroutineLabels(p.labels)
 	}()
 	if r == nil {
 		return false
 	}
 	err = p.report(r)
 	return true
+}
+
+// faulted is the end of fault, also if a Tracer ends the goroutine.
+func (w *worker) faulted(c *call, exits bool, why *error) {
+	p, err := w.p, *why
+	w.endTiming()
+	w.finish(func() { p.failed++; w.faults++ })
+	w.left--
+	w.watched.Store(false)
+	if c != nil {
+		c.body.resolve(err)
+		if c.turns {
+			if exits {
+				p.runTurns(c, nil)
+			} else {
+				p.runTurns(c, w)
+			}
+		}
+	}
+	pprof.SetGoroutineLabels(p.labels)
 }
 
 // report tells the panic handler, or the log, about the panic of value r.
@@ -81,6 +87,7 @@ func (p *Pool) log() *slog.Logger {
 }
 
 func (p *Pool) logPanic(e *PanicError) {
+	defer func() { recover() }() // a log that panics: there is nobody left to tell
 	p.log().Error(e.Error(), "stack", string(e.Stack))
 }
 
@@ -96,7 +103,7 @@ func (p *Pool) guard(f func()) {
 			p.report(r)
 		}
 	}()
-	callAs(p.site, f)
+	p.asTask(f)
 }
 
 // startHook calls the start hook, unless that has ended a worker before.
@@ -260,9 +267,13 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 }
 
 func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
+	defer p.outsideEnded(c, err, canceled, handed) // also if a Tracer ends the goroutine
 	if c != nil {
 		c.over(err)
 	}
+}
+
+func (p *Pool) outsideEnded(c *call, err error, canceled, handed bool) {
 	p.mu.Lock()
 	p.outside--
 	if p.watch != nil {

@@ -67,6 +67,9 @@ func (p *Pool) Name() string { return p.name }
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {
 	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()
+	if p.watch != nil {
+		p.watch.lookBelow(p.now())
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.statsLocked()
@@ -116,8 +119,10 @@ func (p *Pool) queued(tail, h uint64) int {
 }
 
 // stuck reports whether all workers that p may have are inside tasks, and others
-// wait.
-func (p *Pool) stuck(s Stats) bool { return s.Running >= s.MaxWorkers && s.Queued > 0 && !p.paused }
+// wait, or at capacity 0 submitters.
+func (p *Pool) stuck(s Stats) bool {
+	return s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && !p.paused
+}
 
 // A stall is what Stats remembers to notice one. Guarded by mu.
 type stall struct {

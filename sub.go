@@ -429,6 +429,9 @@ func (w *worker) serve() {
 	l.out++
 	p.lent++
 	w.lent = true
+	if p.watch != nil {
+		p.watch.outAt = p.now() // to be lent is to begin
+	}
 	p.head.Add(busyOne)
 	w.busy = true
 	w.publish(w.done(), false)

@@ -264,6 +264,7 @@ func (p *Pool) published() {
 // nil, bounds the wait.
 func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) error {
 	nesting := -1 // not known
+	yields := 0
 	if policy == Block && p.head.Load()&attention != 0 {
 		nesting = p.nesting(ctx) // others wait already, most likely: then so will this one
 	}
@@ -277,6 +278,10 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 		// come to give them yet, and for this one too.
 		promoted := p.promoteLocked()
 		if p.room.empty() && p.admitLocked(it) {
+			if yields > 0 {
+				sy.Reach("room after a yield")
+				p.roomLuck = goodLuck
+			}
 			p.unlockPushed(promoted)
 			return nil
 		}
@@ -291,6 +296,12 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			// A task of this pool must not wait: it could be what keeps room
 			// from being made.
 			switch {
+			case p.room.empty() && p.yieldForRoomLocked(yields):
+				yields++
+				p.mu.Unlock()
+				sy.Yield()
+				p.mu.Lock()
+				continue
 			case nesting < 0:
 				p.mu.Unlock() // finding out takes a while
 				nesting = p.nesting(ctx)
@@ -354,6 +365,31 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 		return ErrQueueFull
 	}
 }
+
+// yieldForRoomLocked reports whether a submitter for which there is no room should let
+// others run before it parks, having done so yields times. Tasks that are short have
+// made room by then, and to park, and to be woken, takes longer than such a task. Where
+// that was in vain a few times only every -badLuck + 1 times tries it; nobody does while
+// others wait, who come first.
+func (p *Pool) yieldForRoomLocked(yields int) bool {
+	switch {
+	case yields == sy.Times(roomYields): // in vain
+		if p.roomLuck--; p.roomLuck < 0 {
+			p.roomLuck = badLuck
+		}
+		return false
+	case yields > 0:
+		return true
+	case p.roomLuck < 0:
+		p.roomLuck++
+		return false
+	}
+	return p.root().spin > 0
+}
+
+// roomYields is how many times in a row. A thousand submitters take turns in most of
+// the time that tasks get to run meanwhile.
+const roomYields = 16
 
 // unlockPushed unlocks after a task was admitted, and looks for a worker for it
 // and, if others were promoted before it, for these.

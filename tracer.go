@@ -14,7 +14,8 @@ import (
 // its kin. See [WithTracer]. Its methods are called by any number of goroutines, and
 // must not wait for the pool. They are told the pool, which may be a sub-pool, and as
 // kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future" or
-// "Map". A panic in them is reported as one of a task is.
+// "Map". A panic in them is reported as one of a task is; in Started it is one of the
+// task. They must not call [runtime.Goexit].
 //
 // Submitted is called by who submits, before the task is accepted, with the context
 // of the call. What it returns takes that one's place: the task's context is derived
@@ -102,7 +103,18 @@ func (c *contextCall) trace(kind string) *traced {
 // trace is contextCall.trace for the task of a group, whose context is that of the
 // group's other tasks.
 func (t *groupTask) trace() {
-	if b, ctx := t.follow(t.r, "Group"); b != nil {
+	if t.pool.tracer == nil && !trace.IsEnabled() {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned { // the Tracer ends the goroutine, and the group has counted t
+			t.r.g.leave(t.r, t.i, ErrGoexit)
+		}
+	}()
+	b, ctx := t.follow(t.r, "Group")
+	returned = true
+	if b != nil {
 		t.body, b.own = b, groupTaskContext{ctx, t}
 	}
 }

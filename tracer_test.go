@@ -277,6 +277,55 @@ func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
 	}
 }
 
+// An exitingTracer ends the goroutine where it must not.
+type exitingTracer struct{ in string }
+
+func (t exitingTracer) exit(in string) {
+	if t.in == in {
+		runtime.Goexit()
+	}
+}
+
+func (t exitingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	t.exit("Submitted")
+	return ctx
+}
+
+func (t exitingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	t.exit("Started")
+	return ctx, func(error) { t.exit("end") }
+}
+
+func (t exitingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	t.exit("Refused")
+}
+
+func TestTracerThatExitsHangsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		nop := func(context.Context) error { return nil }
+		for _, in := range []string{"Submitted", "Started", "end", "Refused"} {
+			p := openPool(t, fixed(1, shoal.WithTracer(exitingTracer{in}))...)
+			g := p.Group(t.Context())
+			<-inBackground(func() { g.Go(nop) })
+			if err := g.Wait(); (err == nil) != (in == "Refused") {
+				t.Errorf("%s: Wait: %v", in, err)
+			}
+			<-inBackground(func() { p.SubmitWait(t.Context(), nop) })
+			must(t, p.Submit(func() { p.SubmitWait(context.Background(), nop) })) // which it runs itself
+			p.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			release := hold(t, p, 1)
+			<-inBackground(func() { p.SubmitContext(ctx, func(context.Context) {}) })
+			cancel()
+			release()
+			p.Wait()
+			checkIdentity(t, p.Stats())
+			must(t, p.Close())
+		}
+	})
+}
+
 func TestTracerIsToldBeforeTheTaskCounts(t *testing.T) {
 	r := new(recordingTracer)
 	noLog(t)

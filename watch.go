@@ -40,7 +40,7 @@ func WithStallAfter(d time.Duration) Option {
 // WithSlowTask has the pool tell when a task has been running for d, as
 // [WithStallAfter] does and at the same cost, in [Stats].SlowTasks. A task is told of
 // once. Those that become slow within d/8 after others were told of are told of
-// together, at the end of that. Tasks that do not run on a worker are not watched.
+// together, at the end of that, if they still run. Tasks that do not run on a worker are not watched.
 // d must be at least 1 ms.
 func WithSlowTask(d time.Duration) Option {
 	return option(func(c *config) { c.slowTask, c.slowGiven = d, true })
@@ -91,13 +91,13 @@ type watchdog struct {
 	// queuedAt is when a task came to wait in an empty queue. Written by
 	// submitters.
 	queuedAt sy.Int64
-	// The tasks that had ended when the pool was said to be stalled, plus 1; and
-	// those of sub-pools.
-	ended, endedBelow uint64
-	outAt             int64  // when a task ended that did not run on a worker
-	below             uint64 // tasks of sub-pools that had ended, as last seen
-	belowAt           int64  // when that had changed
-	slowAt            int64  // when tasks were said to be slow last, plus 1
+	// outAt is when something began or ended that no worker's since tells of: a task
+	// outside of workers ended, a worker was lent or has left, a pause ended.
+	outAt   int64
+	told    int64  // since when the pool was said to be stalled, plus 1
+	below   uint64 // tasks of sub-pools that had ended, as last seen
+	belowAt int64  // when that had changed
+	slowAt  int64  // when tasks were said to be slow last, plus 1
 
 	stalls, slowTasks uint64
 }
@@ -214,15 +214,15 @@ func (d *watchdog) stalledLocked(now int64) (f *finding, at int64) {
 	if d.stall == 0 {
 		return nil, 0
 	}
-	s := p.statsLocked()
-	age := d.stallAgeLocked(now, s)
+	age := d.stallAgeLocked(now, p.statsLocked())
+	since := now - int64(age)
 	switch {
-	case age < 0, d.ended == s.Completed+1 && d.endedBelow == d.below:
+	case age < 0, d.told == since+1:
 		return nil, 0
 	case age < d.stall:
-		return nil, now + int64(d.stall-age)
+		return nil, since + int64(d.stall)
 	}
-	d.ended, d.endedBelow = s.Completed+1, d.below
+	d.told = since + 1
 	d.stalls++
 	f = new(finding)
 	p.eachRunningLocked(now, func(w *worker, status uint64, age time.Duration) {
@@ -239,9 +239,17 @@ func (d *watchdog) stallAgeLocked(now int64, s Stats) time.Duration {
 	if !d.p.stuck(s) {
 		return -1
 	}
+	if d.p.frontUnputLocked() { // before the look at queuedAt
+		return 0
+	}
 	// The last one to end, whichever it was, did so before its worker began with
-	// the next one.
+	// the next one, or noted it in since before it did anything else.
 	since := max(d.queuedAt.Load(), d.outAt, d.belowAt)
+	for _, w := range d.p.workers {
+		if w != nil {
+			since = max(since, w.since.Load())
+		}
+	}
 	d.p.eachRunningLocked(now, func(w *worker, status uint64, age time.Duration) {
 		if !w.lent {
 			since = max(since, now-int64(age))
@@ -259,7 +267,7 @@ func (d *watchdog) lookBelow(now int64) {
 	n := d.p.endedBelow()
 	d.p.mu.Lock()
 	if d.below != n {
-		d.below, d.belowAt = n, now
+		d.below, d.belowAt = n, max(now, d.belowAt)
 	}
 	d.p.mu.Unlock()
 }
@@ -346,8 +354,15 @@ func (d *watchdog) tell(a Alarm, tasks []suspect) {
 	for i, t := range a.Tasks {
 		attrs = append(attrs, slog.Group(fmt.Sprint("task", i+1), "worker", t.Worker, "age", t.Age, "stack", t.Stack))
 	}
-	p.log().Warn(msg, attrs...)
+	p.guard(func() { p.log().Warn(msg, attrs...) })
 	if d.onAlarm != nil {
 		p.guard(func() { d.onAlarm(a) })
 	}
+}
+
+// frontUnputLocked reports whether the task that waits at the front is only just coming.
+func (p *Pool) frontUnputLocked() bool {
+	seg := p.front.Load()
+	t := headTicket(p.head.Load())
+	return p.tail.Load()&ticketMask != t && p.front.Seek(seg, t).Cell(t).Peek().IsZero()
 }

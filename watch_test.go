@@ -448,3 +448,203 @@ func TestHistogramSince(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// What follows was found by a reviewer who wrote tests to attack the watchdog.
+
+func TestNoSlowTaskWhereAWorkerIsInNone(t *testing.T) { // but in its stop hook, after a task that failed or left its turn
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		for _, first := range []func(p *shoal.Pool){
+			func(p *shoal.Pool) {
+				for range 2 {
+					shoal.Go(t.Context(), p, func(context.Context) (int, error) { time.Sleep(time.Millisecond); return 0, errors.New("failed") })
+				}
+			},
+			func(p *shoal.Pool) {
+				k := shoal.NewKeyed[int](p)
+				must(t, k.Submit(1, sleep(time.Millisecond)))
+				synctest.Wait()
+				must(t, k.Submit(1, sleep(time.Millisecond)))
+			},
+		} {
+			l := newAlarmLog()
+			p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithSlowTask(2*time.Second), shoal.WithAlarmHandler(l.add),
+				shoal.WithIdleTimeout(10*time.Second), shoal.WithWorkerHooks(nil, func(int) { time.Sleep(1900 * time.Millisecond) }))
+			first(p)
+			p.Wait()
+			for range 30 {
+				must(t, p.Submit(sleep(100*time.Millisecond)))
+				time.Sleep(1070 * time.Millisecond)
+			}
+			l.want(t)
+			p.Close()
+		}
+	})
+}
+
+func TestStallCountsFromTheEndOfATaskWhoseWorkerHasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		must(t, p.Submit(sleep(10*time.Second)))
+		for range 40 {
+			must(t, p.Submit(sleep(500*time.Millisecond)))
+		}
+		time.Sleep(5200 * time.Millisecond)
+		must(t, p.Resize(1, 1)) // at 5.5 s the second worker ends its task, and leaves
+		time.Sleep(time.Minute)
+		l.want(t, "6.5s: stall for 1s, 1")
+	})
+}
+
+func TestNoStallWhenAWorkerIsLentAfterATask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		sub, err := p.Sub(shoal.WithPriority(1), shoal.WithMaxWorkers(1))
+		must(t, err)
+		must(t, p.Submit(sleep(10*time.Second)))
+		for range 40 {
+			must(t, p.Submit(sleep(500*time.Millisecond)))
+		}
+		time.Sleep(5200 * time.Millisecond)
+		must(t, sub.Submit(sleep(900*time.Millisecond))) // from 5.5 to 6.4 s
+		time.Sleep(1250 * time.Millisecond)
+		l.want(t)
+	})
+}
+
+func TestNoAlarmInAFamilyOfPoolsThatWorks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		watched := []shoal.Option{shoal.WithStallAfter(time.Second), shoal.WithSlowTask(time.Second), shoal.WithAlarmHandler(l.add)}
+		p := openPool(t, append(watched, shoal.WithMaxWorkers(2))...)
+		s1, err := p.Sub(watched...)
+		must(t, err)
+		s2, err := s1.Sub(watched...)
+		must(t, err)
+		for i := range 60 {
+			must(t, p.Submit(sleep(time.Duration(700+i)*time.Millisecond)))
+			must(t, s1.Submit(sleep(time.Duration(800+i)*time.Millisecond)))
+			must(t, s2.Submit(sleep(time.Duration(900+i)*time.Millisecond)))
+		}
+		p.Wait()
+		s1.Wait()
+		s2.Wait()
+		l.want(t)
+	})
+}
+
+func TestStalledWhileTasksOfASubPoolEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(time.Hour))
+		s, err := p.Sub(shoal.WithPriority(1))
+		must(t, err)
+		for range 1000 {
+			must(t, s.Submit(sleep(time.Second)))
+		}
+		must(t, p.Submit(func() {}))
+		time.Sleep(10*time.Minute + time.Millisecond)
+		if st := p.Stats().Stalled; st > time.Second {
+			t.Errorf("Stalled is %v though a task ends each second", st)
+		}
+	})
+}
+
+func TestShutdownWaitsForTheAlarmHandlerNoLongerThanItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		gate := make(chan struct{})
+		p := openPool(t, fixed(1, shoal.WithSlowTask(time.Second), shoal.WithAlarmHandler(func(shoal.Alarm) { <-gate }))...)
+		defer close(gate)
+		must(t, p.Submit(sleep(1500*time.Millisecond)))
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		var incomplete *shoal.Incomplete
+		if err := p.Shutdown(ctx); !errors.As(err, &incomplete) || time.Since(start) != time.Second {
+			t.Errorf("Shutdown: %v, after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestAlarmHandlerOfASubPoolClosesTheParent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		p := openPool(t, fixed(1)...)
+		closed := make(chan error, 1)
+		sub, err := p.Sub(shoal.WithSlowTask(time.Second), shoal.WithAlarmHandler(func(shoal.Alarm) { closed <- p.Close() }))
+		must(t, err)
+		must(t, sub.Submit(sleep(1500*time.Millisecond)))
+		<-p.Done()
+		wantErr(t, "Close", <-closed, shoal.ErrWouldDeadlock)
+	})
+}
+
+func TestStallAtCapacity0(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		must(t, p.Submit(sleep(time.Hour)))
+		time.Sleep(time.Minute)
+		go p.Submit(func() {})
+		p.Wait()
+		l.want(t, "1m1s: stall for 1s, 1")
+	})
+}
+
+func TestNoStallInAPause(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(2*time.Second), shoal.WithAlarmHandler(l.add))
+		must(t, p.Submit(sleep(6500*time.Millisecond)))
+		must(t, p.Submit(func() {}))
+		time.Sleep(time.Millisecond)
+		p.Pause()
+		time.Sleep(5 * time.Second)
+		p.Resume() // 1.5 s before the end
+		p.Wait()
+		l.want(t)
+	})
+}
+
+func TestMoreWorkersThatHangAreAnotherStall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		gate := make(chan struct{})
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		for range 4 {
+			must(t, p.Submit(func() { hangHere(gate) }))
+		}
+		time.Sleep(5 * time.Second)
+		must(t, p.Resize(0, 2))
+		time.Sleep(time.Hour)
+		close(gate)
+		l.want(t, "1s: stall for 1s, 1", "6s: stall for 1s, 2")
+	})
+}
+
+// A badLog panics.
+type badLog struct{ slog.Handler }
+
+func (badLog) Enabled(context.Context, slog.Level) bool  { return true }
+func (badLog) Handle(context.Context, slog.Record) error { panic("log") }
+
+func TestALogThatPanicsHarmsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, fixed(1, shoal.WithSlowTask(time.Second), shoal.WithLogger(slog.New(badLog{})))...)
+		must(t, p.Submit(sleep(2*time.Second)))
+		must(t, p.Submit(func() { panic("boom") }))
+		p.Wait()
+		if s := p.Stats(); s.SlowTasks != 1 || s.Completed != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

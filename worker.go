@@ -326,6 +326,9 @@ func (w *worker) endTiming() {
 		record(&w.p.wtime, w.waited)
 		record(&w.p.rtime, w.p.now()-w.timed)
 		w.timed = -1
+		if w.watched.Load() {
+			w.watched.Store(false)
+		}
 		w.publish(w.done()+1, false)
 	}
 }
@@ -342,7 +345,9 @@ func (w *worker) runCall(c *call) {
 		return
 	}
 	if err := c.body.refused(); err != nil {
+		w.inTask, w.cur = true, c // as there
 		c.over(err)
+		w.inTask, w.cur = false, nil
 		w.notRun()
 		w.finish(func() { p.canceled++ })
 		c.body.resolve(err)
@@ -356,10 +361,10 @@ func (w *worker) runCall(c *call) {
 	}
 	w.inTask = true
 	err := c.invoke(p.site)
+	c.over(err) // a Tracer may end the goroutine: as if the task did
 	w.inTask = false
 	w.cur = nil
 	w.call.Store(nil)
-	c.over(err)
 	if err != nil {
 		w.endTiming()
 		w.finish(func() { p.failed++; w.faults++ })
@@ -393,6 +398,9 @@ func (w *worker) finish(count func()) {
 // finishLocked is the part of finish under the lock. It unlocks.
 func (w *worker) finishLocked(count func()) {
 	p := w.p
+	if p.watch != nil {
+		w.since.Store(p.now())
+	}
 	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
 	h := p.head.Add(^uint64(0))                              // busy - 1
 	w.busy = false
@@ -411,9 +419,15 @@ func (w *worker) finishLocked(count func()) {
 // idle counts the last task as finished, if there is one that is not.
 func (w *worker) idle() {
 	if !w.busy {
+		if w.status.Load()&idleBit == 0 { // tick or a turn has said otherwise
+			w.status.Store(uint64(w.done())<<statusBits | idleBit)
+		}
 		return
 	}
 	p := w.p
+	if p.watch != nil {
+		w.since.Store(p.now())
+	}
 	if w.turn.lane != nil && w.turn.ended == 0 && w.turn.done != w.done() {
 		w.turn.ended = p.now()
 	}

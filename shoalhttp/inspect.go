@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -43,10 +42,9 @@ func (h *Page) serveWorkers(w http.ResponseWriter, r *http.Request) {
 // A stackCache keeps what was found last, so that nobody can have the process stopped
 // again and again.
 type stackCache struct {
-	mu    sync.Mutex // held while the process is looked at
+	free  chan struct{} // holds a token while the process is looked at: guards what follows
 	at    time.Time
 	pool  *tracked
-	n     int
 	found Stacks
 }
 
@@ -60,17 +58,27 @@ func (h *Page) serveStacks(w http.ResponseWriter, r *http.Request) {
 	if t == nil {
 		return
 	}
-	found, ok := h.stacks.get(r, t, n)
+	found, ok := h.stacks.get(r, t)
 	if !ok {
-		return // the client is gone
+		http.Error(w, "shoalhttp: others have asked for stacks; try again", http.StatusTooManyRequests)
+		return
 	}
+	found.Tasks = found.Tasks[:min(n, len(found.Tasks))]
 	writeJSON(w, found)
 }
 
-func (c *stackCache) get(r *http.Request, t *tracked, n int) (found Stacks, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pool == t && c.n == n && time.Since(c.at) < stacksEvery {
+// get is what there is of t. It returns false if others have asked for too much.
+func (c *stackCache) get(r *http.Request, t *tracked) (found Stacks, ok bool) {
+	tooLong := time.After(3 * stacksEvery)
+	select {
+	case c.free <- struct{}{}:
+		defer func() { <-c.free }()
+	case <-tooLong:
+		return found, false
+	case <-r.Context().Done():
+		return found, false
+	}
+	if c.pool == t && time.Since(c.at) < stacksEvery {
 		return c.found, true
 	}
 	if wait := stacksEvery - time.Since(c.at); wait > 0 { // another one has asked
@@ -82,7 +90,7 @@ func (c *stackCache) get(r *http.Request, t *tracked, n int) (found Stacks, ok b
 	}
 	found = Stacks{Pool: t.id, Tasks: []StackRow{}}
 	missing := 0
-	for _, task := range t.pool.OldestTasks(n) {
+	for _, task := range t.pool.OldestTasks(maxStacks) {
 		found.Tasks = append(found.Tasks, StackRow{task.Worker, task.Age.Seconds(), task.Stack})
 		if task.Stack == "" {
 			missing++
@@ -94,6 +102,6 @@ func (c *stackCache) get(r *http.Request, t *tracked, n int) (found Stacks, ok b
 	case missing > 0:
 		found.Note = "Tasks without a stack have ended meanwhile."
 	}
-	c.at, c.pool, c.n, c.found = time.Now(), t, n, found
+	c.at, c.pool, c.found = time.Now(), t, found
 	return found, true
 }

@@ -114,7 +114,7 @@ type Page struct {
 // New makes a page. The error names every pool that is nil or has the name of another
 // one, and every invalid option.
 func New(opts ...Option) (*Page, error) {
-	h := &Page{started: time.Now().UTC().Format(time.RFC3339Nano), cross: http.NewCrossOriginProtection()}
+	h := &Page{stacks: stackCache{free: make(chan struct{}, 1)}, started: time.Now().UTC().Format(time.RFC3339Nano), cross: http.NewCrossOriginProtection()}
 	h.events.page = h
 	var errs []error
 	for _, o := range opts {
@@ -198,6 +198,9 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
+	// Of a client that does not read. Where that is not supported it is up to the
+	// server; events has its own.
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(3 * patience))
 	if !h.knows(r) {
 		http.Error(w, fmt.Sprintf("shoalhttp: refused: host %q on a loopback address; want localhost, an address, or one of WithHosts", r.Host), http.StatusForbidden)
 		return
@@ -215,7 +218,7 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "shoalhttp: want GET", http.StatusMethodNotAllowed)
 		return
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && name != "" {
+	if from := r.Header.Get("Sec-Fetch-Site"); (from == "cross-site" || from == "same-site") && name != "" {
 		http.Error(w, "shoalhttp: refused: asked for by another site", http.StatusForbidden)
 		return
 	}

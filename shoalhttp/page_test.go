@@ -332,7 +332,7 @@ func TestWorkersAndStacks(t *testing.T) {
 	}
 	var again shoalhttp.Stacks
 	get(t, url+"stacks.json"+at+"&n=2", &again)
-	if again.Tasks[0] != k.Tasks[0] {
+	if len(again.Tasks) != 2 || again.Tasks[0] != k.Tasks[0] {
 		t.Errorf("the process was stopped again at once")
 	}
 	for path, status := range map[string]int{
@@ -472,8 +472,10 @@ func TestEvilRequestsAreRefused(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{"": 200, "stats.json": 403, "stacks.json?pool=1": 403, "events": 403, "app.js": 403} {
-		if resp, _ := ask(t, "GET", url+path, "", header("Sec-Fetch-Site", "cross-site")); resp.StatusCode != want {
-			t.Errorf("%q, asked for by another site: %s", path, resp.Status)
+		for _, from := range []string{"cross-site", "same-site"} {
+			if resp, _ := ask(t, "GET", url+path, "", header("Sec-Fetch-Site", from)); resp.StatusCode != want {
+				t.Errorf("%q, asked for by another site (%s): %s", path, from, resp.Status)
+			}
 		}
 	}
 	if resp, body := ask(t, "POST", url+"control", "{}"); resp.StatusCode != 403 || !strings.Contains(body, "WithControls") {
@@ -538,6 +540,10 @@ func TestControls(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	quiet(t)
 	a, b := newPool(t, shoal.WithName("same")), newPool(t, shoal.WithName("same"))
+	unnamed := newPool(t)
+	if err := newPage(t, shoalhttp.WithPools(unnamed)).Add(unnamed); err == nil {
+		t.Error("an unnamed pool was added twice")
+	}
 	_, err := shoalhttp.New(shoalhttp.WithPools(a, nil, b), shoalhttp.WithControls("short"), shoalhttp.WithHosts("http://x"), nil)
 	for _, want := range []string{"pools[1] is nil", `pools[2] is named "same"`, "5 bytes: want at least 16", `WithHosts("http://x")`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

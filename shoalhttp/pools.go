@@ -32,7 +32,7 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 	taken := make(map[string]bool)
 	for _, t := range h.pools {
 		if t.parent == nil {
-			taken[t.name] = true
+			taken[t.pool.Name()] = true
 		}
 	}
 	var errs []error
@@ -152,15 +152,20 @@ func (h *Page) takeLocked() {
 		t.look(interval)
 		s.Pools = append(s.Pools, t.row)
 		used := make(map[string]bool)
+		for _, c := range children[t] {
+			used[c.name] = true
+		}
+		last := make(map[string]int) // the number of the last one of that name
 		for _, p := range t.pool.Subs() {
 			c := children[t][p]
 			if c == nil {
 				c = h.trackLocked(t, p, p.Name())
+				for name := c.name; used[c.name]; {
+					last[name]++
+					c.name = fmt.Sprintf("%s #%d", name, last[name]+1)
+				}
+				used[c.name] = true
 			}
-			for name, n := c.name, 2; used[c.name]; n++ {
-				c.name = fmt.Sprintf("%s #%d", name, n)
-			}
-			used[c.name] = true
 			visit(c)
 		}
 	}

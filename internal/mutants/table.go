@@ -286,6 +286,9 @@ var mutants = []mutant{
 	{name: "a due task wakes nobody", file: "delay.go", models: "delay",
 		old: "	p.published()\n	p.helperDone()\n", new: "	p.helperDone()\n"},
 
+	{name: "who yields for room never parks", file: "submit.go", models: "admit/.*yield",
+		old: "	case yields == sy.Times(roomYields): // in vain\n", new: "	case yields < 0:\n"},
+
 	// ----- the watchdog -----
 	{name: "who wakes a worker does not set the watchdog", file: "park.go", models: "watch", tests: "SlowTask",
 		old: "	p.setAvailLocked(standby)\n	p.watch.armLocked()\n", new: "	p.setAvailLocked(standby)\n"},
@@ -296,9 +299,17 @@ var mutants = []mutant{
 	{name: "the end does not wait for the watchdog", file: "life.go", models: "watch",
 		old: "	if !p.watch.stopLocked() {\n		return false\n	}\n", new: "	p.watch.stopLocked()\n"},
 	{name: "a stall is told of again and again", file: "watch.go", models: "-", tests: "Stall",
-		old: "case age < 0, d.ended == s.Completed+1 && d.endedBelow == d.below:", new: "case age < 0:"},
+		old: "case age < 0, d.told == since+1:", new: "case age < 0:"},
 	{name: "a pool is stalled since before its last task came", file: "watch.go", models: "-", tests: "Stall",
 		old: "	since := max(d.queuedAt.Load(), d.outAt, d.belowAt)\n", new: "	since := max(d.outAt, d.belowAt)\n"},
+	{name: "to be lent is no begin", file: "sub.go", models: "-", tests: "Stall|Family",
+		old: "		p.watch.outAt = p.now() // to be lent is to begin\n", new: ""},
+	{name: "a worker that leaves has ended nothing", file: "park.go", models: "-", tests: "Stall",
+		old: "		p.watch.outAt = max(p.watch.outAt, w.since.Load())\n", new: ""},
+	{name: "a worker that has failed a task looks busy", file: "worker.go", models: "-", tests: "SlowTask",
+		old: "		if w.status.Load()&idleBit == 0 { // tick", new: "		if false { // tick"},
+	{name: "a task that is only just coming waits", file: "watch.go", models: "watch",
+		old: "	if d.p.frontUnputLocked() { // before the look at queuedAt\n", new: "	if false {\n"},
 	{name: "a slow task is told of again and again", file: "watch.go", models: "-", tests: "SlowTask",
 		old: "		case w.lent, w.slow == began:\n", new: "		case w.lent, began == 0:\n"},
 
