@@ -32,15 +32,20 @@ func Example() {
 }
 
 func TestEveryStatisticIsPublished(t *testing.T) {
-	p := shoal.Must(shoal.New(shoal.WithName("a"), shoal.WithQueueCapacity(shoal.Unbounded), shoal.WithTiming(shoal.TimingFull)))
+	p := shoal.Must(shoal.New(shoal.WithName("a"), shoal.WithQueueCapacity(shoal.Unbounded), shoal.WithTiming(shoal.TimingFull),
+		shoal.WithPanicHandler(func(*shoal.PanicError) {})))
 	defer p.Close()
 	p.Submit(func() { panic("boom") })
 	p.Wait()
-	if err := shoalexpvar.Publish(t.Name(), p); err != nil {
+	name := t.Name() // and a number: variables stay
+	for i := 0; expvar.Get(name) != nil; i++ {
+		name = fmt.Sprint(t.Name(), i)
+	}
+	if err := shoalexpvar.Publish(name, p); err != nil {
 		t.Fatal(err)
 	}
 	var all map[string]map[string]any
-	if err := json.Unmarshal([]byte(expvar.Get(t.Name()).String()), &all); err != nil {
+	if err := json.Unmarshal([]byte(expvar.Get(name).String()), &all); err != nil {
 		t.Fatal(err)
 	}
 	got := all["a"]

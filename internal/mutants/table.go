@@ -200,7 +200,7 @@ var mutants = []mutant{
 	{name: "a task with a turn left ends its goroutine, and the turn is lost", file: "turn.go", models: "key", tests: "Keyed",
 		old: "			p.runTurns(c, nil)\n		}\n	}()\n", new: "		}\n	}()\n"},
 	{name: "Goexit loses the turns that were left", file: "run.go", models: "key",
-		old: "					p.runTurns(c, nil) // the goroutine ends\n", new: ""},
+		old: "				p.runTurns(c, nil)\n			} else {", new: "			} else {"},
 	{name: "Close runs who waits for its key", file: "turn.go", models: "key",
 		old: "		if p.phase == phaseStopping {\n			p.mu.Unlock()\n			continue", new: "		if false {\n			p.mu.Unlock()\n			continue"},
 	{name: "the ticket is there before the task is in the line", file: "keyed.go", models: "key",
@@ -256,7 +256,7 @@ var mutants = []mutant{
 
 	// ----- workers -----
 	{name: "a failed task is not finished", file: "run.go", models: "life",
-		old: "		w.finish(func() { p.failed++; w.faults++ })\n		w.left--\n", new: "		w.left--\n"},
+		old: "	w.finish(func() { p.failed++; w.faults++ })\n	w.left--\n", new: "	w.left--\n"},
 	{name: "one task more in a worker's life", file: "worker.go", models: "-", tests: "MaxTasksPerWorker|TasksPerWorker",
 		old: "n > 0 && w.tasks >= n {", new: "n > 0 && w.tasks > n {"},
 	{name: "a start hook that ends its goroutine is tried again", file: "park.go", models: "life",
