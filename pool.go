@@ -184,6 +184,9 @@ func newPool(c config, first uint64) *Pool {
 	p.soloAt.Store(-int64(soloFresh)) // never
 	queue.Init(&p.front, &p.back, first, c.timing == TimingFull)
 	p.tail.Store(first)
+	if p.watch != nil {
+		p.watch.stamped.Store(first)
+	}
 	p.head.Store(first << ticketBit)
 	p.limit.Store(first)
 

@@ -244,8 +244,11 @@ func (p *Pool) stamp(seg *queue.Segment, t uint64) {
 	}
 	now := p.now()
 	*seg.Stamp(t) = now
-	if d := p.watch; d != nil && headTicket(p.head.Load()) == t {
-		d.queuedAt.Store(now)
+	if d := p.watch; d != nil {
+		if headTicket(p.head.Load()) == t {
+			d.queuedAt.Store(now)
+		}
+		d.stamped.Add(1)
 	}
 }
 

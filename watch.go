@@ -91,6 +91,7 @@ type watchdog struct {
 	// queuedAt is when a task came to wait in an empty queue. Written by
 	// submitters.
 	queuedAt sy.Int64
+	stamped  sy.Uint64 // tickets whose submitters have come past that
 	// outAt is when something began or ended that no worker's since tells of: a task
 	// outside of workers ended, a worker was lent or has left, a pause ended.
 	outAt   int64
@@ -239,7 +240,9 @@ func (d *watchdog) stallAgeLocked(now int64, s Stats) time.Duration {
 	if !d.p.stuck(s) {
 		return -1
 	}
-	if d.p.frontUnputLocked() { // before the look at queuedAt
+	// A submitter may have moved tail and not stored queuedAt yet. stamped is loaded
+	// first: if it is tail then, nobody was between the two.
+	if n := d.stamped.Load(); (n-d.p.tail.Load())&ticketMask != 0 {
 		return 0
 	}
 	// The last one to end, whichever it was, did so before its worker began with
@@ -358,11 +361,4 @@ func (d *watchdog) tell(a Alarm, tasks []suspect) {
 	if d.onAlarm != nil {
 		p.guard(func() { d.onAlarm(a) })
 	}
-}
-
-// frontUnputLocked reports whether the task that waits at the front is only just coming.
-func (p *Pool) frontUnputLocked() bool {
-	seg := p.front.Load()
-	t := headTicket(p.head.Load())
-	return p.tail.Load()&ticketMask != t && p.front.Seek(seg, t).Cell(t).Peek().IsZero()
 }

@@ -309,7 +309,7 @@ var mutants = []mutant{
 	{name: "a worker that has failed a task looks busy", file: "worker.go", models: "-", tests: "SlowTask",
 		old: "		if w.status.Load()&idleBit == 0 { // tick", new: "		if false { // tick"},
 	{name: "a task that is only just coming waits", file: "watch.go", models: "watch",
-		old: "	if d.p.frontUnputLocked() { // before the look at queuedAt\n", new: "	if false {\n"},
+		old: "	if n := d.stamped.Load(); (n-d.p.tail.Load())&ticketMask != 0 {\n", new: "	if false {\n"},
 	{name: "a slow task is told of again and again", file: "watch.go", models: "-", tests: "SlowTask",
 		old: "		case w.lent, w.slow == began:\n", new: "		case w.lent, began == 0:\n"},
 
