@@ -156,7 +156,7 @@ func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk, put bool) {
 func (p *Pool) seizeLate(it queue.Item) {
 	sy.Reach("seize late")
 	p.mu.Lock()
-	p.outside--
+	p.leaveOutsideLocked(1)
 	if it.IsRecord() && !queue.As[call](it).take() {
 		p.husks.Add(^uint64(0)) // somebody has claimed it meanwhile
 	} else {

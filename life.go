@@ -214,15 +214,16 @@ func (p *Pool) quiet(h uint64) {
 		p.mu.Unlock()
 		return
 	}
-	// Turns that are given back become tickets: either tail shows them, or they
-	// came after this, and then that moment was not quiet.
-	turns := p.givenBack.Load()
+	// What runs outside may submit tasks, or leave turns that become tickets, before
+	// it ends: either tail shows these, or it ended after this, and then that moment
+	// was not quiet.
+	left := p.outLeft.Load()
 	tail := p.tail.Load() &^ sealedBit
 	if headBusy(h) != 0 || tail&ticketMask != headTicket(h) {
 		return
 	}
 	p.mu.Lock()
-	if p.givenBack.Load() == turns {
+	if p.outLeft.Load() == left {
 		p.wakeQuietersLocked(tail)
 	} else {
 		p.notifyLocked()

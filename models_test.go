@@ -1048,6 +1048,20 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
+	{Name: "wait/for what a task outside submits", Bound: 3, Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
+		s.workers = 2
+		s.pool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.submit(0)
+		s.submitTask(1, func() {
+			s.did(1)
+			s.submit(2)
+		})
+		s.p.Wait()
+		for i := range 3 {
+			s.hasRun(i, "Wait")
+		}
+		s.close()
+	})},
 	{Name: "wait/for a result", Run: onPool(func(s *sim) {
 		s.pool(0)
 		want := errors.New("a result")

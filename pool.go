@@ -105,7 +105,7 @@ type Pool struct {
 	passed                             uint64    // tickets taken of tasks that others had claimed: husks
 	husks                              sy.Uint64 // such tickets that nobody has taken yet; written under mu
 	parked                             sy.Int64  // tasks in outside that wait for their turn; written under mu
-	givenBack                          sy.Uint64 // how often turns were given back; written under mu
+	outLeft                            sy.Uint64 // how often outside became less; written under mu
 	handed                             int       // tasks in outside that run because their turn came
 	stall                              stall
 	rejected                           sy.Uint64

@@ -199,6 +199,13 @@ func (p *Pool) outsideLocked(it queue.Item) {
 	}
 }
 
+// leaveOutsideLocked counts n tasks out of outside, after they took tickets for what
+// they have left to others: see quiet.
+func (p *Pool) leaveOutsideLocked(n int) {
+	p.outside -= n
+	p.outLeft.Add(1)
+}
+
 // registerLocked notes that c, which is counted in outside, is to be told when
 // the pool is closed.
 func (p *Pool) registerLocked(c *call) {
@@ -275,7 +282,7 @@ func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
 
 func (p *Pool) outsideEnded(c *call, err error, canceled, handed bool) {
 	p.mu.Lock()
-	p.outside--
+	p.leaveOutsideLocked(1)
 	if p.watch != nil {
 		p.watch.outAt = p.now()
 	}

@@ -94,7 +94,7 @@ func (p *Pool) parkLocked() {
 func (p *Pool) dropParkedLocked() (n int) {
 	n = int(p.parked.Load())
 	p.parked.Add(-int64(n))
-	p.outside -= n
+	p.leaveOutsideLocked(n)
 	p.dropped += uint64(n)
 	p.outDropped += uint64(n)
 	return n
@@ -118,11 +118,10 @@ func (p *Pool) runTurns(c *call, w *worker) {
 			sy.Reach("give turns back")
 			for _, ticket := range t.giveBack() {
 				p.parked.Add(-1)
-				p.outside--
 				p.outTotal-- // it has a ticket again, which counts as submitted
 				p.forceLocked(queue.Record(ticket))
+				p.leaveOutsideLocked(1)
 			}
-			p.givenBack.Add(1) // after tail was moved: see quiet
 			p.mu.Unlock()
 			p.published()
 			return

@@ -250,7 +250,9 @@ var mutants = []mutant{
 	{name: "a worker that is lent tells nobody who waits for its place", file: "sub.go", models: "sub",
 		old: "	w.p.nudge() // who needs", new: "	// who needs"},
 	{name: "turns are given back and Wait does not know", file: "turn.go", models: "key", tests: "TestKeyedKeeps",
-		old: "			p.givenBack.Add(1) // after tail was moved: see quiet\n", new: ""},
+		old: "				p.leaveOutsideLocked(1)\n			}\n", new: "				p.outside--\n			}\n"},
+	{name: "a task outside submits, ends, and Wait does not know", file: "run.go", models: "wait",
+		old: "	p.leaveOutsideLocked(1)\n	if p.watch", new: "	p.outside--\n	if p.watch"},
 	{name: "turns are taken while the pool is paused", file: "turn.go", models: "-", tests: "TestReview",
 		old: "(back || p.stopsTakingLocked()) &&", new: "back &&"},
 
