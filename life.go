@@ -66,6 +66,7 @@ func (p *Pool) Pause() {
 	p.setAttentionLocked() // from here on no worker takes a ticket
 	p.setAvailLocked(0)
 	p.limit.Store(0) // there is less room now: have submitters look
+	p.revokeLocked()
 }
 
 // Resume ends a pause. On a pool that is not paused it does nothing.
@@ -78,6 +79,7 @@ func (p *Pool) Resume() {
 	p.setAttentionLocked()
 	p.setAvailLocked(0)
 	p.promoteLocked()
+	p.grantLocked()
 	p.mu.Unlock()
 	p.rearm()
 }
@@ -101,6 +103,9 @@ func (p *Pool) Resize(min, max int) error {
 		p.mu.Unlock()
 		return ErrClosed
 	}
+	if max < p.max {
+		p.revokeLocked()
+	}
 	p.min, p.max = min, max
 	for p.live-p.departing > max && p.idle.n > 0 {
 		w := p.idle.bottom
@@ -113,6 +118,7 @@ func (p *Pool) Resize(min, max int) error {
 	p.setAttentionLocked()
 	p.limit.Store(0)
 	p.promoteLocked()
+	p.grantLocked()
 	p.armReclaimLocked(p.now())
 	p.mu.Unlock()
 	startAll(fresh)
@@ -208,7 +214,7 @@ func (p *Pool) quiet(h uint64) {
 	if p.waiting.Load() == 0 {
 		return
 	}
-	if p.lends.Load() || p.husks.Load() > 0 {
+	if p.lends.Load() || p.husks.Load() > 0 || p.reserving.Load() > 0 {
 		p.mu.Lock() // who is busy may serve a sub-pool, what is queued be husks
 		p.notifyLocked()
 		p.mu.Unlock()
@@ -231,8 +237,10 @@ func (p *Pool) quiet(h uint64) {
 	p.mu.Unlock()
 }
 
-// notifyLocked wakes those who wait for a quiet moment, if this is one.
+// notifyLocked wakes those who wait for a quiet moment, if this is one, and those who
+// wait for free places, if there are any.
 func (p *Pool) notifyLocked() {
+	p.grantLocked()
 	if len(p.quieters) == 0 {
 		return
 	}
@@ -396,6 +404,7 @@ func (p *Pool) end(to phase, cause error) {
 		p.sealLocked()
 		p.paused = false
 		orphans = p.refuseLocked()
+		p.endReservationsLocked()
 		p.dropOutsideLocked(len(orphans))
 		p.dropDelayedLocked()
 		if p.reclaimAt != 0 && p.reclaim.Stop() {

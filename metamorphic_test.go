@@ -27,7 +27,7 @@ type metaOp struct {
 
 var metaKinds = []string{
 	"submit", "submit", "submit", "submit", "context", "batch", "wait for result", "an error as result",
-	"panic", "nested", "nested deep", "try", "later", "canceled before",
+	"panic", "nested", "nested deep", "try", "later", "canceled before", "reserve",
 	"Wait", "pause and resume", "resize", "Stats", "yield",
 }
 
@@ -126,6 +126,12 @@ func runMeta(t *testing.T, ops []metaOp, opts []shoal.Option) *metaResult {
 			<-fired
 		case "canceled before":
 			err = p.SubmitContext(canceledContext(), func(context.Context) { note(i) })
+		case "reserve":
+			var r *shoal.Reservation
+			if r, err = p.Reserve(ctx, 1+op.arg); err == nil {
+				err = r.Submit(ctx, func(context.Context) error { note(i); return nil }, nil)
+				r.Release()
+			}
 		case "Wait":
 			p.Wait()
 		case "pause and resume":

@@ -110,7 +110,7 @@ func (s *sim) check() {
 		s.Failf("%d workers, of at most %d", st.PeakWorkers, s.workers)
 	case p.wake.Load()&standbyMask != 0:
 		s.Failf("%d on standby at the end", p.wake.Load()&standbyMask)
-	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty():
+	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty() || p.reserving.Load() != 0 || len(p.reservers) != 0 || p.reserved != 0:
 		s.Failf("somebody is still on a list")
 	}
 	dropped := 0
@@ -200,6 +200,37 @@ func (s *sim) pair() (first, second func()) {
 
 // try submits task i, which may be refused.
 func (s *sim) try(i int) bool { return s.took(i, s.p.Submit(s.task(i))) }
+
+// reserve is Reserve, which must succeed.
+func (s *sim) reserve(n int) *Reservation {
+	r, err := s.p.Reserve(context.Background(), n)
+	if err != nil {
+		s.Failf("Reserve: %v", err)
+	}
+	return r
+}
+
+// reserved submits task i for a place of r, and gives the others back.
+func (s *sim) reserved(r *Reservation, i int) {
+	s.accepted[i] = true
+	if err := r.Submit(context.Background(), func(context.Context) error { s.did(i); return nil }, nil); err != nil {
+		s.Failf("Submit of task %d for a reserved place: %v", i, err)
+	}
+	r.Release()
+}
+
+// enter and exit enclose what only one thread may do at a time.
+func (s *sim) enter() {
+	sy.Access(&s.alone, sy.Write)
+	if s.inside++; s.inside > 1 {
+		s.Failf("%d hold one place", s.inside)
+	}
+}
+
+func (s *sim) exit() {
+	sy.Access(&s.alone, sy.Write)
+	s.inside--
+}
 
 // closer starts a thread that closes the pool when all tasks have run.
 func (s *sim) closer() {
@@ -1062,6 +1093,164 @@ var models = []suite.Model{
 		}
 		s.close()
 	})},
+	// ----- reserving -----
+
+	{Name: "reserve/while a task runs", Reach: []string{"grant"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.submit(0)
+		r := s.reserve(1)
+		s.hasRun(0, "Reserve")
+		s.reserved(r, 1)
+		s.p.Wait()
+		s.hasRun(1, "Wait")
+		s.close()
+	})},
+	{Name: "reserve/while others submit", Bound: 3, Reach: []string{"grant"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		other := sy.MakeEvent()
+		s.Go("other", func() { s.submit(0); s.submit(1); other.Set() })
+		r := s.reserve(1)
+		s.reserved(r, 2)
+		other.Wait()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/at capacity 0 others wait for it to be given back", Bound: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
+		s.pool(1, WithQueueCapacity(0))
+		s.closer()
+		r := s.reserve(1)
+		s.Go("other", func() { s.submit(0) })
+		if s.times(0) != 0 {
+			s.Failf("a task has run in a place that was reserved")
+		}
+		r.Release()
+	})},
+	{Name: "reserve/two want one place", Bound: 3, Reach: []string{"grant"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		other := sy.MakeEvent()
+		hold := func() {
+			r := s.reserve(2)
+			s.enter()
+			s.exit()
+			r.Release()
+		}
+		s.submit(0)
+		s.Go("other", func() { hold(); other.Set() })
+		hold()
+		other.Wait()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/two places, two who want them", Bound: 2, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		other := sy.MakeEvent()
+		s.Go("other", func() {
+			s.reserved(s.reserve(1), 1)
+			other.Set()
+		})
+		s.reserved(s.reserve(1), 0)
+		other.Wait()
+		s.p.Wait()
+		s.hasRun(0, "Wait")
+		s.hasRun(1, "Wait")
+		s.close()
+	})},
+	{Name: "reserve/the context ends", Bound: 3, Reach: []string{"gave up", "grant"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		ctx := explore.NewContext()
+		s.submit(0)
+		s.Go("canceler", ctx.Cancel)
+		if r, err := s.p.Reserve(ctx, 1); err == nil {
+			s.reserved(r, 1)
+		} else {
+			explore.Reach("gave up")
+		}
+		s.p.Wait()
+		s.reserve(1).Release()
+		s.close()
+	})},
+	{Name: "reserve/Close", Bound: 3, Reach: []string{"refused", "grant"}, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0)
+		s.submit(0)
+		s.Go("closer", s.close)
+		if r, err := s.p.Reserve(context.Background(), 1); err != nil {
+			explore.Reach("refused")
+		} else {
+			s.accepted[1] = true
+			if s.took(1, r.Submit(context.Background(), func(context.Context) error { s.did(1); return nil }, nil)) {
+				return
+			}
+			r.Revoked() // and open
+			if !r.revoked.IsOpen() || r.Len() != 0 {
+				s.Failf("a reservation outlives its pool")
+			}
+		}
+	})},
+	{Name: "reserve/Pause and Resume", Bound: 3, Reach: []string{"revoke", "grant"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.Go("pauser", func() { s.p.Pause(); s.p.Resume() })
+		r := s.reserve(1)
+		s.reserved(r, 0)
+		s.p.Wait()
+		s.hasRun(0, "Wait")
+		s.close()
+	})},
+	{Name: "reserve/Resize", Bound: 2, Run: onPool(func(s *sim) {
+		s.workers = 2
+		s.pool(0)
+		s.Go("resizer", func() {
+			if err := s.p.Resize(0, 2); err != nil {
+				s.Failf("%v", err)
+			}
+		})
+		a := s.reserve(1)
+		b := s.reserve(1) // there is no other place until Resize
+		s.reserved(a, 0)
+		s.reserved(b, 1)
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/submitters wait", Bound: 2, Reach: []string{"wait for room", "grant"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(0))
+		other := sy.MakeEvent()
+		s.Go("other", func() { s.submit(1); other.Set() })
+		s.submit(0)
+		s.reserved(s.reserve(1), 2)
+		other.Wait()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/DropOldest", Bound: 3, Reach: []string{"drop oldest", "grant"}, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		other := sy.MakeEvent()
+		s.Go("other", func() { s.submit(0); s.submit(1); s.submit(2); other.Set() })
+		s.reserve(1).Release()
+		other.Wait()
+		s.p.Wait()
+		s.reserve(1).Release()
+		s.close()
+	})},
+	{Name: "reserve/who waited for room gives up", Bound: 3, Reach: []string{"gave up", "grant"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(0))
+		ctx := explore.NewContext()
+		first := s.reserve(1)
+		other := sy.MakeEvent()
+		s.Go("other", func() {
+			if !s.took(1, s.p.SubmitContext(ctx, func(context.Context) { s.did(1) })) {
+				explore.Reach("gave up")
+			}
+			other.Set()
+		})
+		s.Go("canceler", func() { ctx.Cancel(); first.Release() })
+		s.reserve(1).Release()
+		other.Wait()
+		s.drops = true // not run, as its context had ended
+		s.p.Wait()
+		s.close()
+	})},
+
 	{Name: "wait/for a result", Run: onPool(func(s *sim) {
 		s.pool(0)
 		want := errors.New("a result")

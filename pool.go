@@ -45,7 +45,7 @@ type Pool struct {
 	_       cacheLine
 	wake    sy.Uint64 // available and standby workers; see word.go
 	woken   sy.Uint64 // the tickets given out when a submitter last woke a worker; a hint
-	waiting sy.Int64  // goroutines in Wait; pairs with head: see quiet
+	waiting sy.Int64  // goroutines in Wait or Reserve; pairs with head: see quiet
 
 	_     cacheLine
 	kept  sy.Bool   // there are Locals
@@ -102,11 +102,15 @@ type Pool struct {
 	delayed     map[*delayed]struct{}
 
 	dropped, canceled, failed, spawned uint64
-	passed                             uint64    // tickets taken of tasks that others had claimed: husks
-	husks                              sy.Uint64 // such tickets that nobody has taken yet; written under mu
-	parked                             sy.Int64  // tasks in outside that wait for their turn; written under mu
-	outLeft                            sy.Uint64 // how often outside became less; written under mu
-	handed                             int       // tasks in outside that run because their turn came
+	passed                             uint64                    // tickets taken of tasks that others had claimed: husks
+	husks                              sy.Uint64                 // such tickets that nobody has taken yet; written under mu
+	parked                             sy.Int64                  // tasks in outside that wait for their turn; written under mu
+	outLeft                            sy.Uint64                 // how often outside became less; written under mu
+	handed                             int                       // tasks in outside that run because their turn came
+	reserved                           int                       // places of reservations
+	reservations                       map[*Reservation]struct{} // that have some left
+	reservers                          []*reserver
+	reserving                          sy.Int64 // goroutines in Reserve
 	stall                              stall
 	rejected                           sy.Uint64
 

@@ -30,6 +30,7 @@ type Stats struct {
 	Queued        int // of these, waiting; a task that a free worker is about to take counts up to the capacity
 	QueueCapacity int
 	Blocked       int // not accepted yet: they wait for room
+	Reserved      int // places of workers that [Pool.Reserve] has given out, and no task has come for
 
 	Workers     int // live
 	Running     int // of these, inside a task
@@ -103,6 +104,7 @@ func (p *Pool) statsLocked() (s Stats) {
 	s.InFlight = int(waiting) + busy - p.lent + p.outside - int(p.husks.Load())
 	s.Queued = p.queued(tail, h)
 	s.Blocked = p.room.n
+	s.Reserved = p.reserved
 	s.Workers = p.live
 	s.Running = busy + p.handed
 	s.Idle = max(0, p.live-s.Running)

@@ -700,6 +700,7 @@ func (p *Pool) returnPlace() {
 	p.mu.Lock()
 	p.guests--
 	p.setAvailLocked(0)
+	p.grantLocked()
 	p.mu.Unlock()
 	p.rearm()
 	p.nudge()

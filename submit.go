@@ -452,7 +452,7 @@ func (p *Pool) roomLocked(t uint64) int64 {
 	h := p.head.Load()
 	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load()
 	if !p.paused {
-		room += int64(max(0, p.max-headBusy(h)-p.handed))
+		room += int64(max(0, p.max-headBusy(h)-p.handed-p.reserved))
 	}
 	return room
 }

@@ -1,0 +1,261 @@
+package shoal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is how a program asks for free workers before it has tasks for them.
+//
+// A reservation is room that nobody else is given: admission (roomLocked) counts the
+// places of reservations as it counts busy workers. A task that comes for such a place
+// is admitted whatever the room, and its place is a reserved one no longer, so what is
+// left for others does not change.
+//
+// A place becomes free when a worker runs out of tasks, which is a step on head, after
+// which it looks at Pool.waiting as for those in Wait (docs/engine.md, C2): who waits
+// for a place has counted itself there, listed itself, and then looked at head. All
+// else that frees places holds mu.
+
+// A Reservation is a number of places of a pool: workers, present or yet to be started,
+// that have no task. See [Pool.Reserve]. Its methods may be called by any number of
+// goroutines, and never block.
+type Reservation struct {
+	p       *Pool
+	n       int      // places left; guarded by Pool.mu
+	revoked sy.Latch // opened under Pool.mu
+}
+
+// A reserver is a goroutine that waits for free places. Guarded by mu.
+type reserver struct {
+	want  int
+	got   *Reservation // written before woken is set
+	woken sy.Event
+}
+
+// Reserve parks until a worker, present or yet to be started, is free, and reserves
+// up to n of those that are free then, at least 1, for tasks that the caller is going
+// to get from elsewhere: that is how a consumer of a queue takes no more jobs than it
+// can run. Those who wait are served in order.
+//
+// A worker is free when no accepted task needs it; there is none while tasks or
+// submitters wait, or while the pool is paused. Reserved places count as taken where
+// the pool decides whether to accept a task, so at capacity 0 they are there when they
+// are used. Where the pool has a queue, what others submit there meanwhile is run by
+// any worker, and comes before what the holder of a place submits later; a sub-pool
+// ([Pool.Sub]) keeps both apart. A Submit that is on its way when Reserve returns may
+// still find the room as it was.
+//
+// What is reserved must be used, by [Reservation.Submit], or given back, by
+// [Reservation.Release].
+//
+// The errors are [ErrConfig] where n is not positive, [ErrClosed], ctx's own error, and
+// [ErrWouldDeadlock] where ctx is that of one of the pool's own tasks.
+func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
+	switch {
+	case n < 1:
+		return nil, fmt.Errorf("%w: Reserve(%d): want at least 1", ErrConfig, n)
+	case ctx == nil:
+		return nil, errNilContext
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !p.made():
+		return nil, ErrClosed
+	case p.inTask(ctx):
+		return nil, ErrWouldDeadlock
+	}
+	p.waiting.Add(1) // before the look; pairs with quiet
+	p.reserving.Add(1)
+	defer func() {
+		p.reserving.Add(-1)
+		p.waiting.Add(-1)
+	}()
+	p.mu.Lock()
+	if p.phase != phaseOpen {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	q := &reserver{want: n, woken: sy.MakeEvent()}
+	p.reservers = append(p.reservers, q)
+	p.grantLocked()
+	p.mu.Unlock()
+	if q.woken.WaitOr(ctx.Done()) || !p.forgetReserver(q) {
+		if q.got == nil {
+			return nil, ErrClosed
+		}
+		return q.got, nil
+	}
+	return nil, ctx.Err()
+}
+
+// forgetReserver takes q off the list, unless it was woken.
+func (p *Pool) forgetReserver(q *reserver) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.reservers {
+		if o == q {
+			p.reservers = append(p.reservers[:i], p.reservers[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// grantLocked gives free places to those who wait for some.
+func (p *Pool) grantLocked() {
+	for len(p.reservers) > 0 {
+		q := p.reservers[0]
+		n := min(q.want, p.freeLocked())
+		if n <= 0 {
+			return
+		}
+		sy.Reach("grant")
+		q.got = &Reservation{p: p, n: n, revoked: sy.MakeLatch()}
+		if p.reservations == nil {
+			p.reservations = make(map[*Reservation]struct{})
+		}
+		p.reservations[q.got] = struct{}{}
+		p.reserved += n
+		p.limit.Store(0) // there is less room now: have submitters look
+		p.reservers[0] = nil
+		p.reservers = p.reservers[1:]
+		q.woken.Set()
+	}
+}
+
+// freeLocked is how many workers, present or yet to be started, nobody has a task for.
+func (p *Pool) freeLocked() int {
+	if p.paused || p.phase != phaseOpen || !p.room.empty() {
+		return 0
+	}
+	h := p.head.Load() // first: tail is never behind it
+	inFlight := ahead(p.tail.Load()&^sealedBit, headTicket(h)) + uint64(headBusy(h))
+	return p.max - p.handed - p.guests - p.reserved - int(min(inFlight, MaxWorkers))
+}
+
+// endReservationsLocked ends all waits for places with ErrClosed, and takes all places
+// away.
+func (p *Pool) endReservationsLocked() {
+	for _, q := range p.reservers {
+		q.woken.Set()
+	}
+	p.reservers = nil
+	p.revokeLocked()
+	for r := range p.reservations {
+		r.giveLocked(r.n)
+	}
+}
+
+// revokeLocked tells those who hold places that they are not wanted any more.
+func (p *Pool) revokeLocked() {
+	for r := range p.reservations {
+		if !r.revoked.IsOpen() {
+			sy.Reach("revoke")
+			r.revoked.Open()
+		}
+	}
+}
+
+// giveLocked takes n places from r.
+func (r *Reservation) giveLocked(n int) {
+	r.n -= n
+	r.p.reserved -= n
+	if r.n == 0 {
+		delete(r.p.reservations, r)
+	}
+}
+
+// Len is the number of places that are left.
+func (r *Reservation) Len() int {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.n
+}
+
+// Submit uses one of the places for task. Unless others have submitted tasks to the
+// pool's queue since, a worker starts it at once. The task is one like those of
+// [Pool.SubmitWait]: it is given a context derived from ctx, and where ctx has ended
+// before it starts it does not run; an error counts as failed. Nobody waits for it, but
+// if it does not run after all lost, unless it is nil, is called once, with ctx's error
+// or [ErrDropped], by whoever finds that out: it should be brief, and must not call
+// [runtime.Goexit].
+//
+// The errors are [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] where
+// no place is left.
+func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
+	switch {
+	case task == nil:
+		return ErrNilTask
+	case ctx == nil:
+		return errNilContext
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	p := r.p
+	c := &reservedTask{f: task, lost: lost}
+	c.bind(c, ctx, p)
+	t := c.trace("Reservation")
+	var err error
+	p.mu.Lock()
+	switch {
+	case p.phase != phaseOpen:
+		err = ErrClosed
+	case r.n == 0:
+		err = fmt.Errorf("%w: no place is left of the reservation", ErrQueueFull)
+	}
+	if err != nil {
+		p.mu.Unlock()
+		t.refuse(err)
+		return err
+	}
+	p.forceLocked(queue.Record(&c.call))
+	r.giveLocked(1)
+	sy.Reach("submit reserved")
+	p.unlockPushed(false)
+	return nil
+}
+
+// A reservedTask is a task of [Reservation.Submit].
+type reservedTask struct {
+	contextCall
+	f    func(context.Context) error
+	lost func(error)
+}
+
+func (c *reservedTask) run() error {
+	c.lost = nil
+	return c.f(c.given(&c.contextCall))
+}
+
+func (c *reservedTask) resolve(err error) {
+	if lost := c.lost; lost != nil {
+		c.lost = nil
+		c.pool.guard(func() { lost(err) })
+	}
+}
+
+// Release gives the places that are left back. It may be called more than once.
+func (r *Reservation) Release() {
+	p := r.p
+	p.mu.Lock()
+	promoted := false
+	if r.n > 0 {
+		r.giveLocked(r.n)
+		p.limit.Store(0) // there is more room now
+		promoted = p.promoteLocked()
+		p.grantLocked()
+	}
+	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
+}
+
+// Revoked is closed when the pool is paused, is given fewer workers by [Pool.Resize],
+// or is shut down: then who waits for something to submit should give the places back,
+// and reserve again. The places are there until then, except in a pool that is shut
+// down.
+func (r *Reservation) Revoked() <-chan struct{} { return r.revoked.C() }
