@@ -1,0 +1,189 @@
+// Package jobstest is for tests of what package jobs is about: a queue in memory, and
+// the suite of cases that every [jobs.Source] passes.
+package jobstest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// A Queue is a [jobs.Sink] and a [jobs.Source] in memory. It loses everything when the
+// process ends, and keeps to the clock of a testing/synctest bubble. Make it by
+// [NewQueue].
+type Queue struct {
+	lease time.Duration
+
+	mu      sync.Mutex
+	entries []*entry // in the order of their arrival
+	ids     map[string]bool
+	made    int
+	dead    []Dead
+	changed chan struct{} // closed, and made anew, when something may be leased
+}
+
+// A Dead is a dead letter.
+type Dead struct {
+	ID      string
+	Data    []byte
+	Attempt int
+	Reason  string
+}
+
+type entry struct {
+	id      string
+	data    []byte
+	header  jobs.Header
+	attempt int
+	leased  bool      // and not given back
+	ready   time.Time // when it may be leased: its delay is over, or its lease
+}
+
+// NewQueue makes a queue that leases jobs for so long.
+func NewQueue(lease time.Duration) *Queue {
+	return &Queue{lease: lease, ids: make(map[string]bool), changed: make(chan struct{})}
+}
+
+// Lease is for how long a job is leased.
+func (q *Queue) Lease() time.Duration { return q.lease }
+
+// Enqueue implements [jobs.Sink]. An ID is known for ever.
+func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range ms {
+		if m.ID == "" {
+			q.made++
+			m.ID = fmt.Sprintf("job-%d", q.made)
+		}
+		if q.ids[m.ID] {
+			continue
+		}
+		q.ids[m.ID] = true
+		q.entries = append(q.entries, &entry{
+			id: m.ID, data: slices.Clone(m.Data), header: maps.Clone(m.Header), ready: time.Now().Add(m.Delay),
+		})
+	}
+	q.changedLocked()
+	return nil
+}
+
+func (q *Queue) changedLocked() {
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+// Pull implements [jobs.Source].
+func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("jobstest: Pull(%d): want at least 1", n)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		q.mu.Lock()
+		now := time.Now()
+		var ds []jobs.Delivery
+		var next time.Time
+		for _, e := range q.entries {
+			switch {
+			case e.ready.After(now):
+				if next.IsZero() || e.ready.Before(next) {
+					next = e.ready
+				}
+			case len(ds) < n:
+				e.attempt++
+				e.leased = true
+				e.ready = now.Add(q.lease)
+				ds = append(ds, &delivery{q: q, e: e, attempt: e.attempt})
+			}
+		}
+		changed := q.changed
+		q.mu.Unlock()
+		if len(ds) > 0 {
+			return ds, nil
+		}
+		var due <-chan time.Time
+		if !next.IsZero() {
+			due = time.After(next.Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-due:
+		}
+	}
+}
+
+// Len is the number of jobs that are not settled.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.entries)
+}
+
+// Dead are the dead letters, by their IDs.
+func (q *Queue) Dead() []Dead {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.SortedFunc(slices.Values(q.dead), func(a, b Dead) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+type delivery struct {
+	q       *Queue
+	e       *entry
+	attempt int
+}
+
+func (d *delivery) ID() string          { return d.e.id }
+func (d *delivery) Data() []byte        { return d.e.data }
+func (d *delivery) Header() jobs.Header { return d.e.header }
+func (d *delivery) Attempt() int        { return d.attempt }
+
+// mine calls f, with the queue locked, if the job is still leased to d.
+func (d *delivery) mine(ctx context.Context, f func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	if !d.e.leased || d.e.attempt != d.attempt || !d.e.ready.After(time.Now()) || !slices.Contains(d.q.entries, d.e) {
+		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrLeaseLost, d.attempt, d.e.id)
+	}
+	f()
+	d.q.changedLocked()
+	return nil
+}
+
+func (d *delivery) Ack(ctx context.Context) error { return d.mine(ctx, d.remove) }
+
+func (d *delivery) remove() {
+	d.q.entries = slices.DeleteFunc(d.q.entries, func(e *entry) bool { return e == d.e })
+}
+
+func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
+	return d.mine(ctx, func() {
+		d.e.leased, d.e.ready = false, time.Now().Add(delay)
+	})
+}
+
+func (d *delivery) Term(ctx context.Context, reason string) error {
+	return d.mine(ctx, func() {
+		d.remove()
+		d.q.dead = append(d.q.dead, Dead{ID: d.e.id, Data: d.e.data, Attempt: d.attempt, Reason: reason})
+	})
+}
+
+func (d *delivery) Extend(ctx context.Context) error {
+	return d.mine(ctx, func() { d.e.ready = time.Now().Add(d.q.lease) })
+}

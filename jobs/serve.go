@@ -1,0 +1,448 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// Serve leases jobs from src and has p run h for each, until ctx ends, and gives back
+// then what it has not done: see the package's documentation. It needs nothing of the
+// pool for itself; several may serve on one pool, and the pool may run other tasks. Pause
+// and Resize of the pool act at once: no job is leased that it may not run.
+//
+// Serve blocks. It returns nil when ctx has ended and no handler runs any more;
+// [*Abandoned] when some do that do not heed the end of their context; otherwise why it
+// had to end: [shoal.ErrClosed] when the pool was shut down, or the source's error where
+// that is permanent. Errors that match [ErrConfig] say what it could not begin with.
+func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
+	c, err := newConfig(opts)
+	switch {
+	case ctx == nil:
+		err = errors.Join(err, fmt.Errorf("%w: nil context", ErrConfig))
+	case p == nil:
+		err = errors.Join(err, fmt.Errorf("%w: nil pool", ErrConfig))
+	case src == nil:
+		err = errors.Join(err, fmt.Errorf("%w: nil source", ErrConfig))
+	case h == nil:
+		err = errors.Join(err, fmt.Errorf("%w: nil handler", ErrConfig))
+	case src.Lease() <= 0:
+		err = errors.Join(err, fmt.Errorf("%w: the lease of %T is %v: want more than 0", ErrConfig, src, src.Lease()))
+	}
+	if err != nil {
+		return err
+	}
+	if c.name == "" {
+		c.name = fmt.Sprintf("%T", src)
+	}
+	s := &server{
+		config: c, p: p, src: src, h: h,
+		base:  context.WithoutCancel(ctx),
+		keep:  keeper{lease: src.Lease()},
+		quiet: make(chan struct{}),
+	}
+	s.keep.s = s
+	s.log = c.log.With("source", c.name)
+	register(s)
+	defer unregister(s)
+	err = s.pull(ctx)
+	return errors.Join(err, s.end())
+}
+
+// Abandoned is returned by [Serve] when it has ended although handlers still run, since
+// they do not heed the end of their context. Their jobs were given back.
+type Abandoned struct {
+	Running int // handlers
+}
+
+// Error says how many handlers there are.
+func (e *Abandoned) Error() string {
+	return fmt.Sprintf("jobs: %d handlers still run, whose jobs were given back", e.Running)
+}
+
+// A server is one call of Serve.
+type server struct {
+	config
+	p    *shoal.Pool
+	src  Source
+	h    Handler
+	base context.Context // has the values of Serve's, and does not end
+
+	mu      sync.Mutex // guards what follows, and the parts of jobs that say so
+	jobs    map[*Job]struct{}
+	running int // handlers
+	ending  bool
+	quiet   chan struct{} // closed when ending and no job is held
+	keep    keeper
+	stats   Stats
+}
+
+// A state says what becomes of a job.
+type state uint8
+
+const (
+	waiting  state = iota // in the pool's queue
+	running               // its handler runs
+	settling              // its result is being told to the source, or it is being given back
+	over                  // there is nothing more to do for it
+)
+
+const (
+	firstPause = 100 * time.Millisecond // after a failed Pull
+	mostPause  = 5 * time.Second
+	mostCall   = 10 * time.Second // for a call of the source that settles a job
+)
+
+// pull leases jobs until ctx ends.
+func (s *server) pull(ctx context.Context) error {
+	pause := time.Duration(0)
+	for {
+		r, err := s.p.Reserve(ctx, shoal.MaxWorkers)
+		switch {
+		case ctx.Err() != nil:
+			if r != nil {
+				r.Release()
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		err = s.pullFor(ctx, r)
+		r.Release()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if pause > 0 {
+				s.log.Info("jobs: the source is back")
+			}
+			pause = 0
+			continue
+		case IsPermanent(err):
+			return fmt.Errorf("jobs: source %s: %w", s.name, err)
+		}
+		s.failed(err, pause == 0)
+		pause = min(max(firstPause, 2*pause), mostPause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// pullFor leases up to as many jobs as there are places in r, and has them run.
+func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) error {
+	n := r.Len()
+	if n == 0 { // of a pool that was shut down
+		return nil
+	}
+	pctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.Revoked():
+			cancel()
+		case <-pctx.Done():
+		}
+	}()
+	ds, err := s.src.Pull(pctx, n)
+	if pctx.Err() != nil {
+		err = nil // it was told to stop
+	}
+	if len(ds) > n {
+		s.log.Error("jobs: the source has leased more than it was asked for", "got", len(ds), "want", n)
+	}
+	wanted := pctx.Err() == nil
+	for _, d := range ds {
+		s.take(d, r, wanted)
+	}
+	return err
+}
+
+func (s *server) failed(err error, first bool) {
+	s.mu.Lock()
+	s.stats.PullErrors++
+	s.stats.LastError, s.stats.LastErrorAt = err.Error(), time.Now()
+	s.mu.Unlock()
+	if first {
+		s.log.Warn("jobs: the source fails; trying again", "err", err)
+	}
+}
+
+// take has the job of d run, in a place of r, or gives it back where it is not wanted.
+func (s *server) take(d Delivery, r *shoal.Reservation, wanted bool) {
+	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
+	s.mu.Lock()
+	if s.jobs == nil {
+		s.jobs = make(map[*Job]struct{})
+	}
+	s.jobs[j] = struct{}{}
+	s.stats.Leased++
+	s.keep.addLocked(j)
+	s.mu.Unlock()
+	if wanted {
+		err := r.Submit(s.base, func(ctx context.Context) error { return s.run(ctx, j) }, func(error) {
+			go s.giveBack(s.base, j, waiting) // the pool has discarded it
+		})
+		if err == nil {
+			return
+		}
+	}
+	s.giveBack(s.base, j, waiting)
+}
+
+// run is the task of j.
+func (s *server) run(ctx context.Context, j *Job) (err error) {
+	own, cancel := context.WithCancelCause(context.WithValue(ctx, jobKey{}, j))
+	defer cancel(nil)
+	s.mu.Lock()
+	if j.state != waiting { // it was given back, or its lease was lost
+		s.mu.Unlock()
+		return nil
+	}
+	j.state, j.cancel = running, cancel
+	s.running++
+	s.mu.Unlock()
+	returned := false
+	defer func() {
+		var r any
+		if !returned {
+			// What panics goes on to panic below, on top of its own stack.
+			if r = recover(); r == nil {
+				err = shoal.ErrGoexit
+			} else {
+				err = fmt.Errorf("panic: %v", r)
+			}
+		}
+		s.settle(own, j, err)
+		var retry *retryError
+		if errors.As(err, &retry) {
+			err = nil // that is no failure
+		}
+		if r != nil {
+			panic(r)
+		}
+	}()
+	jctx := own
+	if s.context != nil {
+		jctx = s.context(own, j)
+	}
+	err = s.h(jctx, j)
+	returned = true
+	return err
+}
+
+// settle tells the source the result of j, whose handler has ended with err.
+func (s *server) settle(ctx context.Context, j *Job, err error) {
+	s.mu.Lock()
+	s.running--
+	if j.state != running { // it was given back, and its result comes too late
+		s.lookQuietLocked()
+		s.mu.Unlock()
+		return
+	}
+	j.state = settling
+	lost, closed := j.lost, errors.Is(context.Cause(ctx), shoal.ErrClosed)
+	s.mu.Unlock()
+	defer s.done(j) // whatever the source does
+
+	var retry *retryError
+	var poison *poisonError
+	switch {
+	case err == nil:
+		if s.call(s.base, j, "ack", j.d.Ack) {
+			s.count(&s.stats.Acked)
+		}
+	case lost:
+	case closed:
+		s.nak(s.base, j, 0)
+	case errors.As(err, &retry):
+		s.nak(s.base, j, retry.after)
+	case errors.As(err, &poison):
+		s.term(j, err.Error())
+	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
+		s.term(j, fmt.Sprintf("attempt %d of %d: %v", j.Attempt, s.maxAttempts, err))
+	default:
+		s.nak(s.base, j, max(0, s.backoff(j.Attempt)))
+	}
+}
+
+func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
+	if s.call(ctx, j, "give back", func(ctx context.Context) error { return j.d.Nak(ctx, after) }) {
+		s.count(&s.stats.Retried)
+	}
+}
+
+// mostReason bounds the reason of a dead letter, in bytes.
+const mostReason = 1 << 10
+
+func (s *server) term(j *Job, reason string) {
+	if len(reason) > mostReason {
+		reason = reason[:mostReason] + "…"
+	}
+	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
+		s.count(&s.stats.Dead)
+		s.log.Warn("jobs: a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reason)
+	}
+}
+
+// call makes a call of the source that settles j, again and again while it is not known
+// whether it had its effect, for as long as a lease. It reports whether it had.
+func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.keep.lease)
+	defer cancel()
+	pause := firstPause
+	for {
+		once, cancel := context.WithTimeout(ctx, mostCall)
+		err := f(once)
+		cancel()
+		switch {
+		case err == nil:
+			return true
+		case errors.Is(err, ErrLeaseLost):
+			s.mu.Lock()
+			s.loseLocked(j, err)
+			s.mu.Unlock()
+			return false
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+			continue
+		case <-ctx.Done():
+		}
+		s.log.Error("jobs: the source cannot be told what became of a job; it will run again",
+			"job", j.ID, "call", what, "err", err)
+		s.count(&s.stats.Untold)
+		return false
+	}
+}
+
+func (s *server) count(n *uint64) {
+	s.mu.Lock()
+	*n++
+	s.mu.Unlock()
+}
+
+// loseLocked notes that the lease of j is lost.
+func (s *server) loseLocked(j *Job, err error) {
+	if j.lost || j.state == over {
+		return
+	}
+	j.lost = true
+	s.stats.LeasesLost++
+	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.ID, "attempt", j.Attempt, "err", err)
+	if j.cancel != nil {
+		j.cancel(ErrLeaseLost)
+	}
+	if j.state == waiting {
+		s.doneLocked(j)
+	}
+}
+
+// giveBack gives j back, if it is in state from.
+func (s *server) giveBack(ctx context.Context, j *Job, from state) {
+	s.mu.Lock()
+	if j.state != from {
+		s.mu.Unlock()
+		return
+	}
+	if j.state = settling; j.cancel != nil {
+		j.cancel(ErrStopped)
+	}
+	lost := j.lost
+	s.mu.Unlock()
+	defer s.done(j)
+	if !lost {
+		s.nak(ctx, j, 0)
+	}
+}
+
+func (s *server) done(j *Job) {
+	s.mu.Lock()
+	s.doneLocked(j)
+	s.mu.Unlock()
+}
+
+// doneLocked lets go of j. It may be called more than once.
+func (s *server) doneLocked(j *Job) {
+	if j.state != over {
+		j.state = over
+		s.keep.removeLocked(j)
+		delete(s.jobs, j)
+	}
+	s.lookQuietLocked()
+}
+
+// lookQuietLocked tells end when there is nothing left to wait for.
+func (s *server) lookQuietLocked() {
+	if s.ending && len(s.jobs) == 0 && s.running == 0 && s.quiet != nil {
+		close(s.quiet)
+		s.quiet = nil
+	}
+}
+
+// inState are the jobs in a state.
+func (s *server) inState(is state) (js []*Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.jobs {
+		if j.state == is {
+			js = append(js, j)
+		}
+	}
+	return js
+}
+
+// end lets what runs finish, for a while, and gives back the rest.
+func (s *server) end() error {
+	s.mu.Lock()
+	s.ending = true
+	quiet := s.quiet
+	s.lookQuietLocked()
+	s.mu.Unlock()
+	defer s.keep.stop()
+
+	s.giveAllBack(waiting)
+	select {
+	case <-quiet:
+		return nil
+	case <-time.After(s.drain):
+	}
+	s.giveAllBack(waiting) // of a pool that was paused, and resumed
+	s.giveAllBack(running)
+	select {
+	case <-quiet:
+		return nil
+	case <-time.After(s.grace):
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == 0 {
+		return nil // the source is slow to hear of the last
+	}
+	return &Abandoned{Running: s.running}
+}
+
+// atOnce is how many jobs are given back at the same time.
+const atOnce = 16
+
+func (s *server) giveAllBack(is state) {
+	ctx, cancel := context.WithTimeout(s.base, mostCall)
+	defer cancel()
+	var wg sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, j := range s.inState(is) {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			s.giveBack(ctx, j, is)
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,772 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+)
+
+const lease = 30 * time.Second
+
+// A spy is a queue that counts, and fails where it is told to.
+type spy struct {
+	*jobstest.Queue
+	mu                             sync.Mutex
+	held, most                     int // leased and not settled
+	pulls, acks, naks, terms, exts int
+	lastNak                        time.Duration
+	failPull, failAck, failExtend  error
+	hangAck                        bool
+	pulled                         []int // what each Pull asked for
+	extended                       []time.Time
+}
+
+func newSpy() *spy { return &spy{Queue: jobstest.NewQueue(lease)} }
+
+func (s *spy) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	s.mu.Lock()
+	s.pulls++
+	s.pulled = append(s.pulled, n)
+	err := s.failPull
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	ds, err := s.Queue.Pull(ctx, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, d := range ds {
+		ds[i] = &spied{Delivery: d, s: s}
+	}
+	s.held += len(ds)
+	s.most = max(s.most, s.held)
+	return ds, err
+}
+
+type spied struct {
+	jobs.Delivery
+	s    *spy
+	once sync.Once
+}
+
+func (d *spied) settled(n *int) {
+	d.s.mu.Lock()
+	*n++
+	d.s.mu.Unlock()
+	d.once.Do(func() { d.s.mu.Lock(); d.s.held--; d.s.mu.Unlock() })
+}
+
+func (d *spied) Ack(ctx context.Context) error {
+	d.s.mu.Lock()
+	err, hang := d.s.failAck, d.s.hangAck
+	d.s.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	d.settled(&d.s.acks)
+	return d.Delivery.Ack(ctx)
+}
+
+func (d *spied) Nak(ctx context.Context, after time.Duration) error {
+	d.settled(&d.s.naks)
+	d.s.mu.Lock()
+	d.s.lastNak = after
+	d.s.mu.Unlock()
+	return d.Delivery.Nak(ctx, after)
+}
+
+func (d *spied) Term(ctx context.Context, reason string) error {
+	d.settled(&d.s.terms)
+	return d.Delivery.Term(ctx, reason)
+}
+
+func (d *spied) Extend(ctx context.Context) error {
+	d.s.mu.Lock()
+	d.s.exts++
+	d.s.extended = append(d.s.extended, time.Now())
+	err := d.s.failExtend
+	d.s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.Delivery.Extend(ctx)
+}
+
+func (s *spy) set(f func()) { s.mu.Lock(); f(); s.mu.Unlock() }
+
+// A world is a bubble with a pool, a queue, and Serve on them.
+type world struct {
+	*testing.T
+	s      *spy
+	p      *shoal.Pool
+	ctx    context.Context
+	cancel context.CancelFunc
+	err    chan error
+	start  time.Time
+}
+
+var quietly = jobs.WithLogger(slog.New(slog.DiscardHandler))
+
+func inWorld(t *testing.T, workers int, h jobs.Handler, f func(w *world), opts ...jobs.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, s: newSpy(), err: make(chan error, 1), start: time.Now()}
+		w.p = shoal.Must(shoal.New(shoal.WithMaxWorkers(workers), shoal.WithPanicHandler(func(*shoal.PanicError) {})))
+		w.ctx, w.cancel = context.WithCancel(context.Background())
+		go func() { w.err <- jobs.Serve(w.ctx, w.p, w.s, h, append([]jobs.Option{quietly}, opts...)...) }()
+		synctest.Wait()
+		f(w)
+		w.cancel()
+		synctest.Wait()
+		w.p.Close()
+	})
+}
+
+func (w *world) put(payloads ...string) {
+	w.Helper()
+	for _, s := range payloads {
+		if err := w.s.Enqueue(context.Background(), jobs.Message{ID: s, Data: []byte(s)}); err != nil {
+			w.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+func (w *world) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// stops demands that Serve ends, within d, with an error that matches want.
+func (w *world) stops(d time.Duration, want error) {
+	w.Helper()
+	start := time.Now()
+	err := <-w.err
+	if took := time.Since(start); took > d {
+		w.Errorf("Serve took %v to end, want %v at most", took, d)
+	}
+	if want == nil && err != nil || want != nil && !errors.Is(err, want) {
+		w.Errorf("Serve: %v, want %v", err, want)
+	}
+	if len(jobs.Of(w.p)) != 0 {
+		w.Error("a Serve that has ended is still listed")
+	}
+}
+
+func (w *world) stats() jobs.Stats {
+	w.Helper()
+	all := jobs.Of(w.p)
+	if len(all) != 1 {
+		w.Fatalf("%d calls of Serve", len(all))
+	}
+	s := all[0]
+	if s.Leased < uint64(s.Held)+s.Retried+s.Dead+s.Untold {
+		w.Errorf("it does not add up: %+v", s)
+	}
+	return s
+}
+
+func TestServeRefusesBadInput(t *testing.T) {
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	q := jobstest.NewQueue(lease)
+	h := func(context.Context, *jobs.Job) error { return nil }
+	ctx := context.Background()
+	for name, f := range map[string]func() error{
+		"nil context":      func() error { return jobs.Serve(nil, p, q, h) }, //nolint:staticcheck // on purpose
+		"nil pool":         func() error { return jobs.Serve(ctx, nil, q, h) },
+		"nil source":       func() error { return jobs.Serve(ctx, p, nil, h) },
+		"nil handler":      func() error { return jobs.Serve(ctx, p, q, nil) },
+		"lease":            func() error { return jobs.Serve(ctx, p, jobstest.NewQueue(0), h) },
+		"option 0 is nil":  func() error { return jobs.Serve(ctx, p, q, h, nil) },
+		"WithMaxAttempts(": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxAttempts(-1)) },
+		"WithBackoff(nil)": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithBackoff(nil)) },
+		"WithDrain(-1s)":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithDrain(-time.Second)) },
+		"WithLogger(nil)":  func() error { return jobs.Serve(ctx, p, q, h, jobs.WithLogger(nil)) },
+	} {
+		if err := f(); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := p.SubmitWait(ctx, func(ctx context.Context) error { return jobs.Serve(ctx, p, q, h) })
+	if !errors.Is(err, shoal.ErrWouldDeadlock) {
+		t.Errorf("in a task of the pool: %v", err)
+	}
+}
+
+func TestServeHoldsNoMoreThanThePoolHasSlots(t *testing.T) {
+	inWorld(t, 3, func(ctx context.Context, j *jobs.Job) error { time.Sleep(time.Second); return nil }, func(w *world) {
+		for i := range 20 {
+			w.put(fmt.Sprint(i))
+		}
+		if s := w.stats(); s.Held != 3 || s.Running != 3 {
+			w.Errorf("%d held, %d running", s.Held, s.Running)
+		}
+		w.p.Resize(0, 1)
+		w.after(1500 * time.Millisecond)
+		if s := w.stats(); s.Held != 1 {
+			w.Errorf("%d held after Resize", s.Held)
+		}
+		w.p.Resize(0, 5)
+		w.after(0)
+		if s := w.stats(); s.Held != 5 {
+			w.Errorf("%d held after Resize to more", s.Held)
+		}
+		w.after(time.Minute)
+		if s := w.stats(); s.Held != 0 || s.Acked != 20 || s.Leased != 20 || w.s.most > 5 || w.s.exts != 0 {
+			w.Errorf("%+v, most %d, %d extensions", s, w.s.most, w.s.exts)
+		}
+		w.cancel()
+		w.stops(0, nil)
+	})
+}
+
+func TestServeStopsPullingWhilePaused(t *testing.T) {
+	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error { return nil }, func(w *world) {
+		w.p.Pause() // Pull waits, and must end
+		w.after(0)
+		w.put("a", "b")
+		w.after(time.Hour)
+		if w.s.most != 0 || w.s.acks != 0 {
+			w.Errorf("a paused pool has leased %d", w.s.most)
+		}
+		w.p.Resume()
+		w.after(0)
+		if w.s.acks != 2 {
+			w.Errorf("%d of 2 done after Resume", w.s.acks)
+		}
+	})
+}
+
+func TestServeMapsResults(t *testing.T) {
+	backoff := func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }
+	for _, c := range []struct {
+		name            string
+		h               jobs.Handler
+		acks, naks, bad int
+		after           time.Duration
+		reason          string
+	}{
+		{"nil", func(context.Context, *jobs.Job) error { return nil }, 1, 0, 0, 0, ""},
+		{"Retry", func(context.Context, *jobs.Job) error { return jobs.Retry(7 * time.Second) }, 0, 1, 0, 7 * time.Second, ""},
+		{"Retry of less than nothing", func(_ context.Context, j *jobs.Job) error {
+			if j.Attempt > 1 {
+				return nil
+			}
+			return jobs.Retry(-1)
+		}, 1, 1, 0, 0, ""},
+		{"Retry, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("busy: %w", jobs.Retry(time.Second)) }, 0, 1, 0, time.Second, ""},
+		{"Poison", func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New("no good")) }, 0, 0, 1, 0, "no good"},
+		{"Poison of nil", func(context.Context, *jobs.Job) error { return jobs.Poison(nil) }, 0, 0, 1, 0, "poison"},
+		{"Poison, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("why: %w", jobs.Poison(errors.New("x"))) }, 0, 0, 1, 0, "why: x"},
+		{"an error", func(context.Context, *jobs.Job) error { return errors.New("failed") }, 0, 1, 0, time.Minute, ""},
+		{"a panic", func(context.Context, *jobs.Job) error { panic("at the disco") }, 0, 1, 0, time.Minute, ""},
+		{"a panic of nil", func(context.Context, *jobs.Job) error { panic(nil) }, 0, 1, 0, time.Minute, ""}, //nolint:govet // on purpose
+		{"Goexit", func(context.Context, *jobs.Job) error { runtime.Goexit(); return nil }, 0, 1, 0, time.Minute, ""},
+		{"a payload that is none", jobs.Handle(func(context.Context, struct{ A int }) error { return nil }), 0, 0, 1, 0, "no struct { A int }"},
+		{"a type that is none", jobs.Mux{"x": nil}.Handle, 0, 0, 1, 0, `no handler for type ""`},
+		{"an error that is long", func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New(strings.Repeat("x", 10_000))) }, 0, 0, 1, 0, "xxx"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, c.h, func(w *world) {
+				w.put("payload")
+				if w.s.acks != c.acks || w.s.naks != c.naks || w.s.terms != c.bad || w.s.lastNak != c.after {
+					w.Errorf("%d acknowledged, %d given back (for %v), %d buried", w.s.acks, w.s.naks, w.s.lastNak, w.s.terms)
+				}
+				if c.bad > 0 {
+					if d := w.s.Dead(); len(d) != 1 || !strings.Contains(d[0].Reason, c.reason) || len(d[0].Reason) > 2000 {
+						w.Errorf("%+v", d)
+					}
+				}
+				if s := w.stats(); s.Held != 0 || s.Running != 0 {
+					w.Errorf("%+v", s)
+				}
+			}, jobs.WithBackoff(backoff))
+		})
+	}
+}
+
+func TestServeBuriesAfterMaxAttempts(t *testing.T) {
+	for _, most := range []int{0, 1, 3} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			ran := 0
+			inWorld(t, 1, func(context.Context, *jobs.Job) error { ran++; panic("again") }, func(w *world) {
+				w.put("a")
+				w.after(24 * time.Hour)
+				if most == 0 {
+					if len(w.s.Dead()) != 0 || ran < 100 {
+						w.Errorf("%d attempts, %d dead letters without a limit", ran, len(w.s.Dead()))
+					}
+					return
+				}
+				d := w.s.Dead()
+				if ran != most || len(d) != 1 || d[0].Attempt != most || !strings.Contains(d[0].Reason, fmt.Sprintf("attempt %d of %d: panic: again", most, most)) {
+					w.Errorf("%d attempts, %+v", ran, d)
+				}
+			}, jobs.WithMaxAttempts(most))
+		})
+	}
+}
+
+func TestServeCountsFailures(t *testing.T) {
+	inWorld(t, 1, func(_ context.Context, j *jobs.Job) error {
+		switch string(j.Data) {
+		case "panic":
+			panic("x")
+		case "error":
+			return errors.New("x")
+		case "retry":
+			return jobs.Retry(time.Hour)
+		}
+		return nil
+	}, func(w *world) {
+		w.put("fine", "panic", "error", "retry")
+		if s := w.p.Stats(); s.Failed != 2 || s.Completed != 4 {
+			w.Errorf("%d of %d failed", s.Failed, s.Completed)
+		}
+	})
+}
+
+func TestServeExtendsEveryThird(t *testing.T) {
+	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error {
+		time.Sleep(5*lease - time.Second)
+		return context.Cause(ctx)
+	}, func(w *world) {
+		w.put("a")
+		w.after(5*lease + time.Second)
+		if w.s.acks != 1 {
+			w.Errorf("it was not done: %+v", w.stats())
+		}
+		for i, at := range w.s.extended {
+			if d, want := at.Sub(w.start), time.Duration(i+1)*lease/3; d != want {
+				w.Errorf("extension %d after %v, want %v", i, d, want)
+			}
+		}
+		if n := len(w.s.extended); n != 14 {
+			w.Errorf("%d extensions", n)
+		}
+	})
+}
+
+func TestServeExtendsWhatNeedsItOnly(t *testing.T) {
+	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error {
+		if string(j.Data) == "long" {
+			time.Sleep(lease / 2)
+		}
+		return nil
+	}, func(w *world) {
+		w.put("1", "2", "long", "3")
+		w.after(lease/3 - time.Second)
+		for i := range 100 {
+			w.put(fmt.Sprint("short ", i))
+		}
+		w.after(lease)
+		if w.s.exts != 1 || w.s.acks != 104 {
+			w.Errorf("%d extensions, %d done", w.s.exts, w.s.acks)
+		}
+	})
+}
+
+// causes are why the contexts of jobs ended that wait for that.
+type causes struct {
+	mu   sync.Mutex
+	list []error
+	at   time.Time // of the last
+}
+
+func (c *causes) handler(ctx context.Context, j *jobs.Job) error {
+	<-ctx.Done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list, c.at = append(c.list, context.Cause(ctx)), time.Now()
+	return ctx.Err()
+}
+
+func (c *causes) all() ([]error, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.list), c.at
+}
+
+func TestServeCancelsWhenTheLeaseIsLost(t *testing.T) {
+	var c causes
+	h := c.handler
+	t.Run("as the source says", func(t *testing.T) {
+		inWorld(t, 1, h, func(w *world) {
+			w.s.set(func() { w.s.failExtend = fmt.Errorf("gone: %w", jobs.ErrLeaseLost) })
+			w.put("a")
+			w.after(lease/3 + time.Second)
+			if all, at := c.all(); len(all) != 1 || all[0] != jobs.ErrLeaseLost || at.Sub(w.start) != lease/3 {
+				w.Errorf("%v after %v", all, at.Sub(w.start))
+			}
+			if s := w.stats(); s.LeasesLost != 1 || s.Held != 0 || w.s.naks+w.s.acks+w.s.terms != 0 {
+				w.Errorf("%+v", s)
+			}
+		})
+	})
+	t.Run("as the source cannot be reached", func(t *testing.T) {
+		inWorld(t, 1, h, func(w *world) {
+			c.list = nil
+			w.s.set(func() { w.s.failExtend = errors.New("no route to host") })
+			w.put("a")
+			w.after(lease - time.Second)
+			if all, at := c.all(); len(all) != 0 {
+				w.Errorf("given up after %v", at.Sub(w.start))
+			}
+			w.after(2 * time.Second)
+			if all, at := c.all(); len(all) != 1 || all[0] != jobs.ErrLeaseLost || at.Sub(w.start) != lease {
+				w.Errorf("%v after %v", all, at.Sub(w.start))
+			}
+			if w.s.exts < 4 {
+				w.Errorf("tried %d times", w.s.exts)
+			}
+		})
+	})
+}
+
+func TestServeTriesToTellAgain(t *testing.T) {
+	inWorld(t, 1, func(context.Context, *jobs.Job) error { return nil }, func(w *world) {
+		w.s.set(func() { w.s.failAck = errors.New("no route to host") })
+		w.put("a")
+		w.after(3 * time.Second)
+		w.s.set(func() { w.s.failAck = nil })
+		w.after(10 * time.Second)
+		if w.s.acks != 1 || w.s.Len() != 0 {
+			w.Errorf("%d acknowledged, %d left", w.s.acks, w.s.Len())
+		}
+		w.s.set(func() { w.s.hangAck = true })
+		w.put("b")
+		w.after(2 * lease)
+		if s := w.stats(); s.Untold != 1 {
+			w.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestServeDrains(t *testing.T) {
+	inWorld(t, 3, func(ctx context.Context, j *jobs.Job) error { time.Sleep(5 * time.Second); return nil }, func(w *world) {
+		w.put("a", "b", "c", "d")
+		w.cancel()
+		w.stops(5*time.Second, nil)
+		if w.s.acks != 3 || w.s.naks != 0 || w.s.most != 3 {
+			w.Errorf("%d acknowledged, %d given back, at most %d held", w.s.acks, w.s.naks, w.s.most)
+		}
+	})
+}
+
+func TestServeGivesBackAfterTheDrain(t *testing.T) {
+	var c causes
+	inWorld(t, 1, c.handler, func(w *world) {
+		w.put("a")
+		w.cancel()
+		w.after(10*time.Second - 1)
+		if all, _ := c.all(); len(all) != 0 {
+			w.Errorf("cancelled before the drain was over: %v", all)
+		}
+		w.stops(2*time.Second, nil)
+		if all, _ := c.all(); w.s.naks != 1 || w.s.lastNak != 0 || len(all) != 1 || all[0] != jobs.ErrStopped {
+			w.Errorf("%d given back, for %v; %v", w.s.naks, w.s.lastNak, all)
+		}
+		ds, err := w.s.Queue.Pull(context.Background(), 1)
+		if err != nil || len(ds) != 1 || time.Since(w.start) > 12*time.Second {
+			w.Errorf("another machine has %d jobs, %v, after %v", len(ds), err, time.Since(w.start))
+		}
+	})
+}
+
+func TestServeDoesNotWaitForDeafHandlers(t *testing.T) {
+	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error { time.Sleep(time.Hour); return nil }, func(w *world) {
+		w.put("a", "b")
+		w.cancel()
+		err := <-w.err
+		var a *jobs.Abandoned
+		if !errors.As(err, &a) || a.Running != 2 || w.s.naks != 2 {
+			w.Errorf("Serve: %v, %d given back", err, w.s.naks)
+		}
+		if d := time.Since(w.start); d > 12*time.Second {
+			w.Errorf("after %v", d)
+		}
+		w.after(2 * time.Hour)
+		if w.s.acks != 0 {
+			w.Error("what was given back was acknowledged")
+		}
+	})
+}
+
+func TestServeEndsWithThePool(t *testing.T) {
+	for name, end := range map[string]func(p *shoal.Pool){
+		"Close":    func(p *shoal.Pool) { p.Close() },
+		"Shutdown": func(p *shoal.Pool) { p.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(3 * time.Second):
+					return nil
+				}
+			}, func(w *world) {
+				w.put("a", "b", "c")
+				end(w.p)
+				w.stops(4*time.Second, shoal.ErrClosed)
+				if n := w.s.Len(); name == "Close" && (w.s.naks != 2 || w.s.lastNak != 0 || n != 3) || name == "Shutdown" && (w.s.acks != 2 || n != 1) {
+					w.Errorf("%d acknowledged, %d given back, %d left", w.s.acks, w.s.naks, n)
+				}
+			})
+		})
+	}
+}
+
+// TestServeGivesBackWhatThePoolDiscards: in a pool of DropOldest others displace jobs.
+func TestServeGivesBackWhatThePoolDiscards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest)))
+		ctx, cancel := context.WithCancel(context.Background())
+		err := make(chan error)
+		ran := 0
+		go func() {
+			err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
+		}()
+		s.Enqueue(ctx, jobs.Message{ID: "a"})
+		synctest.Wait() // leased, and waits in a paused pool
+		for range 3 {
+			p.Submit(func() {})
+		}
+		synctest.Wait()
+		if ran != 0 || s.naks != 1 {
+			t.Errorf("ran %d times, given back %d times", ran, s.naks)
+		}
+		p.Resume()
+		synctest.Wait()
+		if ran != 1 || s.acks != 1 {
+			t.Errorf("ran %d times, acknowledged %d times", ran, s.acks)
+		}
+		cancel()
+		if err := <-err; err != nil {
+			t.Error(err)
+		}
+		p.Close()
+	})
+}
+
+// pausing pauses the pool between the lease of the first job and its start.
+type pausing struct {
+	*spy
+	p *shoal.Pool
+}
+
+func (s pausing) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := s.spy.Pull(ctx, n)
+	if len(ds) > 0 && ds[0].Attempt() == 1 {
+		ds[0] = pauses{ds[0], s.p}
+	}
+	return ds, err
+}
+
+type pauses struct {
+	jobs.Delivery
+	p *shoal.Pool
+}
+
+func (d pauses) ID() string {
+	d.p.Pause()
+	return d.Delivery.ID()
+}
+
+func TestServeBearsASourceThatFails(t *testing.T) {
+	inWorld(t, 1, func(context.Context, *jobs.Job) error { return nil }, func(w *world) {
+		w.s.set(func() { w.s.failPull = errors.New("no route to host") })
+		w.put("a") // the Pull that waits has it
+		w.after(time.Minute)
+		s := w.stats()
+		if s.PullErrors < 10 || s.PullErrors > 20 || s.LastError != "no route to host" || s.LastErrorAt.IsZero() {
+			w.Errorf("%+v", s)
+		}
+		if st := w.p.Stats(); st.Reserved != 0 {
+			w.Error("places are kept while the source is away")
+		}
+		w.s.set(func() { w.s.failPull = nil })
+		w.put("b")
+		w.after(5 * time.Second)
+		if w.s.acks != 2 {
+			w.Errorf("%d done", w.s.acks)
+		}
+		w.s.set(func() { w.s.failPull = jobs.Permanent(errors.New("no such queue")) })
+		w.put("c")
+		err := <-w.err
+		if !jobs.IsPermanent(err) || !strings.Contains(err.Error(), "no such queue") || !strings.Contains(err.Error(), "jobs_test.spy") {
+			w.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+func TestHandlersFindTheirJob(t *testing.T) {
+	type mail struct{ To string }
+	var got []string
+	key := struct{}{}
+	inWorld(t, 1, jobs.Mux{
+		"mail": jobs.Handle(func(ctx context.Context, m mail) error {
+			j := jobs.From(ctx)
+			got = append(got, fmt.Sprint(m.To, " ", j.ID, " ", j.Attempt, " ", j.Delivery() != nil, " ", ctx.Value(key)))
+			return nil
+		}),
+	}.Handle, func(w *world) {
+		m, err := jobs.Encode(mail{To: "a@example.com"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		m.ID, m.Header = "7", jobs.Header{jobs.TypeHeader: "mail", "trace": "t1"}
+		w.s.Enqueue(w.ctx, m)
+		w.after(0)
+		if want := "[a@example.com 7 1 true t1]"; fmt.Sprint(got) != want {
+			w.Errorf("%v, want %s", got, want)
+		}
+		if jobs.From(w.ctx) != nil {
+			w.Error("a job in a context that has none")
+		}
+	}, jobs.WithJobContext(func(ctx context.Context, j *jobs.Job) context.Context {
+		return context.WithValue(ctx, key, j.Header["trace"])
+	}))
+	if _, err := jobs.Encode(make(chan int)); err == nil {
+		t.Error("a channel was encoded")
+	}
+}
+
+func TestBackoffGrowsToItsBound(t *testing.T) {
+	for attempt, most := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1 << 40: 5 * time.Minute} {
+		for range 100 {
+			if d := jobs.Backoff(attempt); d > most || d < most*4/5 {
+				t.Fatalf("after attempt %d: %v, want up to %v", attempt, d, most)
+			}
+		}
+	}
+}
+
+// TestServeUnderFire: everything at once, on several machines; no job is lost.
+func TestServeUnderFire(t *testing.T) {
+	const n, machines = 2000, 3
+	q := jobstest.NewQueue(200 * time.Millisecond)
+	var done [n]atomic.Int64
+	var left atomic.Int64
+	left.Store(n)
+	finished := make(chan struct{})
+	for i := range n {
+		if err := q.Enqueue(context.Background(), jobs.Message{Data: fmt.Appendf(nil, "%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := func(ctx context.Context, j *jobs.Job) error {
+		var i int
+		fmt.Sscan(string(j.Data), &i)
+		switch {
+		case i%7 == j.Attempt:
+			return errors.New("fails once")
+		case i%11 == j.Attempt:
+			panic("once")
+		case i%13 == j.Attempt:
+			runtime.Goexit()
+		case i%17 == j.Attempt:
+			return jobs.Retry(time.Millisecond)
+		}
+		if done[i].Add(1) == 1 && left.Add(-1) == 0 {
+			close(finished)
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	for m := range machines {
+		wg.Go(func() {
+			for round := 0; ctx.Err() == nil; round++ {
+				p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1+m*3), shoal.WithPanicHandler(func(*shoal.PanicError) {})))
+				sctx, stop := context.WithCancel(ctx)
+				serving := make(chan struct{})
+				go func() {
+					defer close(serving)
+					err := jobs.Serve(sctx, p, q, h, quietly, jobs.WithDrain(time.Duration(round%3)*time.Millisecond),
+						jobs.WithBackoff(func(int) time.Duration { return 0 }), jobs.WithMaxAttempts(0))
+					if err != nil && !errors.Is(err, shoal.ErrClosed) {
+						t.Errorf("Serve: %v", err)
+					}
+				}()
+				for i := range 20 {
+					time.Sleep(time.Millisecond)
+					switch i % 5 {
+					case 0:
+						p.Pause()
+					case 1:
+						p.Resume()
+					case 2:
+						p.Resize(0, 1+(round+i)%6)
+					}
+				}
+				p.Resume()
+				if round%2 == 0 {
+					stop()
+					<-serving
+					p.Close()
+				} else {
+					p.Close()
+					<-serving
+					stop()
+				}
+			}
+		})
+	}
+	select {
+	case <-finished:
+	case <-time.After(time.Minute):
+		t.Errorf("%d jobs are not done", left.Load())
+	}
+	cancel()
+	wg.Wait()
+}
+
+// TestServeGivesBackWhatAPausedPoolHolds: a job that was leased just before the pause.
+func TestServeGivesBackWhatAPausedPoolHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+		ctx, cancel := context.WithCancel(context.Background())
+		err := make(chan error)
+		ran := 0
+		go func() {
+			err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
+		}()
+		s.Enqueue(ctx, jobs.Message{ID: "a"})
+		time.Sleep(lease/3 + time.Second)
+		synctest.Wait()
+		if ran != 0 || s.naks != 1 {
+			t.Errorf("ran %d times, given back %d times", ran, s.naks)
+		}
+		p.Resume()
+		synctest.Wait()
+		if ran != 1 || s.acks != 1 {
+			t.Errorf("ran %d times, acknowledged %d times", ran, s.acks)
+		}
+		cancel()
+		if err := <-err; err != nil {
+			t.Error(err)
+		}
+		p.Close()
+	})
+}
