@@ -61,7 +61,7 @@ func (p *Pool) allBusy() bool {
 	busy := headBusy(p.head.Load())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return busy+p.handed >= p.max
+	return busy+p.turning >= p.max
 }
 
 // claimed is what became of an attempt to claim a task.
@@ -96,7 +96,7 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 	p.registerLocked(c)
 	p.mu.Unlock()
 	sy.Reach("help")
-	p.runOutside(queue.Record(c), false)
+	p.runOutside(queue.Record(c))
 	return ran
 }
 

@@ -79,7 +79,6 @@ func (p *Pool) Resume() {
 	p.setAttentionLocked()
 	p.setAvailLocked(0)
 	p.promoteLocked()
-	p.grantLocked()
 	p.mu.Unlock()
 	p.rearm()
 }
@@ -118,7 +117,6 @@ func (p *Pool) Resize(min, max int) error {
 	p.setAttentionLocked()
 	p.limit.Store(0)
 	p.promoteLocked()
-	p.grantLocked()
 	p.armReclaimLocked(p.now())
 	p.mu.Unlock()
 	startAll(fresh)
@@ -214,7 +212,7 @@ func (p *Pool) quiet(h uint64) {
 	if p.waiting.Load() == 0 {
 		return
 	}
-	if p.lends.Load() || p.husks.Load() > 0 || p.reserving.Load() > 0 {
+	if p.lends.Load() || p.husks.Load() > 0 {
 		p.mu.Lock() // who is busy may serve a sub-pool, what is queued be husks
 		p.notifyLocked()
 		p.mu.Unlock()
@@ -237,10 +235,8 @@ func (p *Pool) quiet(h uint64) {
 	p.mu.Unlock()
 }
 
-// notifyLocked wakes those who wait for a quiet moment, if this is one, and those who
-// wait for free places, if there are any.
+// notifyLocked wakes those who wait for a quiet moment, if this is one.
 func (p *Pool) notifyLocked() {
-	p.grantLocked()
 	if len(p.quieters) == 0 {
 		return
 	}
@@ -432,8 +428,9 @@ func (p *Pool) end(to phase, cause error) {
 		roused = append(roused, w)
 	}
 	p.notifyLocked()
-	last := p.endLocked()
+	p.helpers++ // what follows calls functions of the user: the pool is not over before
 	p.mu.Unlock()
+	defer p.helperDone()
 
 	for _, w := range roused {
 		w.wakeup.Set()
@@ -457,9 +454,6 @@ func (p *Pool) end(to phase, cause error) {
 	}
 	for _, c := range calls {
 		c.body.end(ErrClosed)
-	}
-	if last {
-		p.finish()
 	}
 }
 

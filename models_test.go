@@ -110,7 +110,7 @@ func (s *sim) check() {
 		s.Failf("%d workers, of at most %d", st.PeakWorkers, s.workers)
 	case p.wake.Load()&standbyMask != 0:
 		s.Failf("%d on standby at the end", p.wake.Load()&standbyMask)
-	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty() || p.reserving.Load() != 0 || len(p.reservers) != 0 || p.reserved != 0:
+	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty() || p.turning != 0 || len(p.reservers) != 0 || p.reserved != 0:
 		s.Failf("somebody is still on a list")
 	}
 	dropped := 0
@@ -1141,6 +1141,49 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
+	{Name: "reserve/a worker goes on to another task", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		e := sy.MakeEvent()
+		s.submit(0)
+		s.submitTask(1, s.and(1, e.Wait))
+		s.reserve(1).Release()
+		e.Set()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/who submits has no more room than before", Bound: 1, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(4), WithQueueCapacity(0), WithFullPolicy(Reject))
+		e, other := sy.MakeLatch(), sy.MakeEvent()
+		s.submitTask(0, s.and(0, e.Wait))
+		s.submitTask(1, s.and(1, e.Wait))
+		ctx := explore.NewContext()
+		n := 2 // tasks that have been accepted, of which none ends
+		s.Go("other", func() {
+			for i := 2; i < 4; i++ {
+				s.accepted[i] = true // before: it may run first
+				if s.took(i, s.p.Submit(s.and(i, e.Wait))) {
+					n++
+				}
+			}
+			ctx.Cancel()
+			other.Set()
+		})
+		held := 0
+		r, err := s.p.Reserve(ctx, 4)
+		if err == nil {
+			held = r.Len()
+		}
+		other.Wait()
+		if n+held > 4+1 { // one that was on its way
+			s.Failf("%d accepted one after the other, and %d reserved, of 4", n, held)
+		}
+		if err == nil {
+			r.Release()
+		}
+		e.Open()
+		s.p.Wait()
+		s.close()
+	})},
 	{Name: "reserve/two places, two who want them", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		other := sy.MakeEvent()
@@ -1225,7 +1268,7 @@ var models = []suite.Model{
 		s.drops = true
 		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
 		other := sy.MakeEvent()
-		s.Go("other", func() { s.submit(0); s.submit(1); s.submit(2); other.Set() })
+		s.Go("other", func() { s.try(0); s.try(1); s.try(2); other.Set() })
 		s.reserve(1).Release()
 		other.Wait()
 		s.p.Wait()

@@ -45,7 +45,7 @@ type Pool struct {
 	_       cacheLine
 	wake    sy.Uint64 // available and standby workers; see word.go
 	woken   sy.Uint64 // the tickets given out when a submitter last woke a worker; a hint
-	waiting sy.Int64  // goroutines in Wait or Reserve; pairs with head: see quiet
+	waiting sy.Int64  // goroutines in Wait; pairs with head: see quiet
 
 	_     cacheLine
 	kept  sy.Bool   // there are Locals
@@ -106,11 +106,10 @@ type Pool struct {
 	husks                              sy.Uint64                 // such tickets that nobody has taken yet; written under mu
 	parked                             sy.Int64                  // tasks in outside that wait for their turn; written under mu
 	outLeft                            sy.Uint64                 // how often outside became less; written under mu
-	handed                             int                       // tasks in outside that run because their turn came
+	turning                            int                       // workers that run the tasks of a key, one after the other, which count in outside
 	reserved                           int                       // places of reservations
 	reservations                       map[*Reservation]struct{} // that have some left
 	reservers                          []*reserver
-	reserving                          sy.Int64 // goroutines in Reserve
 	stall                              stall
 	rejected                           sy.Uint64
 

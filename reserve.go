@@ -10,15 +10,13 @@ import (
 
 // This file is how a program asks for free workers before it has tasks for them.
 //
-// A reservation is room that nobody else is given: admission (roomLocked) counts the
-// places of reservations as it counts busy workers. A task that comes for such a place
-// is admitted whatever the room, and its place is a reserved one no longer, so what is
-// left for others does not change.
+// A reserved place is a task that was accepted and is yet to come: admission (roomLocked)
+// counts it like one that waits. The task that comes for it is admitted whatever the
+// room, and the place is a reserved one no longer, so what is left for others does not
+// change.
 //
-// A place becomes free when a worker runs out of tasks, which is a step on head, after
-// which it looks at Pool.waiting as for those in Wait (docs/engine.md, C2): who waits
-// for a place has counted itself there, listed itself, and then looked at head. All
-// else that frees places holds mu.
+// Who waits for a place is listed, like who waits for room, and workers see that by the
+// attention bit: room.go says why nobody waits in vain.
 
 // A Reservation is a number of places of a pool: workers, present or yet to be started,
 // that have no task. See [Pool.Reserve]. Its methods may be called by any number of
@@ -42,12 +40,15 @@ type reserver struct {
 // can run. Those who wait are served in order.
 //
 // A worker is free when no accepted task needs it; there is none while tasks or
-// submitters wait, or while the pool is paused. Reserved places count as taken where
-// the pool decides whether to accept a task, so at capacity 0 they are there when they
-// are used. Where the pool has a queue, what others submit there meanwhile is run by
-// any worker, and comes before what the holder of a place submits later; a sub-pool
-// ([Pool.Sub]) keeps both apart. A Submit that is on its way when Reserve returns may
-// still find the room as it was.
+// submitters wait, or while the pool is paused. A reserved place counts as a task that was
+// accepted, so at capacity 0 it is there when it is used. Where the pool has a queue, what
+// others submit meanwhile, up to the capacity, is run by any worker, and comes before what
+// the holder of a place submits later. One Submit, or one step of a SubmitBatch, that is on
+// its way when Reserve returns may still find the room as it was.
+//
+// In a family of pools ([Pool.Sub]) places are counted in the pool that was asked, under
+// its own maximum: the places of a sub-pool are no promise that its parent has a worker at
+// that moment, and those of a parent do not keep its workers from its sub-pools.
 //
 // What is reserved must be used, by [Reservation.Submit], or given back, by
 // [Reservation.Release].
@@ -67,12 +68,6 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	case p.inTask(ctx):
 		return nil, ErrWouldDeadlock
 	}
-	p.waiting.Add(1) // before the look; pairs with quiet
-	p.reserving.Add(1)
-	defer func() {
-		p.reserving.Add(-1)
-		p.waiting.Add(-1)
-	}()
 	p.mu.Lock()
 	if p.phase != phaseOpen {
 		p.mu.Unlock()
@@ -80,6 +75,7 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	}
 	q := &reserver{want: n, woken: sy.MakeEvent()}
 	p.reservers = append(p.reservers, q)
+	p.setAttentionLocked() // before the look
 	p.grantLocked()
 	p.mu.Unlock()
 	if q.woken.WaitOr(ctx.Done()) || !p.forgetReserver(q) {
@@ -98,6 +94,7 @@ func (p *Pool) forgetReserver(q *reserver) bool {
 	for i, o := range p.reservers {
 		if o == q {
 			p.reservers = append(p.reservers[:i], p.reservers[i+1:]...)
+			p.setAttentionLocked()
 			return true
 		}
 	}
@@ -106,7 +103,8 @@ func (p *Pool) forgetReserver(q *reserver) bool {
 
 // grantLocked gives free places to those who wait for some.
 func (p *Pool) grantLocked() {
-	for len(p.reservers) > 0 {
+	for len(p.reservers) > 0 && p.freeLocked() > 0 {
+		p.limit.Store(0) // there will be less room: have submitters look, before the look that counts
 		q := p.reservers[0]
 		n := min(q.want, p.freeLocked())
 		if n <= 0 {
@@ -119,9 +117,9 @@ func (p *Pool) grantLocked() {
 		}
 		p.reservations[q.got] = struct{}{}
 		p.reserved += n
-		p.limit.Store(0) // there is less room now: have submitters look
 		p.reservers[0] = nil
 		p.reservers = p.reservers[1:]
+		p.setAttentionLocked()
 		q.woken.Set()
 	}
 }
@@ -133,7 +131,7 @@ func (p *Pool) freeLocked() int {
 	}
 	h := p.head.Load() // first: tail is never behind it
 	inFlight := ahead(p.tail.Load()&^sealedBit, headTicket(h)) + uint64(headBusy(h))
-	return p.max - p.handed - p.guests - p.reserved - int(min(inFlight, MaxWorkers))
+	return p.max - p.turning - p.guests - p.reserved - int(min(inFlight, MaxWorkers))
 }
 
 // endReservationsLocked ends all waits for places with ErrClosed, and takes all places
@@ -180,7 +178,7 @@ func (r *Reservation) Len() int {
 // [Pool.SubmitWait]: it is given a context derived from ctx, and where ctx has ended
 // before it starts it does not run; an error counts as failed. Nobody waits for it, but
 // if it does not run after all lost, unless it is nil, is called once, with ctx's error
-// or [ErrDropped], by whoever finds that out: it should be brief, and must not call
+// or [ErrDropped] as the reason, by whoever finds that out: it should be brief, and must not call
 // [runtime.Goexit].
 //
 // The errors are [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] where
@@ -244,9 +242,7 @@ func (r *Reservation) Release() {
 	promoted := false
 	if r.n > 0 {
 		r.giveLocked(r.n)
-		p.limit.Store(0) // there is more room now
 		promoted = p.promoteLocked()
-		p.grantLocked()
 	}
 	p.mu.Unlock()
 	if promoted {

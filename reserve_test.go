@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -335,6 +336,281 @@ func TestReserveHoldsNoMoreThanThereIs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// reserveNever is a Sizer that starts no worker beyond the minimum.
+type reserveNever struct{}
+
+func (reserveNever) Grow(shoal.Sizing) bool { return false }
+
+// What follows is what a hostile reader of reserve.go has found.
+
+// TestReserveSeesAWorkerGoOn: a worker that goes on to the next task frees a place, and is as busy as before.
+func TestReserveSeesAWorkerGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithMinWorkers(1), shoal.WithSizing(reserveNever{}))
+		a, b := make(chan struct{}), make(chan struct{})
+		for range 20 { // spend the yields of this window: one would hide it
+			p.Submit(func() {})
+		}
+		p.Wait()
+		p.Submit(func() { <-a })
+		synctest.Wait()
+		p.Submit(func() { <-b })
+		synctest.Wait()
+		got := false
+		go func() {
+			r, err := p.Reserve(context.Background(), 1)
+			if err == nil {
+				got = true
+				r.Release()
+			}
+		}()
+		synctest.Wait()
+		close(a)
+		synctest.Wait()
+		s := p.Stats()
+		if !got {
+			t.Errorf("InFlight %d, MaxWorkers %d, Reserved %d: Reserve still waits", s.InFlight, s.MaxWorkers, s.Reserved)
+			if r, err := p.Reserve(context.Background(), 1); err == nil {
+				t.Errorf("a second Reserve is served at once; the first too now")
+				r.Release()
+			}
+		}
+		close(b)
+		shutClean(t, p)
+	})
+}
+
+// TestReserveSeesAWorkerGoOnInASubPool: the same, where the parent has one worker.
+func TestReserveSeesAWorkerGoOnInASubPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		par := newPool(t, shoal.WithMaxWorkers(1))
+		p, _ := par.Sub(shoal.WithMaxWorkers(2))
+		a, b := make(chan struct{}), make(chan struct{})
+		p.Submit(func() { <-a })
+		p.Submit(func() { <-b })
+		synctest.Wait()
+		got := false
+		go func() {
+			r, err := p.Reserve(context.Background(), 1)
+			if err == nil {
+				got = true
+				r.Release()
+			}
+		}()
+		synctest.Wait()
+		close(a)
+		synctest.Wait()
+		s := p.Stats()
+		if !got {
+			t.Errorf("InFlight %d, MaxWorkers %d, Reserved %d: Reserve still waits", s.InFlight, s.MaxWorkers, s.Reserved)
+		}
+		close(b)
+		shutClean(t, par)
+	})
+}
+
+// TestReserveAfterASubmitterGaveUp: with tasks that wait for their key there may be a free worker, and no room.
+func TestReserveAfterASubmitterGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
+		k := shoal.NewKeyed[int](p)
+		a := make(chan struct{})
+		for range 3 { // one runs, two are parked: capacity 1 + the free worker
+			k.Submit(1, func() { <-a })
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { p.SubmitContext(ctx, func(context.Context) {}) }()
+		synctest.Wait()
+		if p.Stats().Blocked != 1 {
+			t.Fatal("not blocked", p.Stats())
+		}
+		got := false
+		go func() {
+			r, err := p.Reserve(context.Background(), 1)
+			if err == nil {
+				got = true
+				r.Release()
+			}
+		}()
+		synctest.Wait()
+		if got {
+			t.Fatal("early")
+		}
+		cancel()
+		synctest.Wait()
+		if !got {
+			s := p.Stats()
+			t.Errorf("Blocked %d, Running %d of %d: Reserve still waits", s.Blocked, s.Running, s.MaxWorkers)
+			if r, err := p.Reserve(context.Background(), 1); err == nil {
+				t.Errorf("a second Reserve is served at once")
+				r.Release()
+			}
+		}
+		close(a)
+		shutClean(t, p)
+	})
+}
+
+// TestReserveBetweenTheTasksOfAKey: a worker that runs the tasks of a key is not free between them.
+func TestReserveBetweenTheTasksOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(4))
+		k := shoal.NewKeyed[int](p)
+		a, b, c := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		k.Submit(1, func() { <-a })
+		synctest.Wait()
+		k.Submit(1, func() { <-b })
+		synctest.Wait() // parked
+		p.Submit(func() { <-c })
+		synctest.Wait() // both workers busy
+		var r *shoal.Reservation
+		go func() { r, _ = p.Reserve(context.Background(), 1) }()
+		synctest.Wait()
+		if r != nil {
+			t.Fatal("early")
+		}
+		close(a)
+		synctest.Wait()
+		if r != nil {
+			s := p.Stats()
+			t.Errorf("Running %d + Reserved %d > MaxWorkers %d", s.Running, s.Reserved, s.MaxWorkers)
+			ran := false
+			r.Submit(context.Background(), func(context.Context) error { ran = true; return nil }, nil)
+			synctest.Wait()
+			if !ran {
+				t.Errorf("the task in the reserved place does not start; queued %d", p.Stats().Queued)
+			}
+		}
+		close(b)
+		close(c)
+		synctest.Wait()
+		shutClean(t, p)
+	})
+}
+
+// TestReserveAfterGoexitInATaskOfAKey: a worker that ends while it runs the tasks of a key
+// leaves its place.
+func TestReserveAfterGoexitInATaskOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(4))
+		k := shoal.NewKeyed[int](p)
+		a, c := make(chan struct{}), make(chan struct{})
+		k.Submit(1, func() { <-a })
+		synctest.Wait()
+		k.Submit(1, runtime.Goexit)
+		synctest.Wait() // parked
+		p.Submit(func() { <-c })
+		synctest.Wait()
+		got := false
+		go func() {
+			r, err := p.Reserve(context.Background(), 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got = true
+			r.Release()
+		}()
+		synctest.Wait()
+		close(a)
+		synctest.Wait()
+		if !got {
+			t.Errorf("Reserve still waits: %+v", p.Stats())
+		}
+		close(c)
+		shutClean(t, p)
+	})
+}
+
+// TestReservedPlacesAreNoRoom: in a pool with a queue, too.
+func TestReservedPlacesAreNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers, capacity = 2, 1
+		p := newPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(shoal.Reject))
+		r, err := p.Reserve(context.Background(), workers)
+		if err != nil || r.Len() != workers {
+			t.Fatal(err, r.Len())
+		}
+		end := make(chan struct{})
+		n := 0
+		for range 10 {
+			if p.TrySubmit(func() { <-end }) == nil {
+				n++
+			}
+			synctest.Wait()
+		}
+		if n+r.Len() > workers+capacity {
+			t.Errorf("%d tasks of others + %d places reserved > %d workers + capacity %d", n, r.Len(), workers, capacity)
+		}
+		for range workers {
+			r.Submit(context.Background(), func(context.Context) error { return nil }, nil)
+		}
+		synctest.Wait()
+		s := p.Stats()
+		if s.InFlight-s.Running > capacity {
+			t.Errorf("%d tasks wait, capacity %d", s.InFlight-s.Running, capacity)
+		}
+		close(end)
+		shutClean(t, p)
+	})
+}
+
+// TestReserveAfterADrop: a task that is dropped, where none is taken for it, leaves a worker.
+func TestReserveAfterADrop(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(3), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
+		k := shoal.NewKeyed[int](p)
+		a := make(chan struct{})
+		for range 3 {
+			k.Submit(1, func() { <-a })
+			synctest.Wait()
+		}
+		if err := p.Submit(func() {}); err != nil {
+			t.Fatal(err)
+		}
+		p.Pause()
+		p.Resize(0, 2)
+		got := false
+		go func() {
+			if r, err := p.Reserve(context.Background(), 1); err == nil {
+				got = true
+				r.Release()
+			}
+		}()
+		synctest.Wait()
+		p.Resume()
+		err := p.Submit(func() {})
+		synctest.Wait()
+		s := p.Stats()
+		if s.Dropped == 1 && errors.Is(err, shoal.ErrQueueFull) && !got {
+			t.Errorf("dropped one, took none: running %d of %d, waiting 0, and Reserve still waits", s.Running, s.MaxWorkers)
+		}
+		close(a)
+		shutClean(t, p)
+	})
+}
+
+// TestReserveTellsOfTheLostBeforeDone: the pool is over when all of its functions are.
+func TestReserveTellsOfTheLostBeforeDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2))
+		p.Submit(func() { time.Sleep(time.Second) })
+		r, _ := p.Reserve(context.Background(), 1)
+		p.Pause()
+		over := false
+		r.Submit(context.Background(), func(context.Context) error { return nil }, func(error) { time.Sleep(2 * time.Second); over = true })
+		go p.Close()
+		synctest.Wait()
+		<-p.Done()
+		if !over {
+			t.Errorf("the pool is done, and lost still runs")
+		}
+		time.Sleep(3 * time.Second)
+	})
 }
 
 // A consumer of a queue takes no more jobs from it than it can run at once.

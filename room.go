@@ -91,6 +91,7 @@ func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 	if listed {
 		p.room.remove(w)
 		p.setAttentionLocked()
+		p.grantLocked() // with tasks that wait for their keys there may be workers, and no room
 	}
 	p.mu.Unlock()
 	if !listed {
@@ -114,9 +115,18 @@ func (p *Pool) enlistLocked(w *waiter) bool {
 	return true
 }
 
-// promoteLocked admits tasks from the list while there is room, and reports
-// whether it did: then the caller must call published, after unlocking.
+// promoteLocked gives the room that there is to those who wait: to submitters, and then
+// the workers that are free to those who reserve. It reports whether it has admitted
+// tasks: then the caller must call published, after unlocking.
 func (p *Pool) promoteLocked() bool {
+	any := p.admitWaitersLocked()
+	p.grantLocked()
+	return any
+}
+
+// admitWaitersLocked admits tasks from the list while there is room, and reports
+// whether it did.
+func (p *Pool) admitWaitersLocked() bool {
 	any := false
 	for w := p.room.first; w != nil && p.admitLocked(w.it); w = p.room.first {
 		p.room.remove(w)
@@ -161,7 +171,7 @@ func (p *Pool) promote() {
 // setAttentionLocked makes the attention bit tell the truth: whether workers
 // must look at the locked state before they take a task.
 func (p *Pool) setAttentionLocked() {
-	want := p.stopsTakingLocked() || !p.room.empty() || p.wanted.Load() > 0 || p.owesLocked()
+	want := p.stopsTakingLocked() || !p.room.empty() || len(p.reservers) > 0 || p.wanted.Load() > 0 || p.owesLocked()
 	if have := p.head.Load()&attention != 0; have == want {
 		return
 	}

@@ -46,17 +46,23 @@ func (w *worker) fault(r any) (again bool) {
 func (w *worker) faulted(c *call, exits bool, why *error) {
 	p, err := w.p, *why
 	w.endTiming()
-	w.finish(func() { p.failed++; w.faults++ })
+	turns := c != nil && c.turns && !exits
+	w.finish(func() {
+		p.failed++
+		w.faults++
+		if turns {
+			p.turning++
+		}
+	})
 	w.left--
 	w.watched.Store(false)
 	if c != nil {
 		c.body.resolve(err)
-		if c.turns {
-			if exits {
-				p.runTurns(c, nil)
-			} else {
-				p.runTurns(c, w)
-			}
+		switch {
+		case turns:
+			p.runTurnsOn(w, c)
+		case c.turns:
+			p.runTurns(c, nil)
 		}
 	}
 	pprof.SetGoroutineLabels(p.labels)
@@ -171,7 +177,7 @@ func (p *Pool) runHere(it queue.Item) error {
 	p.outsideLocked(it)
 	p.mu.Unlock()
 	sy.Reach("run here")
-	p.runOutside(it, false)
+	p.runOutside(it)
 	return nil
 }
 
@@ -182,7 +188,7 @@ func (p *Pool) runSpawned(it queue.Item) {
 	sy.Go(func() {
 		defer p.helperDone()
 		pprof.SetGoroutineLabels(p.labels)
-		p.runOutside(it, false)
+		p.runOutside(it)
 	})
 }
 
@@ -230,8 +236,8 @@ func (p *Pool) invoke(c *call) (err error) {
 	return err
 }
 
-// runOutside runs it, as a worker would. handed: it counts in handed too.
-func (p *Pool) runOutside(it queue.Item, handed bool) {
+// runOutside runs it, as a worker would.
+func (p *Pool) runOutside(it queue.Item) {
 	var c *call
 	var err error
 	returned, canceled := false, false
@@ -246,7 +252,7 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 		c.w = temporary
 	}
 	defer func() {
-		defer func() { p.outsideDone(c, err, canceled, handed) }() // also if the handler ends the goroutine
+		defer func() { p.outsideDone(c, err, canceled) }() // also if the handler ends the goroutine
 		if temporary != nil {
 			defer temporary.kept.closeAll(p)
 		}
@@ -273,14 +279,14 @@ func (p *Pool) runOutside(it queue.Item, handed bool) {
 	returned = true
 }
 
-func (p *Pool) outsideDone(c *call, err error, canceled, handed bool) {
-	defer p.outsideEnded(c, err, canceled, handed) // also if a Tracer ends the goroutine
+func (p *Pool) outsideDone(c *call, err error, canceled bool) {
+	defer p.outsideEnded(c, err, canceled) // also if a Tracer ends the goroutine
 	if c != nil {
 		c.over(err)
 	}
 }
 
-func (p *Pool) outsideEnded(c *call, err error, canceled, handed bool) {
+func (p *Pool) outsideEnded(c *call, err error, canceled bool) {
 	p.mu.Lock()
 	p.leaveOutsideLocked(1)
 	if p.watch != nil {
@@ -297,17 +303,9 @@ func (p *Pool) outsideEnded(c *call, err error, canceled, handed bool) {
 		p.outDone++
 	}
 	delete(p.outCalls, c)
-	promoted := false
-	if handed {
-		p.handed--
-		promoted = p.promoteLocked()
-	}
 	p.notifyLocked()
 	last := p.endLocked()
 	p.mu.Unlock()
-	if promoted {
-		p.published()
-	}
 	if c != nil {
 		c.body.resolve(err)
 		if c.turns && !(p.crash && err == ErrGoexit && !inGoexit()) { // else the process is about to die

@@ -106,7 +106,7 @@ func (p *Pool) statsLocked() (s Stats) {
 	s.Blocked = p.room.n
 	s.Reserved = p.reserved
 	s.Workers = p.live
-	s.Running = busy + p.handed
+	s.Running = busy + p.turning
 	s.Idle = max(0, p.live-s.Running)
 	s.PeakWorkers = p.peak
 	s.MinWorkers, s.MaxWorkers = p.min, p.max

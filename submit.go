@@ -331,14 +331,14 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			p.mu.Unlock()
 			return p.runHere(it)
 		case DropOldest:
-			if p.capacity == 0 || p.parked.Load() > 0 && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
-				break // what is in the queue is being handed to a free worker, or all wait for their keys
+			if p.capacity == 0 || (p.parked.Load() > 0 || p.reserved > 0) && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
+				break // what is in the queue is being handed to a free worker, or all wait for their keys, or are yet to come
 			}
 			// Where there is nothing to drop any more workers have taken it, and
 			// so made room. The place is taken in the same critical section: it
 			// must not go to somebody else, nor be lost to the end of the pool.
 			seg, t, ok, late := p.takeOldestLocked()
-			promoted := p.promoteLocked()
+			promoted := p.admitWaitersLocked() // before those who reserve, who come next time round
 			admitted := p.room.empty() && p.admitLocked(it)
 			switch {
 			case admitted:
@@ -450,9 +450,9 @@ func (p *Pool) roomLocked(t uint64) int64 {
 		return maxCapacity - int64(ahead(t, headTicket(p.head.Load())))
 	}
 	h := p.head.Load()
-	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load()
+	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load() - int64(p.reserved)
 	if !p.paused {
-		room += int64(max(0, p.max-headBusy(h)-p.handed-p.reserved))
+		room += int64(max(0, p.max-headBusy(h)-p.turning))
 	}
 	return room
 }

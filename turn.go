@@ -132,13 +132,29 @@ func (p *Pool) runTurns(c *call, w *worker) {
 			continue // it counts as dropped
 		}
 		p.parked.Add(-1)
-		if w != nil {
-			p.handed++
-		}
+		promoted := p.phase == phaseOpen && p.promoteLocked()
 		p.mu.Unlock()
+		if promoted {
+			p.published()
+		}
 		sy.Reach("run a turn")
 		p.runTurn(f, c, w)
 	}
+}
+
+// runTurnsOn is runTurns on worker w, which was counted in turning when c was finished:
+// between the tasks of a key it is as busy as in them.
+func (p *Pool) runTurnsOn(w *worker, c *call) {
+	defer func() {
+		p.mu.Lock()
+		p.turning--
+		promoted := p.promoteLocked()
+		p.mu.Unlock()
+		if promoted {
+			p.published()
+		}
+	}()
+	p.runTurns(c, w)
 }
 
 // runTurn runs f, and if that ends the goroutine sees to the other turns too.
@@ -156,7 +172,7 @@ func (p *Pool) runTurn(f func(), c *call, w *worker) {
 		}
 		w.publish(w.done(), p.watch != nil)
 	}
-	p.runOutside(queue.Func(f), w != nil)
+	p.runOutside(queue.Func(f))
 	if w != nil {
 		pprof.SetGoroutineLabels(p.labels)
 	}

@@ -374,8 +374,8 @@ func (w *worker) runCall(c *call) {
 	if c.turns {
 		if !c.body.(turnTaker).free() {
 			w.endTiming()
-			w.finish(func() {})
-			p.runTurns(c, w)
+			w.finish(func() { p.turning++ })
+			p.runTurnsOn(w, c)
 		}
 		return
 	}

@@ -1,0 +1,187 @@
+package shoalnats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// A delivery is one leased job.
+type delivery struct {
+	q       *Queue
+	m       *nats.Msg
+	id      string
+	header  jobs.Header
+	attempt int
+
+	mu      sync.Mutex
+	ends    time.Time // when its lease is over, by the clock of this machine
+	settled bool
+}
+
+const mostMargin = time.Second
+
+// begin notes that the lease began at now or later.
+func (d *delivery) begin(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ends = now.Add(d.q.lease - min(d.q.lease/10, mostMargin))
+}
+
+func (d *delivery) ID() string          { return d.id }
+func (d *delivery) Data() []byte        { return d.m.Data }
+func (d *delivery) Header() jobs.Header { return d.header }
+func (d *delivery) Attempt() int        { return d.attempt }
+
+// mine returns an error if the job is not leased to d any more.
+func (d *delivery) mine() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.settled {
+		return fmt.Errorf("%w: attempt %d of job %q was settled", jobs.ErrLeaseLost, d.attempt, d.id)
+	}
+	if !time.Now().Before(d.ends) {
+		return fmt.Errorf("%w: that of attempt %d of job %q is over", jobs.ErrLeaseLost, d.attempt, d.id)
+	}
+	return nil
+}
+
+// tell sends an answer, and waits until the server has confirmed it.
+func (d *delivery) tell(ctx context.Context, answer string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.mine(); err != nil {
+		return err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.q.lease)
+		defer cancel()
+	}
+	_, err := d.q.nc.RequestWithContext(ctx, d.m.Reply, []byte(answer))
+	if err != nil {
+		return fmt.Errorf("shoalnats: queue %s: job %q: %w", d.q.name, d.id, err)
+	}
+	return nil
+}
+
+// settle is tell for an answer that ends the lease.
+func (d *delivery) settle(ctx context.Context, answer string) error {
+	if err := d.tell(ctx, answer); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.settled = true
+	d.mu.Unlock()
+	return nil
+}
+
+func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "+ACK") }
+
+func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
+	if delay <= 0 {
+		return d.settle(ctx, "-NAK")
+	}
+	body, err := json.Marshal(struct {
+		Delay time.Duration `json:"delay"`
+	}{delay})
+	if err != nil {
+		return err
+	}
+	return d.settle(ctx, "-NAK "+string(body))
+}
+
+func (d *delivery) Extend(ctx context.Context) error {
+	now := time.Now()
+	if err := d.tell(ctx, "+WPI"); err != nil {
+		return err
+	}
+	d.begin(now)
+	return nil
+}
+
+func (d *delivery) Term(ctx context.Context, reason string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.mine(); err != nil {
+		return err
+	}
+	n := nats.NewMsg(d.q.buried())
+	n.Data = d.m.Data
+	for k, v := range d.header {
+		n.Header[k] = []string{v}
+	}
+	n.Header[idHeader] = []string{d.id}
+	n.Header[attemptHeader] = []string{strconv.Itoa(d.attempt)}
+	quoted, err := json.Marshal(reason) // of one line
+	if err != nil {
+		return err
+	}
+	n.Header[reasonHeader] = []string{string(quoted)}
+	n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d", d.id, d.attempt)}
+	if int64(n.Size()) > d.q.nc.MaxPayload() { // by the headers: they are ours
+		n.Header[reasonHeader] = []string{`"…"`}
+	}
+	if _, err := d.q.js.PublishMsg(ctx, n); err != nil {
+		return fmt.Errorf("shoalnats: queue %s: the dead letter of job %q: %w", d.q.name, d.id, err)
+	}
+	return d.settle(ctx, "+TERM")
+}
+
+// A DeadLetter is a job that was given up.
+type DeadLetter struct {
+	ID      string
+	Data    []byte
+	Header  jobs.Header
+	Attempt int // the one after which it was
+	Reason  string
+	At      time.Time
+}
+
+// DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
+func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err error) {
+	s, err := q.js.Stream(ctx, q.dead())
+	if err != nil {
+		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
+	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
+	}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && len(all) < n; seq++ {
+		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // deleted by hand
+		}
+		if err != nil {
+			return all, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
+		}
+		l := DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader)}
+		l.Attempt, _ = strconv.Atoi(m.Header.Get(attemptHeader))
+		if json.Unmarshal([]byte(m.Header.Get(reasonHeader)), &l.Reason) != nil {
+			l.Reason = m.Header.Get(reasonHeader)
+		}
+		for k, v := range m.Header {
+			switch k {
+			case idHeader, attemptHeader, reasonHeader, nats.MsgIdHdr:
+			default:
+				if l.Header == nil {
+					l.Header = make(jobs.Header)
+				}
+				l.Header[k] = v[0]
+			}
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}

@@ -1,0 +1,438 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/shoal-go/shoal"
+	shoalnats "github.com/shoal-go/shoal/contrib/nats"
+	"github.com/shoal-go/shoal/contrib/nats/embedded"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+)
+
+func start(t testing.TB, dir string, opts ...embedded.Option) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(dir, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func connect(t testing.TB, s *embedded.Server) *nats.Conn {
+	t.Helper()
+	nc, err := s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func open(t testing.TB, nc *nats.Conn, name string, opts ...shoalnats.Option) *shoalnats.Queue {
+	t.Helper()
+	q, err := shoalnats.Open(context.Background(), nc, name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func TestTheQueuePassesTheSuite(t *testing.T) {
+	s := start(t, t.TempDir())
+	var n atomic.Int64
+	jobstest.Run(t, func(t *testing.T) jobstest.Subject {
+		name := fmt.Sprint("q", n.Add(1))
+		q := open(t, connect(t, s), name, shoalnats.WithLease(time.Second))
+		return jobstest.Subject{
+			Sink: q,
+			Consumer: func(t testing.TB) jobs.Source {
+				return open(t, connect(t, s), name, shoalnats.WithLease(time.Second), shoalnats.WithExisting())
+			},
+			Dead: func(t testing.TB) (all []jobstest.Dead) {
+				ls, err := q.DeadLetters(context.Background(), 1000)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, l := range ls {
+					all = append(all, jobstest.Dead{ID: l.ID, Data: l.Data, Attempt: l.Attempt, Reason: l.Reason})
+				}
+				return all
+			},
+			Largest: 1 << 20,
+		}
+	})
+}
+
+func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	s := start(t, dir)
+	nc := connect(t, s)
+	q := open(t, nc, "mail", shoalnats.WithLease(time.Second))
+	for i := range 20 {
+		if err := q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i), Data: []byte("x"), Delay: time.Duration(i%2) * 2 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leased, err := q.Pull(ctx, 3) // and not acknowledged
+	if err != nil || len(leased) != 3 {
+		t.Fatalf("%d, %v", len(leased), err)
+	}
+	if err := leased[0].Ack(ctx); err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, dir)
+	q = open(t, connect(t, s), "mail", shoalnats.WithLease(time.Second), shoalnats.WithExisting())
+	seen := make(map[string]int)
+	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for len(seen) < 19 {
+		ds, err := q.Pull(short, 100)
+		if err != nil {
+			t.Fatalf("%v; %d of 19 jobs", err, len(seen))
+		}
+		for _, d := range ds {
+			seen[d.ID()]++
+			if err := d.Ack(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if seen["0"] != 0 {
+		t.Error("what was acknowledged came again")
+	}
+}
+
+func TestServeOutlivesTheServer(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s := start(t, dir, embedded.WithListen("127.0.0.1:0"))
+	url := s.URL()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	q := open(t, nc, "mail", shoalnats.WithLease(2*time.Second))
+	const n = 50
+	var ran [n]atomic.Int64
+	var all sync.WaitGroup
+	all.Add(n)
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+	defer p.Close()
+	served := make(chan error, 1)
+	go func() {
+		served <- jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+			var i int
+			fmt.Sscan(string(j.Data), &i)
+			if ran[i].Add(1) == 1 {
+				all.Done()
+			}
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+	}()
+	put := func(from, to int) {
+		for i := from; i < to; i++ {
+			m := jobs.Message{ID: fmt.Sprint(i), Data: fmt.Appendf(nil, "%d", i)}
+			for q.Enqueue(ctx, m) != nil { // until it is confirmed: the ID makes that safe
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+	put(0, 20)
+	if err := s.Close(); err != nil { // with jobs under way
+		t.Fatal(err)
+	}
+	again := make(chan *embedded.Server, 1)
+	go func() {
+		time.Sleep(time.Second)
+		s, err := embedded.Start(dir, embedded.WithListen(strings.TrimPrefix(url, "nats://")))
+		if err != nil {
+			t.Error(err)
+		}
+		again <- s
+	}()
+	put(20, n)
+	all.Wait()
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if s := <-again; s != nil {
+		s.Close()
+	}
+}
+
+func TestAFolderHasOneServer(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	if _, err := embedded.Start(dir); !errors.Is(err, embedded.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second server in the folder: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+	start(t, dir)
+}
+
+func TestStartRefusesBadInput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[string]func() (*embedded.Server, error){
+		"want a folder":         func() (*embedded.Server, error) { return embedded.Start("") },
+		"option 0 is nil":       func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), nil) },
+		"WithMaxPayload(0)":     func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithMaxPayload(0)) },
+		"WithMaxStore(-1)":      func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithMaxStore(-1)) },
+		`WithListen("nowhere")`: func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithListen("nowhere")) },
+		`port "70000"`: func() (*embedded.Server, error) {
+			return embedded.Start(t.TempDir(), embedded.WithListen("127.0.0.1:70000"))
+		},
+		"want a name": func() (*embedded.Server, error) {
+			return embedded.Start(t.TempDir(), embedded.WithCluster(embedded.Cluster{}))
+		},
+		file: func() (*embedded.Server, error) { return embedded.Start(filepath.Join(file, "sub")) },
+	} {
+		if s, err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+			if s != nil {
+				s.Close()
+			}
+		}
+	}
+}
+
+func TestOpenRefusesBadInput(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	ctx := context.Background()
+	for want, f := range map[string]func() (*shoalnats.Queue, error){
+		"nil connection": func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nil, "q") },
+		`the name ""`:    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "") },
+		`the name "a.b"`: func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "a.b") },
+		"WithLease(1ms)": func() (*shoalnats.Queue, error) {
+			return shoalnats.Open(ctx, nc, "q", shoalnats.WithLease(time.Millisecond))
+		},
+		"WithReplicas(9)":    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithReplicas(9)) },
+		"WithDuplicates(0s)": func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithDuplicates(0)) },
+		"WithDeadAge(-1ns)":  func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithDeadAge(-1)) },
+		"option 0 is nil":    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", nil) },
+	} {
+		if _, err := f(); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+	if _, err := shoalnats.Open(ctx, nc, "q", shoalnats.WithExisting()); !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "SHOAL_q") {
+		t.Errorf("a queue that is not there: %v", err)
+	}
+	q := open(t, nc, "q")
+	for want, m := range map[string]jobs.Message{
+		`header "a b"`:    {Header: jobs.Header{"a b": "x"}},
+		`header ""`:       {Header: jobs.Header{"": "x"}},
+		`"Nats-Msg-Id"`:   {Header: jobs.Header{"Nats-Msg-Id": "x"}},
+		`value "a\nb"`:    {Header: jobs.Header{"k": "a\nb"}},
+		`the ID "a\r\nb"`: {ID: "a\r\nb"},
+	} {
+		if err := q.Enqueue(ctx, jobs.Message{}, m); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "message 1 of 2") {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+	if _, err := q.Pull(ctx, 0); !errors.Is(err, jobs.ErrConfig) {
+		t.Errorf("Pull(0): %v", err)
+	}
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if ds, _ := q.Pull(short, 10); len(ds) > 0 {
+		t.Errorf("of what was refused %d jobs are there", len(ds))
+	}
+}
+
+func TestSettingsThatDifferAreRefused(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	ctx := context.Background()
+	open(t, nc, "q", shoalnats.WithLease(10*time.Second))
+	for want, o := range map[string]shoalnats.Option{
+		"lease is 10s, want 20s":          shoalnats.WithLease(20 * time.Second),
+		"duplicates is 2m0s, want 1h0m0s": shoalnats.WithDuplicates(time.Hour),
+		"storage is File, want Memory":    shoalnats.WithMemory(),
+		"maximum age is 0s, want 1h0m0s":  shoalnats.WithDeadAge(time.Hour),
+	} {
+		_, err := shoalnats.Open(ctx, nc, "q", shoalnats.WithLease(10*time.Second), o)
+		if !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+}
+
+func TestAQueueThatIsDeletedEndsServe(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	q := open(t, nc, "q")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	time.AfterFunc(200*time.Millisecond, func() { js.DeleteStream(context.Background(), "SHOAL_q") })
+	err = jobs.Serve(context.Background(), p, q, func(context.Context, *jobs.Job) error { return nil })
+	if !jobs.IsPermanent(err) || !strings.Contains(err.Error(), "queue q") {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestWrongCredentials(t *testing.T) {
+	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
+	_, err := nats.Connect("nats://127.0.0.1:1", nats.Timeout(time.Second))
+	if err == nil {
+		t.Error("a connection to nowhere")
+	}
+	if s.URL() == "" {
+		t.Error("no address")
+	}
+}
+
+// TestAClusterLosesNothingWithAServer: three servers, one is stopped with jobs under way.
+func TestAClusterLosesNothingWithAServer(t *testing.T) {
+	ports := freePorts(t, 6)
+	var routes []string
+	for i := range 3 {
+		routes = append(routes, "nats://"+ports[i])
+	}
+	var servers [3]*embedded.Server
+	var wg sync.WaitGroup
+	for i := range servers {
+		dir := t.TempDir()
+		wg.Go(func() {
+			s, err := embedded.Start(dir, embedded.WithListen(ports[3+i]),
+				embedded.WithCluster(embedded.Cluster{Name: fmt.Sprint("s", i), Listen: ports[i], Routes: routes}))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			servers[i] = s
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	defer func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}()
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	dial := func() *nats.Conn {
+		nc, err := nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	var q *shoalnats.Queue
+	nc := dial()
+	for q == nil { // until the cluster has a leader
+		var err error
+		once, stop := context.WithTimeout(ctx, 5*time.Second)
+		if q, err = shoalnats.Open(once, nc, "mail", shoalnats.WithReplicas(3), shoalnats.WithLease(3*time.Second)); err != nil {
+			q = nil
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+	}
+	const n = 300
+	var ran [n]atomic.Int64
+	var all sync.WaitGroup
+	all.Add(n)
+	var twice atomic.Int64
+	sctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var serving sync.WaitGroup
+	for range 2 {
+		src := open(t, dial(), "mail", shoalnats.WithReplicas(3), shoalnats.WithLease(3*time.Second))
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+		serving.Go(func() {
+			defer p.Close()
+			err := jobs.Serve(sctx, p, src, func(ctx context.Context, j *jobs.Job) error {
+				var i int
+				fmt.Sscan(string(j.Data), &i)
+				time.Sleep(5 * time.Millisecond)
+				if k := ran[i].Add(1); k == 1 {
+					all.Done()
+				} else {
+					twice.Add(1)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		})
+	}
+	for i := range n {
+		if i == n/3 {
+			servers[1].Close()
+		}
+		m := jobs.Message{ID: fmt.Sprint(i), Data: fmt.Appendf(nil, "%d", i)}
+		for {
+			once, cancel := context.WithTimeout(ctx, 5*time.Second)
+			err := q.Enqueue(once, m)
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("job %d: %v", i, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		missing := 0
+		for i := range ran {
+			if ran[i].Load() == 0 {
+				missing++
+			}
+		}
+		t.Errorf("%d of %d jobs did not run", missing, n)
+	}
+	stop()
+	serving.Wait()
+	t.Logf("%d jobs, a server of three stopped: 0 lost, %d ran twice", n, twice.Load())
+}

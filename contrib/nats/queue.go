@@ -1,0 +1,477 @@
+// Package shoalnats has NATS JetStream as a queue for package jobs of shoal.
+//
+// A [Queue] is one stream of work, a durable consumer that all machines share, and a
+// stream of dead letters; [Open] makes what is missing, and refuses loudly what is
+// there with other settings. Package embedded, a module of its own, has the server in
+// the process, for one machine without any set-up.
+//
+// # What is promised, and what it costs
+//
+// Jobs are pulled for the workers that are free, never before. Every answer that a job
+// is done, given back or buried waits for the server to confirm it, and so does every
+// extension of a lease: one round trip each. A dead letter is published before the job is
+// ended, so a crash between the two leaves both, never neither.
+//
+// JetStream does not tell the attempts of a job apart when it takes an answer: that of an
+// old holder counts like that of the new one. So a Delivery keeps its lease by its own
+// clock, a tenth early but by no more than a second, and returns [jobs.ErrLeaseLost] after
+// that without asking the server. An answer that is on its way while the lease ends can
+// still count for the next attempt, which then has run for nothing.
+//
+// Schedules of JetStream are cut to whole seconds: a [jobs.Message] with a Delay is there
+// up to a second late, never early. It needs nats-server 2.12 or later. What a job given
+// back waits for is kept to the millisecond.
+//
+// An ID is remembered for [WithDuplicates], 2 minutes where that is not given.
+package shoalnats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// Headers of messages. Others are those of the job.
+const (
+	idHeader      = "Shoal-Id"
+	reasonHeader  = "Shoal-Reason"
+	attemptHeader = "Shoal-Attempt"
+)
+
+// consumerName is the name of the consumer of the stream of work.
+const consumerName = "workers"
+
+const (
+	defaultLease      = 30 * time.Second
+	defaultDuplicates = 2 * time.Minute
+	pullFor           = 5 * time.Second // how long the server waits for a job on our behalf
+	mostWaiting       = 1 << 14         // machines that wait for a job at the same time
+)
+
+// An Option changes what [Open] makes, or expects to be there.
+type Option func(*config)
+
+type config struct {
+	lease      time.Duration
+	replicas   int
+	duplicates time.Duration
+	deadAge    time.Duration
+	existing   bool
+	memory     bool
+}
+
+// WithLease sets for how long a job is leased. The default is 30 s, the least 100 ms.
+func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+
+// WithReplicas sets on how many servers of a cluster each job is stored: 1 (the
+// default), 3 or 5.
+func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }
+
+// WithDuplicates sets for how long the ID of a job is remembered. The default is 2
+// minutes.
+func WithDuplicates(d time.Duration) Option { return func(c *config) { c.duplicates = d } }
+
+// WithDeadAge sets for how long dead letters are kept. The default is 0: for ever.
+func WithDeadAge(d time.Duration) Option { return func(c *config) { c.deadAge = d } }
+
+// WithExisting has [Open] make nothing: what is missing is an error.
+func WithExisting() Option { return func(c *config) { c.existing = true } }
+
+// WithMemory keeps the jobs in the server's memory: they are lost when it ends.
+func WithMemory() Option { return func(c *config) { c.memory = true } }
+
+// A Queue is a [jobs.Source] and a [jobs.Sink]. Make it by [Open]; one serves a whole
+// process, and one connection any number of queues.
+type Queue struct {
+	name  string
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	lease time.Duration
+	next  string // the subject of the API to pull by
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// Open opens the queue of that name, of the letters, digits, _ and -, and makes what is
+// missing of it. The connection stays the caller's. An error that matches
+// [jobs.ErrConfig] names what does not fit, also where the queue is there with other
+// settings than those asked for: they are changed by the operator, or by a new name.
+func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Queue, error) {
+	c := config{lease: defaultLease, replicas: 1, duplicates: defaultDuplicates}
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("%w: option %d is nil", jobs.ErrConfig, i)
+		}
+		o(&c)
+	}
+	switch {
+	case nc == nil:
+		return nil, fmt.Errorf("%w: nil connection", jobs.ErrConfig)
+	case !validName.MatchString(name):
+		return nil, fmt.Errorf("%w: the name %q of a queue: want 1 to 100 letters, digits, _ or -", jobs.ErrConfig, name)
+	case c.lease < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithLease(%v): want at least 100ms", jobs.ErrConfig, c.lease)
+	case c.duplicates < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithDuplicates(%v): want at least 100ms", jobs.ErrConfig, c.duplicates)
+	case c.replicas < 1 || c.replicas > 5:
+		return nil, fmt.Errorf("%w: WithReplicas(%d): want 1 to 5", jobs.ErrConfig, c.replicas)
+	case c.deadAge < 0:
+		return nil, fmt.Errorf("%w: WithDeadAge(%v): want 0 or more", jobs.ErrConfig, c.deadAge)
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<10))
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{name: name, nc: nc, js: js, lease: c.lease}
+	q.next = fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", strings.TrimSuffix(js.Options().APIPrefix, "."), q.stream(), consumerName)
+	if err := q.stand(ctx, c); err != nil {
+		return nil, fmt.Errorf("shoalnats: queue %s: %w", name, err)
+	}
+	return q, nil
+}
+
+func (q *Queue) stream() string   { return "SHOAL_" + q.name }
+func (q *Queue) dead() string     { return "SHOAL_" + q.name + "_DEAD" }
+func (q *Queue) now() string      { return "shoal." + q.name + ".now" }
+func (q *Queue) buried() string   { return "shoal." + q.name + ".dead" }
+func (q *Queue) schedule() string { return "shoal." + q.name + ".later." }
+
+// stand makes the streams and the consumer, or compares what is there.
+func (q *Queue) stand(ctx context.Context, c config) error {
+	storage := jetstream.FileStorage
+	if c.memory {
+		storage = jetstream.MemoryStorage
+	}
+	work := jetstream.StreamConfig{
+		Name: q.stream(), Subjects: []string{q.now(), q.schedule() + "*"},
+		Retention: jetstream.WorkQueuePolicy, Storage: storage, Replicas: c.replicas,
+		Duplicates: c.duplicates, AllowMsgSchedules: true,
+	}
+	dead := jetstream.StreamConfig{
+		Name: q.dead(), Subjects: []string{q.buried()},
+		Retention: jetstream.LimitsPolicy, Storage: storage, Replicas: c.replicas,
+		Duplicates: c.duplicates, MaxAge: c.deadAge,
+	}
+	if c.deadAge > 0 {
+		dead.Duplicates = min(c.duplicates, c.deadAge)
+	}
+	workers := jetstream.ConsumerConfig{
+		Durable: consumerName, FilterSubject: q.now(), AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: c.lease, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: mostWaiting,
+	}
+	for _, want := range []jetstream.StreamConfig{work, dead} {
+		s, err := q.js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && !c.existing {
+			s, err = q.js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another machine was faster
+				s, err = q.js.Stream(ctx, want.Name)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", want.Name, err)
+		}
+		have := s.CachedInfo().Config
+		err = differs("stream "+want.Name,
+			"subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "),
+			"retention", have.Retention, want.Retention,
+			"storage", have.Storage, want.Storage,
+			"replicas", have.Replicas, want.Replicas,
+			"duplicates", have.Duplicates, want.Duplicates,
+			"maximum age", have.MaxAge, want.MaxAge,
+			"maximum of messages", have.MaxMsgs, int64(-1),
+			"maximum of bytes", have.MaxBytes, int64(-1),
+			"schedules", have.AllowMsgSchedules, want.AllowMsgSchedules)
+		if err != nil {
+			return err
+		}
+	}
+	w, err := q.js.Consumer(ctx, q.stream(), consumerName)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && !c.existing {
+		w, err = q.js.CreateConsumer(ctx, q.stream(), workers)
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			w, err = q.js.Consumer(ctx, q.stream(), consumerName)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", consumerName, err)
+	}
+	have := w.CachedInfo().Config
+	return differs("consumer "+consumerName,
+		"filter", have.FilterSubject, workers.FilterSubject,
+		"acknowledgements", have.AckPolicy, workers.AckPolicy,
+		"lease", have.AckWait, workers.AckWait,
+		"maximum of attempts", have.MaxDeliver, workers.MaxDeliver,
+		"maximum of leases", have.MaxAckPending, workers.MaxAckPending,
+		"maximum of pulls", have.MaxWaiting, workers.MaxWaiting)
+}
+
+// differs compares settings: triples of a name, what is there, and what is wanted.
+func differs(what string, settings ...any) error {
+	var errs []error
+	for i := 0; i < len(settings); i += 3 {
+		if settings[i+1] != settings[i+2] {
+			errs = append(errs, fmt.Errorf("%w: %s is there with another setting: %v is %v, want %v",
+				jobs.ErrConfig, what, settings[i], settings[i+1], settings[i+2]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Lease is for how long a job is leased.
+func (q *Queue) Lease() time.Duration { return q.lease }
+
+// Name is the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Enqueue implements [jobs.Sink]: it returns when the server has confirmed all messages.
+// A payload that is larger than the server takes, and a header that the protocol cannot
+// carry, are refused before anything is sent.
+func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	msgs := make([]*nats.Msg, len(ms))
+	for i, m := range ms {
+		var err error
+		if msgs[i], err = q.message(m); err != nil {
+			return fmt.Errorf("shoalnats: queue %s: message %d of %d: %w", q.name, i, len(ms), err)
+		}
+	}
+	acks := make([]jetstream.PubAckFuture, 0, len(msgs))
+	var failed error
+	for _, m := range msgs {
+		a, err := q.js.PublishMsgAsync(m)
+		if err != nil {
+			failed = err
+			break
+		}
+		acks = append(acks, a)
+	}
+	done := 0
+	for _, a := range acks {
+		select {
+		case <-a.Ok():
+			done++
+		case err := <-a.Err():
+			failed = errors.Join(failed, err)
+		case <-ctx.Done():
+			return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), ctx.Err())
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), failed)
+	}
+	return nil
+}
+
+func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
+	if most := q.nc.MaxPayload(); int64(len(m.Data)) > most {
+		return nil, fmt.Errorf("a payload of %d bytes: the server takes up to %d: %w", len(m.Data), most, nats.ErrMaxPayload)
+	}
+	n := nats.NewMsg(q.now())
+	n.Data = m.Data
+	for k, v := range m.Header {
+		switch {
+		case k == "" || strings.ContainsAny(k, ": \r\n\t"):
+			return nil, fmt.Errorf("%w: the header %q: its name cannot be sent", jobs.ErrConfig, k)
+		case strings.HasPrefix(strings.ToLower(k), "nats-"), k == idHeader:
+			return nil, fmt.Errorf("%w: the header %q is the queue's own", jobs.ErrConfig, k)
+		case strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v:
+			return nil, fmt.Errorf("%w: the value %q of header %s cannot be sent", jobs.ErrConfig, v, k)
+		}
+		n.Header[k] = []string{v}
+	}
+	id := m.ID
+	switch {
+	case id == "":
+		id = nuid.Next()
+	case strings.ContainsAny(id, "\r\n") || strings.TrimSpace(id) != id:
+		return nil, fmt.Errorf("%w: the ID %q cannot be sent", jobs.ErrConfig, id)
+	}
+	n.Header[idHeader] = []string{id}
+	n.Header[nats.MsgIdHdr] = []string{id}
+	if m.Delay > 0 {
+		n.Subject = q.schedule() + nuid.Next()
+		at := time.Now().Add(m.Delay + time.Second - 1).Truncate(time.Second)
+		n.Header["Nats-Schedule"] = []string{"@at " + at.UTC().Format(time.RFC3339)}
+		n.Header["Nats-Schedule-Target"] = []string{q.now()}
+	}
+	if over := int64(n.Size()) - q.nc.MaxPayload(); over > 0 {
+		return nil, fmt.Errorf("a payload of %d bytes, with its headers: the server takes up to %d: %w", len(m.Data), q.nc.MaxPayload(), nats.ErrMaxPayload)
+	}
+	return n, nil
+}
+
+// Pull implements [jobs.Source].
+func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// What is there, first: the server says when it has sent that.
+		ds, err := q.request(ctx, pullRequest{Batch: n, NoWait: true})
+		if len(ds) > 0 || err != nil {
+			return ds, err
+		}
+		// Then one: with that the request is over, so nothing can come later.
+		ds, err = q.request(ctx, pullRequest{Batch: 1, Expires: pullFor, Heartbeat: pullFor / 3})
+		if len(ds) > 0 || err != nil {
+			return ds, err
+		}
+	}
+}
+
+type pullRequest struct {
+	Batch     int           `json:"batch"`
+	NoWait    bool          `json:"no_wait,omitempty"`
+	Expires   time.Duration `json:"expires,omitempty"`
+	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+}
+
+// request makes one request for jobs, and returns those that came until it was over.
+func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err error) {
+	if s := q.nc.Status(); s != nats.CONNECTED {
+		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
+	}
+	sub, err := q.nc.SubscribeSync(q.nc.NewRespInbox())
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.nc.PublishRequest(q.next, sub.Subject, body); err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	for len(ds) < r.Batch {
+		// A server that is there says something at least every heartbeat.
+		silence, cancel := context.WithTimeout(ctx, max(r.Expires, pullFor))
+		if r.Heartbeat > 0 {
+			cancel()
+			silence, cancel = context.WithTimeout(ctx, 2*r.Heartbeat)
+		}
+		m, err := sub.NextMsgWithContext(silence)
+		cancel()
+		if err != nil {
+			ds = append(ds, q.rest(sub)...)
+			switch {
+			case len(ds) > 0:
+				return ds, nil
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			}
+			return nil, fmt.Errorf("shoalnats: queue %s: no answer to a pull: %w", q.name, err)
+		}
+		if len(m.Data) == 0 && m.Header.Get("Status") != "" {
+			over, err := q.status(m)
+			if !over && err == nil {
+				continue
+			}
+			_ = sub.Unsubscribe()
+			if len(ds) > 0 {
+				return ds, nil
+			}
+			return nil, err
+		}
+		ds = append(ds, q.delivery(m))
+	}
+	_ = sub.Unsubscribe()
+	return ds, nil
+}
+
+// status is what a status of the server means for the request.
+func (q *Queue) status(m *nats.Msg) (over bool, err error) {
+	switch code, text := m.Header.Get("Status"), m.Header.Get("Description"); {
+	case code == "100": // a heartbeat
+		return false, nil
+	case code == "404", code == "408": // nothing there; expired
+		return true, nil
+	case code == "503":
+		return true, q.gone(fmt.Errorf("shoalnats: queue %s: nobody answers a pull: %w", q.name, nats.ErrNoResponders))
+	default:
+		if strings.Contains(text, "Consumer Deleted") {
+			return true, q.gone(fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text))
+		}
+		if code == "409" && strings.Contains(strings.ToLower(text), "exceeded max") {
+			return true, jobs.Permanent(fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text))
+		}
+		return true, fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text)
+	}
+}
+
+// gone is err, made permanent where the queue is not there any more.
+func (q *Queue) gone(err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), pullFor)
+	defer cancel()
+	_, e := q.js.Consumer(ctx, q.stream(), consumerName)
+	if errors.Is(e, jetstream.ErrConsumerNotFound) || errors.Is(e, jetstream.ErrStreamNotFound) {
+		return jobs.Permanent(errors.Join(err, e))
+	}
+	return err
+}
+
+// rest ends the subscription, and returns what the server had sent before it knew.
+func (q *Queue) rest(sub *nats.Subscription) (ds []jobs.Delivery) {
+	// What was sent until the server had seen the end of the interest comes before the
+	// answer to the flush.
+	if sub.Drain() != nil || q.nc.FlushTimeout(pullFor) != nil {
+		return nil
+	}
+	for {
+		n, _, err := sub.Pending()
+		if err != nil || n == 0 {
+			return ds
+		}
+		m, err := sub.NextMsg(time.Second)
+		if err != nil {
+			return ds
+		}
+		if len(m.Data) > 0 || m.Header.Get("Status") == "" {
+			ds = append(ds, q.delivery(m))
+		}
+	}
+}
+
+func (q *Queue) delivery(m *nats.Msg) jobs.Delivery {
+	d := &delivery{q: q, m: m, attempt: 1}
+	if meta, err := m.Metadata(); err == nil {
+		d.attempt = int(meta.NumDelivered)
+	}
+	if d.id = m.Header.Get(idHeader); d.id == "" { // not enqueued by us
+		if d.id = m.Header.Get(nats.MsgIdHdr); d.id == "" {
+			d.id = ackID(m)
+		}
+	}
+	for k, v := range m.Header {
+		if len(v) > 0 && k != idHeader && !strings.HasPrefix(k, "Nats-") {
+			if d.header == nil {
+				d.header = make(jobs.Header)
+			}
+			d.header[k] = v[0]
+		}
+	}
+	d.begin(time.Now())
+	return d
+}
+
+// ackID is an ID for a message that has none: its place in the stream.
+func ackID(m *nats.Msg) string {
+	if meta, err := m.Metadata(); err == nil {
+		return meta.Stream + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
+	return nuid.Next()
+}
