@@ -298,7 +298,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 	defer cancel()
 	pause := firstPause
 	for {
-		once, cancel := context.WithTimeout(ctx, mostCall)
+		once, cancel := context.WithTimeout(ctx, min(mostCall, s.keep.lease/4)) // an answer may be lost
 		err := f(once)
 		cancel()
 		switch {

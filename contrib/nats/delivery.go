@@ -158,7 +158,7 @@ func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err e
 	if err != nil {
 		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
 	}
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && len(all) < n; seq++ {
+	for seq := max(1, info.State.FirstSeq); seq <= info.State.LastSeq && len(all) < n; seq++ {
 		m, err := s.GetMsg(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue // deleted by hand

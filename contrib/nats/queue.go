@@ -52,6 +52,8 @@ const (
 const consumerName = "workers"
 
 const (
+	api = "$JS.API" // the prefix of the subjects of JetStream
+
 	defaultLease      = 30 * time.Second
 	defaultDuplicates = 2 * time.Minute
 	pullFor           = 5 * time.Second // how long the server waits for a job on our behalf
@@ -133,7 +135,7 @@ func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Que
 		return nil, err
 	}
 	q := &Queue{name: name, nc: nc, js: js, lease: c.lease}
-	q.next = fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", strings.TrimSuffix(js.Options().APIPrefix, "."), q.stream(), consumerName)
+	q.next = fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", api, q.stream(), consumerName)
 	if err := q.stand(ctx, c); err != nil {
 		return nil, fmt.Errorf("shoalnats: queue %s: %w", name, err)
 	}
@@ -346,7 +348,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 	if s := q.nc.Status(); s != nats.CONNECTED {
 		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
 	}
-	sub, err := q.nc.SubscribeSync(q.nc.NewRespInbox())
+	sub, err := q.nc.SubscribeSync(q.nc.NewInbox())
 	if err != nil {
 		return nil, err
 	}

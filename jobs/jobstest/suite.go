@@ -493,7 +493,7 @@ var cases = []struct {
 			attempts.Add(1)
 			return fmt.Errorf("attempt %d failed", j.Attempt)
 		}, jobs.WithMaxAttempts(3), jobs.WithBackoff(func(int) time.Duration { return 0 }))
-		for len(t.Dead(t)) == 0 {
+		for len(t.Dead(t)) == 0 && t.ctx.Err() == nil {
 			time.Sleep(short / 10)
 		}
 		stop()

@@ -23,6 +23,7 @@ type Option func(*config)
 
 type config struct {
 	listen     string
+	token      string
 	noSync     bool
 	maxPayload int
 	maxStore   int64
@@ -39,9 +40,12 @@ type Cluster struct {
 }
 
 // WithListen has the server listen for other processes, at host:port; port 0 is any. The
-// default is none: only this process can connect. There is no authentication, so the
-// host should be one of the loopback.
+// default is none: only this process can connect. Without [WithToken]
+// everybody can connect there, so the host should be one of the loopback.
 func WithListen(addr string) Option { return func(c *config) { c.listen = addr } }
+
+// WithToken has other processes connect with this token only; see [nats.Token].
+func WithToken(token string) Option { return func(c *config) { c.token = token } }
 
 // WithCluster makes the server one of a cluster.
 func WithCluster(cl Cluster) Option { return func(c *config) { c.cluster = &cl } }
@@ -67,6 +71,7 @@ func WithLogger(l server.Logger) Option { return func(c *config) { c.log = l } }
 type Server struct {
 	s      *server.Server
 	dir    string
+	token  string
 	unlock func() error
 }
 
@@ -90,7 +95,7 @@ func Start(dir string, opts ...Option) (*Server, error) {
 	o := &server.Options{
 		ServerName: "shoal-" + strconv.Itoa(os.Getpid()), StoreDir: dir, JetStream: true, JetStreamMaxStore: -1, JetStreamMaxMemory: -1,
 		SyncAlways: !c.noSync, NoSigs: true, NoLog: c.log == nil, DontListen: c.listen == "",
-		MaxPayload: int32(c.maxPayload), MaxPending: 64 << 20,
+		MaxPayload: int32(c.maxPayload), MaxPending: 64 << 20, Authorization: c.token,
 	}
 	switch {
 	case dir == "":
@@ -150,7 +155,7 @@ func Start(dir string, opts ...Option) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, errors.Join(fmt.Errorf("embedded: JetStream cannot use the folder %s", dir), unlock())
 	}
-	return &Server{s: s, dir: dir, unlock: unlock}, nil
+	return &Server{s: s, dir: dir, token: c.token, unlock: unlock}, nil
 }
 
 func where(c config) string {
@@ -176,7 +181,7 @@ func hostPort(addr string) (host string, port int, err error) {
 
 // Connect connects to the server, within the process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s.s), nats.MaxReconnects(-1)}, opts...)...)
+	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s.s), nats.MaxReconnects(-1), nats.Token(s.token)}, opts...)...)
 }
 
 // URL is where other processes connect to; "" if it does not listen.

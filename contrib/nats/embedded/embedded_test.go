@@ -304,14 +304,23 @@ func TestAQueueThatIsDeletedEndsServe(t *testing.T) {
 }
 
 func TestWrongCredentials(t *testing.T) {
-	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
-	_, err := nats.Connect("nats://127.0.0.1:1", nats.Timeout(time.Second))
-	if err == nil {
-		t.Error("a connection to nowhere")
+	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"), embedded.WithToken("secret"))
+	for _, o := range []nats.Option{nats.Token("wrong"), nats.Name("none")} {
+		nc, err := nats.Connect(s.URL(), o, nats.Timeout(5*time.Second))
+		if !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("a connection with a wrong token, or none: %v", err)
+		}
+		if nc != nil {
+			nc.Close()
+		}
 	}
-	if s.URL() == "" {
-		t.Error("no address")
+	nc, err := nats.Connect(s.URL(), nats.Token("secret"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer nc.Close()
+	open(t, nc, "q")
+	open(t, connect(t, s), "q")
 }
 
 // TestAClusterLosesNothingWithAServer: three servers, one is stopped with jobs under way.
