@@ -428,9 +428,11 @@ func (p *Pool) end(to phase, cause error) {
 		roused = append(roused, w)
 	}
 	p.notifyLocked()
-	p.helpers++ // what follows calls functions of the user: the pool is not over before
+	if !p.ending {
+		p.helpers++ // what follows calls functions of the user: the pool is not over before
+		defer p.helperDone()
+	}
 	p.mu.Unlock()
-	defer p.helperDone()
 
 	for _, w := range roused {
 		w.wakeup.Set()
