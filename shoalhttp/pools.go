@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // A tracked is a pool that the page shows.
@@ -189,7 +190,7 @@ func (t *tracked) look(interval time.Duration) {
 		ID: t.id, Parent: -1, Name: t.name, State: s.State.String(),
 		Submitted: s.Submitted, Completed: s.Completed, Failed: s.Failed, Rejected: s.Rejected, Dropped: s.Dropped,
 		Canceled: s.Canceled, Spawned: s.Spawned, Stalls: s.Stalls, SlowTasks: s.SlowTasks,
-		InFlight: s.InFlight, Queued: s.Queued, QueueCapacity: s.QueueCapacity, Blocked: s.Blocked,
+		InFlight: s.InFlight, Queued: s.Queued, QueueCapacity: s.QueueCapacity, Blocked: s.Blocked, Reserved: s.Reserved,
 		Workers: s.Workers, Running: s.Running, Idle: s.Idle, PeakWorkers: s.PeakWorkers,
 		MinWorkers: s.MinWorkers, MaxWorkers: s.MaxWorkers,
 		Stalled:   s.Stalled.Seconds(),
@@ -201,6 +202,17 @@ func (t *tracked) look(interval time.Duration) {
 	}
 	if s.QueueCapacity == shoal.Unbounded {
 		r.QueueCapacity = -1
+	}
+	for _, q := range jobs.Of(t.pool) {
+		row := SourceRow{
+			Name: q.Source, Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
+			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, Extended: q.Extended,
+			PullErrors: q.PullErrors, LastError: q.LastError,
+		}
+		if !q.LastErrorAt.IsZero() {
+			row.LastErrorAt = float64(q.LastErrorAt.UnixMilli()) / 1000
+		}
+		r.Sources = append(r.Sources, row)
 	}
 	if first {
 		return

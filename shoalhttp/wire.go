@@ -42,6 +42,7 @@ type PoolRow struct {
 	Queued        int `json:"queued"`
 	QueueCapacity int `json:"queue_capacity"` // -1: unbounded
 	Blocked       int `json:"blocked"`
+	Reserved      int `json:"reserved"`
 
 	Workers     int `json:"workers"`
 	Running     int `json:"running"`
@@ -63,6 +64,28 @@ type PoolRow struct {
 	// Since the pool was made.
 	WaitTotal Durations `json:"wait_total"`
 	RunTotal  Durations `json:"run_total"`
+
+	// Sources are the durable queues that the pool works off, by package jobs.
+	Sources []SourceRow `json:"sources,omitempty"`
+}
+
+// A SourceRow is a durable queue's part of a PoolRow. Its counters are as in
+// [jobs.Stats].
+type SourceRow struct {
+	Name        string  `json:"name"`
+	Lease       float64 `json:"lease"` // for how long a job is leased
+	Held        int     `json:"held"`
+	Running     int     `json:"running"`
+	Leased      uint64  `json:"leased"`
+	Acked       uint64  `json:"acked"`
+	Retried     uint64  `json:"retried"`
+	Dead        uint64  `json:"dead"`
+	LeasesLost  uint64  `json:"leases_lost"`
+	Untold      uint64  `json:"untold"`
+	Extended    uint64  `json:"extended"`
+	PullErrors  uint64  `json:"pull_errors"`
+	LastError   string  `json:"last_error,omitempty"`
+	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
 }
 
 // Durations describes a distribution.

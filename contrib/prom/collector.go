@@ -15,6 +15,7 @@ package prom
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -33,6 +34,7 @@ import (
 // that is longest, and paused, draining or closed if all are, or are further on.
 type Collector struct {
 	numbers   []*prometheus.Desc // as in the variable numbers
+	jobs      []*prometheus.Desc // as in the variable jobNumbers
 	wait, run *prometheus.Desc
 
 	mu     sync.Mutex
@@ -51,6 +53,9 @@ func NewCollector(pools ...*shoal.Pool) (*Collector, error) {
 	}
 	for i, n := range numbers {
 		c.numbers[i] = newDesc(n.name, n.help)
+	}
+	for _, n := range jobNumbers {
+		c.jobs = append(c.jobs, newDesc(n.name, n.help))
 	}
 	if err := c.Add(pools...); err != nil {
 		return nil, err
@@ -123,7 +128,7 @@ func (c *Collector) Remove(pools ...*shoal.Pool) {
 // Describe implements [prometheus.Collector]. What it sends does not depend on the
 // pools.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.numbers {
+	for _, d := range slices.Concat(c.numbers, c.jobs) {
 		ch <- d
 	}
 	ch <- c.wait
@@ -133,9 +138,19 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector]. It looks at all pools, one after the
 // other, before it sends anything.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	for label, stats := range c.look() {
+	all, sources := c.look()
+	for label, stats := range all {
 		for i, n := range numbers {
 			ch <- prometheus.MustNewConstMetric(c.numbers[i], n.kind, n.of(stats), label)
+		}
+		if of := sources[label]; len(of) > 0 {
+			for i, n := range jobNumbers {
+				sum := 0.0
+				for k := range of {
+					sum += n.of(&of[k])
+				}
+				ch <- prometheus.MustNewConstMetric(c.jobs[i], n.kind, sum, label)
+			}
 		}
 		ch <- newHistogram(c.wait, stats.WaitTime, label)
 		ch <- newHistogram(c.run, stats.RunTime, label)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/contrib/prom"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
 // busyPool is a pool at a quiet moment of which no count is 0, of those that one
@@ -89,6 +92,7 @@ func wantValues(s shoal.Stats) map[string]float64 {
 		"shoal_workers_peak":          float64(s.PeakWorkers),
 		"shoal_workers_min":           float64(s.MinWorkers),
 		"shoal_workers_max":           float64(s.MaxWorkers),
+		"shoal_workers_reserved":      float64(s.Reserved),
 		"shoal_pool_paused":           state(shoal.Paused),
 		"shoal_pool_draining":         state(shoal.Draining),
 		"shoal_pool_closed":           state(shoal.Closed),
@@ -688,9 +692,58 @@ func TestThousandPools(t *testing.T) {
 	}
 }
 
+// serve has p work off a queue of five jobs, until the test ends. It returns when the
+// jobs that p has workers for are leased.
+func serve(t *testing.T, p *shoal.Pool, h jobs.Handler) *jobstest.Queue {
+	q := jobstest.NewQueue(time.Minute)
+	for range 5 {
+		if err := q.Enqueue(context.Background(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		jobs.Serve(ctx, p, q, h, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	for len(jobs.Of(p)) == 0 || jobs.Of(p)[0].Leased == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return q
+}
+
+func TestDurableQueues(t *testing.T) {
+	p, other := newPool(t, "a", shoal.WithMaxWorkers(2)), newPool(t, "b")
+	_, reg := register(t, p, other)
+	var began sync.WaitGroup
+	began.Add(2)
+	serve(t, p, func(ctx context.Context, j *jobs.Job) error {
+		began.Done()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	began.Wait()
+	got := byPool(t, gather(t, reg))
+	for name, want := range map[string]float64{
+		"shoal_jobs_held": 2, "shoal_jobs_running": 2, "shoal_jobs_leased_total": 2, "shoal_jobs_acked_total": 0,
+		"shoal_jobs_retried_total": 0, "shoal_jobs_dead_total": 0, "shoal_jobs_leases_lost_total": 0, "shoal_jobs_source_errors_total": 0,
+	} {
+		if m := got["a"][name]; m == nil || number(t, m) != want {
+			t.Errorf("%s is %v, want %v", name, m, want)
+		}
+		if m := got["b"][name]; m != nil {
+			t.Errorf("a pool without a queue has %s", name)
+		}
+	}
+}
+
 // The table in README.md is what is exported, and Describe promises nothing else.
 func TestReadmeListsAllMetrics(t *testing.T) {
-	c, reg := register(t, newPool(t, "a"))
+	p := newPool(t, "a")
+	c, reg := register(t, p)
+	serve(t, p, func(context.Context, *jobs.Job) error { return nil })
 	var table strings.Builder
 	names := map[string]bool{}
 	for _, f := range gather(t, reg) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 const (
@@ -73,12 +74,36 @@ var numbers = [...]number{
 		func(s *shoal.Stats) float64 { return float64(s.MinWorkers) }},
 	{"shoal_workers_max", gauge, "The workers there may be.",
 		func(s *shoal.Stats) float64 { return float64(s.MaxWorkers) }},
+	{"shoal_workers_reserved", gauge, "Free workers that are reserved for tasks yet to come.",
+		func(s *shoal.Stats) float64 { return float64(s.Reserved) }},
 	{"shoal_pool_paused", gauge, "1: the pool is paused, and starts no task.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Paused) }},
 	{"shoal_pool_draining", gauge, "1: the pool accepts no tasks any more, and is about to end.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Draining) }},
 	{"shoal_pool_closed", gauge, "1: the pool has ended.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Closed) }},
+}
+
+// jobNumbers are of the durable queues that a pool works off, by package jobs, in sum.
+// A pool without has none. What a call of jobs.Serve has counted ends with it.
+var jobNumbers = [...]jobNumber{
+	{"shoal_jobs_held", gauge, "Jobs that are leased and not settled.", func(s *jobs.Stats) float64 { return float64(s.Held) }},
+	{"shoal_jobs_running", gauge, "Of the jobs held, those inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
+	{"shoal_jobs_leased_total", counter, "Jobs that were leased.", func(s *jobs.Stats) float64 { return float64(s.Leased) }},
+	{"shoal_jobs_acked_total", counter, "Jobs that were done.", func(s *jobs.Stats) float64 { return float64(s.Acked) }},
+	{"shoal_jobs_retried_total", counter, "Jobs that were given back.", func(s *jobs.Stats) float64 { return float64(s.Retried) }},
+	{"shoal_jobs_dead_total", counter, "Jobs that were put to the dead letters.", func(s *jobs.Stats) float64 { return float64(s.Dead) }},
+	{"shoal_jobs_leases_lost_total", counter, "Leases that were lost: the jobs may have run elsewhere.", func(s *jobs.Stats) float64 { return float64(s.LeasesLost) }},
+	{"shoal_jobs_leases_extended_total", counter, "Leases that were extended.", func(s *jobs.Stats) float64 { return float64(s.Extended) }},
+	{"shoal_jobs_source_errors_total", counter, "Calls of the queue that failed.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
+}
+
+// A jobNumber is a number of [jobs.Stats].
+type jobNumber struct {
+	name string
+	kind prometheus.ValueType
+	help string
+	of   func(*jobs.Stats) float64
 }
 
 func flag(s *shoal.Stats, state shoal.State) float64 {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // A series is what is reported under one label. A registry refuses the whole scrape
@@ -13,8 +14,9 @@ type series struct {
 	ended shoal.Stats   // what those have counted that were in it and have ended
 }
 
-// look takes the statistics of all pools. They are by label.
-func (c *Collector) look() map[string]*shoal.Stats {
+// look takes the statistics of all pools, and those of their durable queues. They are by
+// label.
+func (c *Collector) look() (map[string]*shoal.Stats, map[string][]jobs.Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.series
@@ -37,7 +39,15 @@ func (c *Collector) look() map[string]*shoal.Stats {
 		}
 		*all[label] = plus(s.ended, *all[label])
 	}
-	return all
+	sources := make(map[string][]jobs.Stats)
+	for label, s := range c.series {
+		for _, p := range s.pools {
+			if of := jobs.Of(p); len(of) > 0 {
+				sources[label] = append(sources[label], of...)
+			}
+		}
+	}
+	return all, sources
 }
 
 // visit adds p, which has the statistics now, and its sub-pools to what is reported.
@@ -90,6 +100,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 	b.PeakWorkers += a.PeakWorkers
 	b.MinWorkers += a.MinWorkers
 	b.MaxWorkers += a.MaxWorkers
+	b.Reserved += a.Reserved
 	b.Stalled = max(a.Stalled, b.Stalled)
 	b.WaitTime = a.WaitTime.Merge(b.WaitTime)
 	b.RunTime = a.RunTime.Merge(b.RunTime)

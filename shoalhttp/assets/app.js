@@ -746,6 +746,7 @@ function drawDetail() {
   drawControls(r);
   drawPlots(p);
   drawNumbers(r);
+  drawSources(r);
 }
 
 function setWhy(found) {
@@ -805,6 +806,26 @@ function drawNumbers(r) {
     setText(c[3], has ? secs(d.p99) : none);
     setText(c[4], has && i % 2 ? secs(d.max) : none); // it is never of the last second
     setText(c[5], count(d.count));
+  }
+}
+
+function drawSources(r) {
+  const list = r.sources || [], body = $('q-body');
+  $('q').hidden = !list.length;
+  while (body.rows.length > list.length) body.deleteRow(-1);
+  for (const [i, q] of list.entries()) {
+    if (!body.rows[i]) {
+      const tr = el('tr'), th = el('th', 'l');
+      th.scope = 'row';
+      tr.append(th);
+      for (let k = 0; k < 9; k++) tr.append(el('td', k === 8 ? 'l' : ''));
+      body.append(tr);
+    }
+    const cells = body.rows[i].cells;
+    const texts = [q.name, secs(q.lease), count(q.held), count(q.running), count(q.acked), count(q.retried), count(q.dead),
+      count(q.leases_lost), count(q.pull_errors + q.untold),
+      q.last_error ? `${new Date(q.last_error_at * 1000).toLocaleTimeString()} ${q.last_error}` : ''];
+    for (const [k, text] of texts.entries()) setText(cells[k], text);
   }
 }
 

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// enqueue runs shoal enqueue on the lines.
+func enqueue(t *testing.T, lines string, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if err := enqueueCommand(context.Background(), args, strings.NewReader(lines), &stdout, &stderr); err != nil {
+		t.Fatalf("shoal enqueue %q: %v", args, err)
+	}
+	return stderr.String()
+}
+
+// doWork runs shoal work until there is nothing left to do.
+func doWork(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := workCommand(ctx, append([]string{"-q", "-empty", "1s"}, args...), &out, &errs); err != nil {
+		t.Errorf("shoal work %q: %v\n%s", args, err, errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+func sortedLines(s string) []string {
+	l := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	slices.Sort(l)
+	return l
+}
+
+// places are where a queue may be.
+func places(t *testing.T) map[string][]string {
+	return map[string][]string{
+		"embedded": {"-dir", filepath.Join(t.TempDir(), "queue")},
+		"SQLite":   {"-sql", filepath.Join(t.TempDir(), "jobs.db")},
+	}
+}
+
+func TestEnqueueAndWork(t *testing.T) {
+	for name, place := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			var lines strings.Builder
+			var want []string
+			for i := range 600 {
+				fmt.Fprintf(&lines, "job %d\n", i)
+				want = append(want, fmt.Sprintf("job %d", i))
+			}
+			slices.Sort(want)
+			if said := enqueue(t, lines.String(), place...); !strings.Contains(said, "enqueued 600 jobs") {
+				t.Errorf("enqueue said %q", said)
+			}
+			if out, said := doWork(t, append(place, "-do", "print")...); !slices.Equal(sortedLines(out), want) || !strings.Contains(said, "600 jobs run") {
+				t.Errorf("work has done %d lines, and said %q", strings.Count(out, "\n"), said)
+			}
+			if out, _ := doWork(t, append(place, "-do", "print")...); out != "" {
+				t.Errorf("done again: %q", out)
+			}
+		})
+	}
+}
+
+func TestWorkRunsACommand(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, "a\nb b\n\nbad\nagain\n", place...)
+	out, said := doWork(t, append(place, "-workers", "2", "-attempts", "2", "-empty", "3s", "--", "sh", "-c", `
+		read -r job
+		case $job in
+		bad) echo "no good" >&2; exit 65;;
+		again) [ "$SHOAL_ATTEMPT" = 2 ] || exit 1;;
+		esac
+		echo "<$job> $SHOAL_ATTEMPT"`)...)
+	if want := []string{"<> 1", "<a> 1", "<again> 2", "<b b> 1"}; !slices.Equal(sortedLines(out), want) {
+		t.Errorf("%q, want %q", sortedLines(out), want)
+	}
+	if !strings.Contains(said, "a dead letter") || !strings.Contains(said, "no good") {
+		t.Errorf("work said %q", said)
+	}
+}
+
+func TestOnceAndDelay(t *testing.T) {
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	for range 3 {
+		enqueue(t, "the same\n", append(place, "-once")...)
+	}
+	enqueue(t, "later\n", append(place, "-delay", "1500ms")...)
+	start := time.Now()
+	out, _ := doWork(t, append(place, "-do", "print", "-empty", "3s")...)
+	if out != "the same\nlater\n" {
+		t.Errorf("%q", out)
+	}
+	if d := time.Since(start); d < 1500*time.Millisecond {
+		t.Errorf("all was over after %v", d)
+	}
+}
+
+func TestProcessesShareAFolder(t *testing.T) {
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	var lines strings.Builder
+	for i := range 300 {
+		fmt.Fprintln(&lines, i)
+	}
+	enqueue(t, lines.String(), place...)
+	var outs [3]string
+	var wg sync.WaitGroup
+	for i := range outs {
+		wg.Go(func() { outs[i], _ = doWork(t, append(place, "-workers", "2", "-do", "print")...) })
+	}
+	wg.Wait()
+	if all := sortedLines(strings.Join(outs[:], "")); len(all) != 300 || len(slices.Compact(all)) != 300 {
+		t.Errorf("%d lines", len(all))
+	}
+}
+
+func TestWorkSumsFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place := []string{"-dir", filepath.Join(dir, "queue")}
+	enqueue(t, file+"\n"+filepath.Join(dir, "none")+"\n", place...)
+	out, said := doWork(t, append(place, "-do", "sha256")...)
+	if want := "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  " + file + "\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	if !strings.Contains(said, "no such file") {
+		t.Errorf("work said %q", said)
+	}
+}
+
+func TestWorkRefusesBadInput(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"":                                "which command",
+		"-do nothing":                     `-do "nothing"`,
+		"-do print cat":                   `-do print and the command "cat"`,
+		"-workers 0 cat":                  "-workers 0",
+		"-attempts -1 cat":                "-attempts -1",
+		"-drain -1s cat":                  "-drain -1s",
+		"-empty -1s cat":                  "-empty -1s",
+		"-lease 1ms cat":                  "-lease 1ms",
+		"-dir  cat":                       "-dir",
+		"-nats x -sql y cat":              "-nats and -sql",
+		"-nats nats://127.0.0.1:1 cat":    "-nats nats://127.0.0.1:1",
+		"-queue a.b -dir " + dir + " cat": `"a.b"`,
+		"-listen nowhere -dir " + dir + " -queue q cat": "-listen",
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		err := workCommand(ctx, strings.Split(args, " "), &bytes.Buffer{}, &bytes.Buffer{})
+		if args == "" {
+			err = workCommand(ctx, nil, &bytes.Buffer{}, &bytes.Buffer{})
+		}
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("shoal work %s: %v, want an error with %q", args, err, want)
+		}
+	}
+	for args, want := range map[string]string{"now": `"now"`, "-delay -1s": "-delay -1s"} {
+		if err := enqueueCommand(context.Background(), strings.Split(args, " "), strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("shoal enqueue %s: %v, want an error with %q", args, err, want)
+		}
+	}
+	long := strings.Repeat("x", 2<<20)
+	err := enqueueCommand(context.Background(), []string{"-dir", filepath.Join(dir, "long")}, strings.NewReader("a\n"+long+"\n"), &bytes.Buffer{}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a line of 2 MB: %v", err)
+	}
+}
+
+// TestChaos: a little of what make chaos does.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while")
+	}
+	for name, args := range map[string][]string{
+		"embedded": nil,
+		"SQLite":   {"-sql", filepath.Join(t.TempDir(), "jobs.db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := exec.Command("go", append([]string{"run", "./internal/chaos", "-jobs", "1000", "-kills", "10", "-away", "1s", "-seed", "1"}, args...)...).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "chaos: 1000 jobs") || !strings.Contains(string(out), " 0 lost") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+}
