@@ -163,10 +163,11 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		"-listen nowhere -dir " + dir + " -queue q cat": "-listen",
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		err := workCommand(ctx, strings.Split(args, " "), &bytes.Buffer{}, &bytes.Buffer{})
-		if args == "" {
-			err = workCommand(ctx, nil, &bytes.Buffer{}, &bytes.Buffer{})
+		var list []string
+		if args != "" {
+			list = strings.Split(args, " ")
 		}
+		err := workCommand(ctx, list, &bytes.Buffer{}, &bytes.Buffer{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("shoal work %s: %v, want an error with %q", args, err, want)
