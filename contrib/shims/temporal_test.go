@@ -1,0 +1,249 @@
+package shoalshims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	shoalshims "github.com/shoal-go/shoal/contrib/shims"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// options are those of a worker whose activities run on what pick says, and whose
+// contexts derive from ctx.
+func options(ctx context.Context, pick func(activity.Info) *shoal.Pool) worker.Options {
+	return worker.Options{
+		BackgroundActivityContext: ctx,
+		Interceptors:              []interceptor.WorkerInterceptor{shoalshims.Temporal(pick)},
+	}
+}
+
+func onPool(p *shoal.Pool) func(activity.Info) *shoal.Pool {
+	return func(activity.Info) *shoal.Pool { return p }
+}
+
+func newSuite() *testsuite.WorkflowTestSuite {
+	s := &testsuite.WorkflowTestSuite{}
+	s.SetLogger(log.NewStructuredLogger(quiet()))
+	return s
+}
+
+func TestTemporal(t *testing.T) {
+	contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
+		env := newSuite().NewTestActivityEnvironment()
+		env.SetWorkerOptions(options(ctx, onPool(p)))
+		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: "charge"})
+		_, err := env.ExecuteActivity("charge")
+		if _, ok := errors.AsType[*temporal.CanceledError](err); ok && ctx.Err() == nil {
+			t.Errorf("got %v: Temporal would not try again what was not cancelled", err)
+		}
+		return err
+	}, false, true)
+}
+
+func TestTemporalWithoutPool(t *testing.T) {
+	env := newSuite().NewTestActivityEnvironment()
+	env.SetWorkerOptions(options(context.Background(), onPool(nil)))
+	env.RegisterActivityWithOptions(func(context.Context) (int, error) { return 42, nil }, activity.RegisterOptions{Name: "charge"})
+	var n int
+	if v, err := env.ExecuteActivity("charge"); err != nil || v.Get(&n) != nil || n != 42 {
+		t.Errorf("got %d, error %v; want 42", n, err)
+	}
+}
+
+// Results, the kinds of errors and heartbeats pass through.
+func TestTemporalActivity(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(2))
+	var beats sync.Map
+	charge := func(ctx context.Context, cents int) (string, error) {
+		activity.RecordHeartbeat(ctx, cents)
+		switch {
+		case cents < 0:
+			return "", temporal.NewNonRetryableApplicationError("no money", "Refused", nil, cents)
+		case cents == 0:
+			return "", activity.ErrResultPending
+		case cents == 13:
+			panic("index 7 of 3")
+		}
+		return fmt.Sprintf("%s: %d cents", activity.GetInfo(ctx).ActivityType.Name, cents), nil
+	}
+	newEnv := func() *testsuite.TestActivityEnvironment {
+		env := newSuite().NewTestActivityEnvironment()
+		env.SetWorkerOptions(options(context.Background(), onPool(p)))
+		env.RegisterActivityWithOptions(charge, activity.RegisterOptions{Name: "charge"})
+		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+			var n int
+			if details.Get(&n) == nil {
+				beats.Store(n, true)
+			}
+		})
+		return env
+	}
+
+	var s string
+	v, err := newEnv().ExecuteActivity("charge", 250)
+	if err != nil || v.Get(&s) != nil || s != "charge: 250 cents" {
+		t.Errorf("got %q, error %v", s, err)
+	}
+	waitFor(t, "the heartbeat", func() bool { _, ok := beats.Load(250); return ok })
+
+	_, err = newEnv().ExecuteActivity("charge", -1)
+	if ae, ok := errors.AsType[*temporal.ApplicationError](err); !ok || !ae.NonRetryable() || ae.Type() != "Refused" {
+		t.Errorf("got error %v, want one of type Refused that is not tried again", err)
+	}
+	if _, err = newEnv().ExecuteActivity("charge", 0); err != activity.ErrResultPending {
+		t.Errorf("got error %v, want %v", err, activity.ErrResultPending)
+	}
+	_, err = newEnv().ExecuteActivity("charge", 13)
+	if pe, ok := errors.AsType[*temporal.PanicError](err); !ok || pe.StackTrace() != "" {
+		t.Errorf("got error %v, want a PanicError of Temporal without a stack", err)
+	}
+	if s := p.Stats(); s.Completed != 4 || s.Failed != 3 {
+		t.Errorf("pool has completed %d, failed %d; want 4, 3", s.Completed, s.Failed)
+	}
+}
+
+// A workflow runs 50 activities at once, the pool 4 at a time.
+func TestTemporalWorkflowBound(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(4))
+	var g gauge
+	env := newSuite().NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(options(context.Background(), onPool(p)))
+	env.RegisterActivityWithOptions(func(context.Context) error { g.visit(nap); return nil }, activity.RegisterOptions{Name: "charge"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Hour})
+		var futures []workflow.Future
+		for range 50 {
+			futures = append(futures, workflow.ExecuteActivity(ctx, "charge"))
+		}
+		for _, f := range futures {
+			if err := f.Get(ctx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := env.GetWorkflowError(); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.most.Load(); n > 4 {
+		t.Errorf("%d activities at a time, want at most 4", n)
+	}
+	if s := p.Stats(); s.Completed != 50 || s.PeakWorkers > 4 {
+		t.Errorf("pool has completed %d with %d workers, want 50 with at most 4", s.Completed, s.PeakWorkers)
+	}
+}
+
+// Temporal tries again what failed because the pool was closed, before it began and
+// while it ran.
+func TestTemporalWorkflowPoolClosed(t *testing.T) {
+	open := newPool(t, shoal.WithMaxWorkers(1))
+	closes := newPool(t, shoal.WithMaxWorkers(1))
+	pools := []*shoal.Pool{closedPool(t), closes, open}
+	env := newSuite().NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(options(context.Background(), func(a activity.Info) *shoal.Pool { return pools[a.Attempt-1] }))
+	env.RegisterActivityWithOptions(func(ctx context.Context) (int32, error) {
+		n := activity.GetInfo(ctx).Attempt
+		if n == 2 {
+			go closes.Close()
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		return n, nil
+	}, activity.RegisterOptions{Name: "charge"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) (n int32, err error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Hour})
+		err = workflow.ExecuteActivity(ctx, "charge").Get(ctx, &n)
+		return n, err
+	})
+	var n int32
+	if err := env.GetWorkflowResult(&n); err != nil || n != 3 {
+		t.Errorf("got %d, error %v; want the third attempt", n, err)
+	}
+}
+
+// The documentation says which activities pick is asked for that are better without a pool.
+func TestTemporalPick(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(1))
+	var local, session atomic.Int64
+	env := newSuite().NewTestWorkflowEnvironment()
+	o := options(context.Background(), func(a activity.Info) *shoal.Pool {
+		if a.IsLocalActivity {
+			local.Add(1)
+			return nil
+		}
+		if a.ActivityType.Name == "internalSessionCreationActivity" {
+			session.Add(1)
+			return nil
+		}
+		return p
+	})
+	o.EnableSessionWorker = true
+	env.SetWorkerOptions(o)
+	env.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "charge"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, HeartbeatTimeout: time.Minute})
+		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
+		if err := workflow.ExecuteLocalActivity(ctx, func(context.Context) error { return nil }).Get(ctx, nil); err != nil {
+			return err
+		}
+		sctx, err := workflow.CreateSession(ctx, &workflow.SessionOptions{CreationTimeout: time.Minute, ExecutionTimeout: time.Minute})
+		if err != nil {
+			return err
+		}
+		defer workflow.CompleteSession(sctx)
+		return workflow.ExecuteActivity(sctx, "charge").Get(sctx, nil)
+	})
+	if err := env.GetWorkflowError(); err != nil {
+		t.Fatal(err)
+	}
+	if local.Load() == 0 || session.Load() == 0 {
+		t.Errorf("asked for %d local activities and %d sessions, want some of both", local.Load(), session.Load())
+	}
+}
+
+// Activities of one worker on a pool of two. In a program, the options are given to
+// worker.New.
+func ExampleTemporal() {
+	pool := shoal.Must(shoal.New(shoal.WithName("work"), shoal.WithMaxWorkers(4)))
+	payments := shoal.Must(pool.Sub(shoal.WithName("payments"), shoal.WithMaxWorkers(2), shoal.WithPriority(1)))
+
+	env := newSuite().NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{
+		MaxConcurrentActivityExecutionSize: 4,
+		Interceptors: []interceptor.WorkerInterceptor{
+			shoalshims.Temporal(func(activity.Info) *shoal.Pool { return payments }),
+		},
+	})
+	charge := func(ctx context.Context, cents int) (string, error) {
+		activity.RecordHeartbeat(ctx, "asked the bank")
+		return fmt.Sprintf("charged %d cents", cents), nil
+	}
+	env.RegisterActivity(charge)
+	v, err := env.ExecuteActivity(charge, 250)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var s string
+	v.Get(&s)
+	fmt.Println(s)
+
+	pool.Shutdown(context.Background())
+	fmt.Printf("%s: %d completed\n", payments.Name(), payments.Stats().Completed)
+	// Output:
+	// charged 250 cents
+	// payments: 1 completed
+}
