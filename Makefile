@@ -31,6 +31,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 nightly: ## all that takes longer: explore, mutants, torture, histories, fuzz
 	bash scripts/nightly
 
+chaos: ## processes that work off a durable queue, killed over and over, a few minutes
+	bash scripts/chaos
+
 bench: ## shoal beside its peers, about an hour; the report is in figures/
 	go run ./cmd/shoal bench -out figures
 
@@ -40,4 +43,4 @@ quick: ## a few rows of that, under two minutes
 cover: ## coverage of the root package by the quick tests
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1
 
-.PHONY: help check test race explore mutants torture histories fuzz nightly bench quick cover
+.PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick cover

@@ -428,9 +428,12 @@ func (p *Pool) end(to phase, cause error) {
 		roused = append(roused, w)
 	}
 	p.notifyLocked()
-	if !p.ending {
-		p.helpers++ // what follows calls functions of the user: the pool is not over before
+	last := false
+	if len(orphans) > 0 || queued > 0 || len(calls) > 0 {
+		p.helpers++ // to tell of them calls functions of the user: the pool is not over before
 		defer p.helperDone()
+	} else {
+		last = p.endLocked()
 	}
 	p.mu.Unlock()
 
@@ -456,6 +459,9 @@ func (p *Pool) end(to phase, cause error) {
 	}
 	for _, c := range calls {
 		c.body.end(ErrClosed)
+	}
+	if last {
+		p.finish()
 	}
 }
 

@@ -288,7 +288,7 @@ var mutants = []mutant{
 	{name: "a closed pool leaves who reserves waiting", file: "life.go", models: "reserve",
 		old: "		p.endReservationsLocked()\n", new: ""},
 	{name: "the pool is over while who closes it still tells of the lost", file: "life.go", models: "-", tests: "TestReserve",
-		old: "		defer p.helperDone()\n	}\n	p.mu.Unlock()\n", new: "	}\n	p.mu.Unlock()\n	p.helperDone()\n"},
+		old: "		p.helpers++ // to tell of them calls functions of the user: the pool is not over before\n		defer p.helperDone()\n	} else {\n		last = p.endLocked()\n	}\n", new: "	}\n	last = p.endLocked()\n"},
 
 	// ----- workers -----
 	{name: "a failed task is not finished", file: "run.go", models: "life",
