@@ -565,9 +565,8 @@ var models = []suite.Model{
 	})},
 	{Name: "admit/the room of one that gave up is the next one's", Bound: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
-		s.closer()
-		ctx, gate := explore.NewContext(), sy.MakeLatch()
-		s.submitTask(0, s.and(0, func() { gate.Wait() }))
+		ctx := explore.NewContext()
+		s.submitTask(0, s.and(0, ctx.Cancel))
 		s.Go("gives up", func() {
 			err := s.p.SubmitContext(ctx, func(context.Context) { s.did(1) })
 			s.took(1, err)
@@ -576,8 +575,9 @@ var models = []suite.Model{
 				explore.Reach("gave up")
 			}
 		})
-		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
 		s.submit(2)
+		s.done.Wait()
+		s.close()
 	})},
 	{Name: "admit/the context of a submitter that waits ends", Reach: []string{"wait for room", "gave up"}, Run: onPool(func(s *sim) {
 		s.pool(1, WithQueueCapacity(0))
@@ -774,7 +774,6 @@ var models = []suite.Model{
 	})},
 	{Name: "size/shrink while two tasks run", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(2))
-		s.closer()
 		s.Go("resizer", func() {
 			if err := s.p.Resize(0, 1); err != nil && err != ErrClosed {
 				s.Failf("Resize: %v", err)
@@ -783,6 +782,8 @@ var models = []suite.Model{
 		s.submit(0)
 		s.submit(1)
 		s.submit(2)
+		s.done.Wait()
+		s.close()
 	})},
 	{Name: "size/shrink and a worker about to park", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(1, WithMaxWorkers(2), WithMinWorkers(2))

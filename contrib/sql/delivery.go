@@ -1,0 +1,292 @@
+package shoalsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// A delivery is one leased job. The row and the attempt are its token: an ID may be that
+// of another job, later.
+type delivery struct {
+	q       *Queue
+	seq     int64
+	id      string
+	data    []byte
+	header  jobs.Header
+	bad     error // what is wrong with the header
+	attempt int
+	inTx    atomic.Bool // AckTx was called, and has not failed
+}
+
+func (d *delivery) ID() string          { return d.id }
+func (d *delivery) Data() []byte        { return d.data }
+func (d *delivery) Header() jobs.Header { return d.header }
+func (d *delivery) Attempt() int        { return d.attempt }
+
+// A runner is a database or a transaction.
+type runner interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// ackOn acknowledges the job, if it is still leased to d. In SQLite that takes two
+// statements, and r is a transaction.
+func (d *delivery) ackOn(ctx context.Context, r runner) (bool, error) {
+	done, err := affected(r.ExecContext(ctx, d.q.sql.ack, d.seq, d.attempt, d.q.d.units(d.q.remember)))
+	if done && d.q.d == SQLite {
+		_, err = r.ExecContext(ctx, d.q.sql.remove, d.seq)
+	}
+	return done && err == nil, err
+}
+
+func (d *delivery) termOn(ctx context.Context, r runner, reason string) (bool, error) {
+	done, err := affected(r.ExecContext(ctx, d.q.sql.term, d.seq, d.attempt, reason))
+	if done && d.q.d == SQLite {
+		_, err = r.ExecContext(ctx, d.q.sql.remove, d.seq)
+	}
+	return done && err == nil, err
+}
+
+func affected(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// settle makes a call that ends the lease. If the lease was not there to be ended, the
+// call is confirmed where the fate of the job says that it has had its effect before.
+func (d *delivery) settle(ctx context.Context, f func(r runner) (bool, error), confirms func(fate string) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := false
+	fate := ""
+	err := d.q.write(ctx, func() (err error) {
+		if d.q.d == SQLite {
+			err = d.q.inTx(ctx, func(tx *sql.Tx) (err error) {
+				done, err = f(tx)
+				return err
+			})
+		} else {
+			done, err = f(d.q.db)
+		}
+		if err != nil || done {
+			return err
+		}
+		fate, err = d.fate(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return d.failed(ctx, err)
+	case done || confirms(fate):
+		return nil
+	}
+	return d.lost(fate)
+}
+
+// What can have become of the job, for d.
+const (
+	fateDone    = "done"    // acknowledged at this attempt
+	fateDead    = "dead"    // buried at this attempt
+	fateBack    = "back"    // given back at this attempt
+	fateHeld    = "held"    // it is leased to d
+	fateExpired = "expired" // it was; the lease is over, and nobody else has it
+	fateLost    = "lost"    // another attempt had it, or has it
+	fateGone    = "gone"    // there is nothing about it
+)
+
+func (d *delivery) fate(ctx context.Context) (fate string, err error) {
+	err = d.q.db.QueryRowContext(ctx, d.q.sql.fate, d.seq, d.attempt, d.q.name, d.id).Scan(&fate)
+	return fate, err
+}
+
+func (d *delivery) lost(fate string) error {
+	what := "is another's, or over"
+	switch fate {
+	case fateDone:
+		what = "is over: it was acknowledged"
+	case fateDead:
+		what = "is over: it was buried"
+	case fateBack:
+		what = "is over: it was given back"
+	case fateExpired:
+		what = "is over"
+	}
+	return fmt.Errorf("%w: that of attempt %d of job %q %s", jobs.ErrLeaseLost, d.attempt, d.id, what)
+}
+
+func (d *delivery) failed(ctx context.Context, err error) error {
+	return d.q.failed(ctx, fmt.Errorf("job %q: %w", d.id, err))
+}
+
+// acknowledged reports whether the job with that fate was acknowledged by d. What was,
+// in a transaction, and since then forgotten is gone.
+func (d *delivery) acknowledged(fate string) bool {
+	return fate == fateDone || fate == fateGone && d.inTx.Load()
+}
+
+func (d *delivery) Ack(ctx context.Context) error {
+	return d.settle(ctx, func(r runner) (bool, error) { return d.ackOn(ctx, r) }, d.acknowledged)
+}
+
+func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
+	err := d.settle(ctx, func(r runner) (bool, error) {
+		return affected(r.ExecContext(ctx, d.q.sql.nak, d.seq, d.attempt, d.q.d.delay(delay)))
+	}, func(fate string) bool { return fate == fateBack })
+	if err == nil {
+		d.q.Wake()
+	}
+	return err
+}
+
+func (d *delivery) Term(ctx context.Context, reason string) error {
+	reason = strings.ReplaceAll(strings.ToValidUTF8(reason, "\uFFFD"), "\x00", "\uFFFD")
+	return d.settle(ctx, func(r runner) (bool, error) { return d.termOn(ctx, r, reason) },
+		func(fate string) bool { return fate == fateDead })
+}
+
+// Extend does not wait for a transaction that AckTx was called in: as long as that has
+// the row, nobody else can lease the job.
+func (d *delivery) Extend(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fate := fateHeld
+	err := d.q.write(ctx, func() error {
+		done, err := affected(d.q.db.ExecContext(ctx, d.q.sql.extend, d.seq, d.attempt, d.q.d.units(d.q.lease)))
+		if err != nil || done {
+			return err
+		}
+		if fate, err = d.fate(ctx); err != nil || fate != fateExpired || d.q.d == SQLite || !d.inTx.Load() {
+			return err
+		}
+		var one int
+		err = d.q.db.QueryRowContext(ctx, d.q.sql.free, d.seq).Scan(&one)
+		if errors.Is(err, sql.ErrNoRows) {
+			fate, err = fateHeld, nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return d.failed(ctx, err)
+	case fate == fateHeld, d.inTx.Load() && d.acknowledged(fate):
+		return nil
+	}
+	return d.lost(fate)
+}
+
+// AckTx acknowledges j in a transaction of the caller, on the queue's database: that of
+// what the job does there. If it returns nil and the transaction is committed, the job is
+// done, and what else the transaction has done has happened exactly once: no other
+// attempt of the job can be acknowledged, before or after. The handler returns nil then.
+//
+// After an error the transaction is to be rolled back, and the handler returns the
+// error. One that matches [jobs.ErrLeaseLost] says that another machine may have the job,
+// or have done it.
+//
+// The job is locked from AckTx on until the transaction ends: in Postgres its lease need
+// not be extended meanwhile. A handler that rolls back and returns nil all the same has
+// its job acknowledged, without the effect.
+func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
+	if tx == nil {
+		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)
+	}
+	if j == nil {
+		return fmt.Errorf("%w: nil job", jobs.ErrConfig)
+	}
+	d, ok := j.Delivery().(*delivery)
+	if !ok || d.q.name != q.name {
+		return fmt.Errorf("%w: job %q is not of queue %s", jobs.ErrConfig, j.ID, q.name)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	before := d.inTx.Swap(true) // an Extend may see that the job is gone before this returns
+	done, err := d.ackOn(ctx, tx)
+	if err == nil && done {
+		return nil
+	}
+	d.inTx.Store(before)
+	if err != nil {
+		return d.failed(ctx, err)
+	}
+	return d.lost(fateLost)
+}
+
+// A DeadLetter is a job that was given up.
+type DeadLetter struct {
+	ID      string
+	Data    []byte
+	Header  jobs.Header
+	Attempt int // the one after which it was
+	Reason  string
+	At      time.Time // by the clock of the database
+}
+
+// DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
+func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err error) {
+	if n < 1 {
+		return nil, nil
+	}
+	rows, err := q.db.QueryContext(ctx, q.sql.dead, q.name, n)
+	if err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var l DeadLetter
+		var header sql.NullString
+		var at int64
+		if err := rows.Scan(&l.ID, &l.Data, &header, &l.Attempt, &l.Reason, &at); err != nil {
+			return all, q.failed(ctx, err)
+		}
+		l.Header, _ = decodeHeader(header) // of one that is no header the reason tells
+		l.At = time.UnixMicro(at)
+		all = append(all, l)
+	}
+	if err := rows.Err(); err != nil {
+		return all, q.failed(ctx, err)
+	}
+	return all, nil
+}
+
+// ErrNoDeadLetter is matched by the error of [Queue.Requeue] for an ID that no dead
+// letter has.
+var ErrNoDeadLetter = errors.New("no such dead letter")
+
+// Requeue makes a dead letter a job again, which has not been tried yet and comes after
+// those that are ready.
+func (q *Queue) Requeue(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := false
+	err := q.write(ctx, func() error {
+		return q.inTx(ctx, func(tx *sql.Tx) (err error) {
+			if done, err = affected(tx.ExecContext(ctx, q.sql.requeue, q.name, id)); err != nil || !done {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, q.sql.bury, q.name, id)
+			return err
+		})
+	})
+	if err != nil {
+		return q.failed(ctx, fmt.Errorf("dead letter %q: %w", id, err))
+	}
+	if !done {
+		return fmt.Errorf("shoalsql: queue %s: %w: %q", q.name, ErrNoDeadLetter, id)
+	}
+	q.Wake()
+	return nil
+}

@@ -1,0 +1,424 @@
+package shoalsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// A Dialect is the kind of a database.
+type Dialect int
+
+// The dialects.
+const (
+	Postgres Dialect = iota + 1
+	SQLite
+)
+
+// String is the dialect's name.
+func (d Dialect) String() string {
+	switch d {
+	case Postgres:
+		return "Postgres"
+	case SQLite:
+		return "SQLite"
+	}
+	return "Dialect(" + strconv.Itoa(int(d)) + ")"
+}
+
+// units is at least t in the units of the dialect: microseconds, or milliseconds.
+func (d Dialect) units(t time.Duration) int64 {
+	u := time.Microsecond
+	if d == SQLite {
+		u = time.Millisecond
+	}
+	if t > math.MaxInt64-u {
+		t = math.MaxInt64 - u
+	}
+	return int64((t + u - 1) / u)
+}
+
+// delay is for how long a job is not to be leased. The clock of the database is cut, or
+// rounded, to a unit, so it is one more.
+func (d Dialect) delay(t time.Duration) int64 {
+	if t <= 0 {
+		return 0
+	}
+	return d.units(t) + 1
+}
+
+// sqlState is the SQLSTATE of err, of a driver that has it.
+func sqlState(err error) string {
+	var s interface{ SQLState() string }
+	if errors.As(err, &s) {
+		return s.SQLState()
+	}
+	return ""
+}
+
+func mentions(err error, texts ...string) bool {
+	for _, t := range texts {
+		if strings.Contains(err.Error(), t) {
+			return true
+		}
+	}
+	return false
+}
+
+// busy reports whether err comes of what others do in the database at the same time.
+func (d Dialect) busy(err error) bool {
+	if d == SQLite {
+		return mentions(err, "SQLITE_BUSY", "SQLITE_LOCKED", "database is locked", "database table is locked")
+	}
+	s := sqlState(err)
+	return s == "40001" || s == "40P01" // a serialization failure; a deadlock
+}
+
+// missing reports whether err says that there is no such table.
+func missing(err error) bool {
+	return sqlState(err) == "42P01" || mentions(err, "no such table")
+}
+
+// hopeless reports whether err is one that calling again does not help against.
+func hopeless(err error) bool {
+	switch s := sqlState(err); {
+	case s == "42P01", s == "42703": // no such table, column
+		return true
+	case s == "42501": // permission denied
+		return true
+	case strings.HasPrefix(s, "28"): // authentication
+		return true
+	case s == "3D000", s == "3F000": // no such database, schema
+		return true
+	}
+	return mentions(err, "no such table", "no such column", "readonly database", "file is not a database", "sql: database is closed")
+}
+
+// tables are those of a schema, with their columns.
+var tables = []struct{ name, columns string }{
+	{"shoal_jobs", "seq, queue, id, data, header, attempt, leased, ready"},
+	{"shoal_dead", "seq, queue, id, data, header, attempt, reason, at"},
+	{"shoal_done", "queue, id, seq, attempt, until"},
+}
+
+// Schema is the statements that make the tables, each of which ends with ";\n". They do
+// nothing where a table is there.
+//
+// In shoal_jobs are the jobs: one may be leased when ready has passed, which is when its
+// lease is over, or its delay. In shoal_dead are the dead letters, in shoal_done for a
+// while the IDs of what was acknowledged. What was enqueued is for the queue to change; a
+// dead letter can be deleted, a job too that is not to run.
+func Schema(d Dialect) string {
+	switch d {
+	case Postgres:
+		return schemaPostgres
+	case SQLite:
+		return schemaSQLite
+	}
+	return ""
+}
+
+const schemaPostgres = `CREATE TABLE IF NOT EXISTS shoal_jobs (
+	seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	queue text NOT NULL,
+	id text NOT NULL,
+	data bytea NOT NULL,
+	header text,
+	attempt integer NOT NULL DEFAULT 0,
+	leased boolean NOT NULL DEFAULT false,
+	ready timestamptz NOT NULL,
+	UNIQUE (queue, id)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX IF NOT EXISTS shoal_jobs_ready ON shoal_jobs (queue, ready, seq);
+CREATE TABLE IF NOT EXISTS shoal_dead (
+	seq bigint PRIMARY KEY,
+	queue text NOT NULL,
+	id text NOT NULL,
+	data bytea NOT NULL,
+	header text,
+	attempt integer NOT NULL,
+	reason text NOT NULL,
+	at timestamptz NOT NULL,
+	UNIQUE (queue, id)
+);
+CREATE INDEX IF NOT EXISTS shoal_dead_at ON shoal_dead (queue, at, seq);
+CREATE TABLE IF NOT EXISTS shoal_done (
+	queue text NOT NULL,
+	id text NOT NULL,
+	seq bigint NOT NULL,
+	attempt integer NOT NULL,
+	until timestamptz NOT NULL,
+	PRIMARY KEY (queue, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
+`
+
+// Times are milliseconds since 1970.
+const schemaSQLite = `CREATE TABLE IF NOT EXISTS shoal_jobs (
+	seq INTEGER PRIMARY KEY AUTOINCREMENT,
+	queue TEXT NOT NULL,
+	id TEXT NOT NULL,
+	data BLOB NOT NULL,
+	header TEXT,
+	attempt INTEGER NOT NULL DEFAULT 0,
+	leased INTEGER NOT NULL DEFAULT 0,
+	ready INTEGER NOT NULL,
+	UNIQUE (queue, id)
+);
+CREATE INDEX IF NOT EXISTS shoal_jobs_ready ON shoal_jobs (queue, ready, seq);
+CREATE TABLE IF NOT EXISTS shoal_dead (
+	seq INTEGER PRIMARY KEY,
+	queue TEXT NOT NULL,
+	id TEXT NOT NULL,
+	data BLOB NOT NULL,
+	header TEXT,
+	attempt INTEGER NOT NULL,
+	reason TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	UNIQUE (queue, id)
+);
+CREATE INDEX IF NOT EXISTS shoal_dead_at ON shoal_dead (queue, at, seq);
+CREATE TABLE IF NOT EXISTS shoal_done (
+	queue TEXT NOT NULL,
+	id TEXT NOT NULL,
+	seq INTEGER NOT NULL,
+	attempt INTEGER NOT NULL,
+	until INTEGER NOT NULL,
+	PRIMARY KEY (queue, id)
+);
+CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
+`
+
+// statements are the texts of a dialect.
+type statements struct {
+	d                                                             Dialect
+	look, pull, ack, remove, nak, term, extend, free, fate, sweep string
+	dead, requeue, bury                                           string
+}
+
+var (
+	ofPostgres = newStatements(Postgres)
+	ofSQLite   = newStatements(SQLite)
+)
+
+func statementsOf(d Dialect) *statements {
+	if d == SQLite {
+		return ofSQLite
+	}
+	return ofPostgres
+}
+
+var inUnits = regexp.MustCompile(`\{now\+(\$\d+)\}`)
+
+// say is a statement in the dialect. It is written with {now} for the time, {now+$3} for
+// one that is so many units later, and $1, $2, … for arguments.
+func (d Dialect) say(s string) string {
+	if d == SQLite {
+		s = inUnits.ReplaceAllString(s, "({now} + $1)")
+		return strings.NewReplacer("{now}", "CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)", "$", "?").Replace(s)
+	}
+	s = inUnits.ReplaceAllString(s, "(clock_timestamp() + $1::bigint * interval '1 microsecond')")
+	return strings.ReplaceAll(s, "{now}", "clock_timestamp()")
+}
+
+func newStatements(d Dialect) *statements {
+	// What an answer counts by: $1 is the row, $2 the attempt.
+	const mine = "seq = $1 AND attempt = $2 AND leased AND ready > {now}"
+	s := &statements{d: d}
+	if d == Postgres {
+		// The time is that of the statement, which an index can be searched by. The array
+		// is made once, so no more rows are locked than are leased.
+		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
+			WHERE seq = ANY (ARRAY(
+				SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= statement_timestamp()
+				ORDER BY ready, seq LIMIT $2 FOR UPDATE SKIP LOCKED))
+			RETURNING seq, id, data, header, attempt`
+		s.ack = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING queue, id, seq, attempt)
+			INSERT INTO shoal_done (queue, id, seq, attempt, until)
+			SELECT queue, id, seq, attempt, {now+$3} FROM gone
+			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
+		s.term = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING seq, queue, id, data, header, attempt)
+			INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
+			SELECT seq, queue, id, data, header, attempt, $3::text, {now} FROM gone`
+		s.extend = `UPDATE shoal_jobs SET ready = {now+$3} WHERE seq = ANY (ARRAY(
+			SELECT seq FROM shoal_jobs WHERE ` + mine + ` FOR UPDATE SKIP LOCKED))`
+		s.free = `SELECT 1 FROM shoal_jobs WHERE seq = $1 FOR UPDATE SKIP LOCKED`
+		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
+			SELECT queue, id FROM shoal_done WHERE until <= statement_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	} else {
+		s.look = `SELECT 1 FROM shoal_jobs WHERE queue = $1 AND ready <= {now} LIMIT 1`
+		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
+			WHERE seq IN (SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= {now} ORDER BY ready, seq LIMIT $2)
+			RETURNING seq, id, data, header, attempt`
+		s.ack = `INSERT INTO shoal_done (queue, id, seq, attempt, until)
+			SELECT queue, id, seq, attempt, {now+$3} FROM shoal_jobs WHERE ` + mine + `
+			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
+		s.term = `INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
+			SELECT seq, queue, id, data, header, attempt, $3, {now} FROM shoal_jobs WHERE ` + mine
+		s.remove = `DELETE FROM shoal_jobs WHERE seq = $1`
+		s.extend = `UPDATE shoal_jobs SET ready = {now+$3} WHERE ` + mine
+		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
+			SELECT queue, id FROM shoal_done WHERE until <= {now} LIMIT $1)`
+	}
+	s.nak = `UPDATE shoal_jobs SET leased = FALSE, ready = {now+$3} WHERE ` + mine
+	s.fate = `SELECT CASE
+		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4 AND seq = $1 AND attempt = $2) THEN '` + fateDone + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4 AND seq = $1) THEN '` + fateLost + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_dead WHERE seq = $1 AND attempt = $2) THEN '` + fateDead + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_dead WHERE seq = $1) THEN '` + fateLost + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1 AND attempt = $2 AND NOT leased) THEN '` + fateBack + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE ` + mine + `) THEN '` + fateHeld + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1 AND attempt = $2) THEN '` + fateExpired + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1) THEN '` + fateLost + `'
+		ELSE '` + fateGone + `' END`
+	at := "at * 1000"
+	if d == Postgres {
+		at = "(extract(epoch FROM at) * 1000000)::bigint"
+	}
+	s.dead = `SELECT id, data, header, attempt, reason, ` + at + ` FROM shoal_dead WHERE queue = $1 ORDER BY at, seq LIMIT $2`
+	s.requeue = `INSERT INTO shoal_jobs (queue, id, data, header, ready)
+		SELECT queue, id, data, header, {now} FROM shoal_dead WHERE queue = $1 AND id = $2
+		ON CONFLICT (queue, id) DO NOTHING`
+	s.bury = `DELETE FROM shoal_dead WHERE queue = $1 AND id = $2`
+	for _, p := range []*string{
+		&s.look, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
+		&s.dead, &s.requeue, &s.bury,
+	} {
+		*p = d.say(*p)
+	}
+	return s
+}
+
+// insert inserts n rows: the arguments are the queue, then the ID, the payload, the
+// header and the delay of each. It returns the rows that were inserted.
+func (s *statements) insert(n int) string {
+	row := "($1, $%d, $%d, $%d, {now+$%d})"
+	if s.d == Postgres {
+		row = "($1, $%d, $%d::bytea, $%d::text, {now+$%d})"
+	}
+	var b strings.Builder
+	b.WriteString("INSERT INTO shoal_jobs (queue, id, data, header, ready) VALUES ")
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, row, 4*i+2, 4*i+3, 4*i+4, 4*i+5)
+	}
+	b.WriteString(" ON CONFLICT (queue, id) DO NOTHING RETURNING seq")
+	return s.d.say(b.String())
+}
+
+// uninsert deletes those of n rows that have the ID of a job that is over.
+func (s *statements) uninsert(n int) string {
+	in := make([]string, n)
+	for i := range in {
+		in[i] = "$" + strconv.Itoa(i+1)
+	}
+	return s.d.say(`DELETE FROM shoal_jobs WHERE seq IN (` + strings.Join(in, ", ") + `) AND (
+		EXISTS (SELECT 1 FROM shoal_done d WHERE d.queue = shoal_jobs.queue AND d.id = shoal_jobs.id AND d.until > {now})
+		OR EXISTS (SELECT 1 FROM shoal_dead d WHERE d.queue = shoal_jobs.queue AND d.id = shoal_jobs.id))`)
+}
+
+// probes are what only the one dialect can do.
+var probes = map[Dialect]string{
+	Postgres: `SELECT current_setting('server_version_num')`,
+	SQLite:   `SELECT sqlite_version() || CASE WHEN unixepoch('now', 'subsec') IS NULL THEN ' is too old' ELSE '' END`,
+}
+
+// stand looks at the database, and makes the tables.
+func (q *Queue) stand(ctx context.Context) error {
+	var version string
+	probe := func(d Dialect) error {
+		return q.again(ctx, func() error { return q.db.QueryRowContext(ctx, probes[d]).Scan(&version) })
+	}
+	if err := probe(q.d); err != nil {
+		if other := Postgres + SQLite - q.d; probe(other) == nil {
+			return fmt.Errorf("%w: the database is no %v, it is %v", jobs.ErrConfig, q.d, other)
+		}
+		return err
+	}
+	if q.d == SQLite && strings.HasSuffix(version, "is too old") {
+		return fmt.Errorf("%w: SQLite %s: want 3.42 or later", jobs.ErrConfig, version)
+	}
+	if q.d == SQLite {
+		var file string
+		err := q.again(ctx, func() error {
+			return q.db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file)
+		})
+		if err != nil {
+			return err
+		}
+		q.turn = turnOf(file)
+	}
+	err := q.haveTables(ctx)
+	if err == nil || !missing(err) || q.existing {
+		return err
+	}
+	if err := q.write(ctx, func() error { return q.inTx(ctx, q.makeTables(ctx)) }); err != nil {
+		return fmt.Errorf("make the tables: %w", err)
+	}
+	return q.haveTables(ctx)
+}
+
+func (q *Queue) makeTables(ctx context.Context) func(tx *sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		if q.d == Postgres { // which fails, IF NOT EXISTS or not, when two do it at the same time
+			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(8317704981207)`); err != nil {
+				return err
+			}
+		}
+		for s := range strings.SplitAfterSeq(Schema(q.d), ";\n") {
+			if s == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (q *Queue) haveTables(ctx context.Context) error {
+	for _, t := range tables {
+		err := q.again(ctx, func() error {
+			rows, err := q.db.QueryContext(ctx, `SELECT `+t.columns+` FROM `+t.name+` WHERE 1 = 0`)
+			if err != nil {
+				return err
+			}
+			rows.Next()
+			return errors.Join(rows.Err(), rows.Close())
+		})
+		switch {
+		case err == nil:
+		case missing(err):
+			return fmt.Errorf("%w: there is no table %s: Schema says how it is made: %w", jobs.ErrConfig, t.name, err)
+		case sqlState(err) == "42703", mentions(err, "no such column"):
+			return fmt.Errorf("%w: table %s is not that of Schema: %w", jobs.ErrConfig, t.name, err)
+		default:
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+// SQLiteDSN is what to open the SQLite database in a file with, by sql.Open and the
+// driver "sqlite" of modernc.org/sqlite: see the package's documentation for why.
+func SQLiteDSN(path string) string {
+	p := filepath.ToSlash(path)
+	if filepath.VolumeName(path) != "" {
+		p = "/" + p
+	}
+	return "file:" + (&url.URL{Path: p}).EscapedPath() +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+}

@@ -1,0 +1,559 @@
+// Package shoalsql has a SQL database as a queue for package jobs of shoal: Postgres 11
+// or later, SQLite 3.42 or later. It links no driver: the caller opens the database with
+// the one that the program has.
+//
+// A [Queue] is rows in tables that all queues of a database share; [Open] makes the
+// tables where they are missing, [Schema] shows them to those who do that by hand.
+//
+// # What is promised, and what it costs
+//
+// When Enqueue, Ack, Nak or Term has returned nil the database has committed it. A lease
+// is kept by the clock of the database, so those of the machines do not matter, and is
+// fenced: an answer counts if the job is still leased for the same attempt, otherwise it
+// is an error that matches [jobs.ErrLeaseLost]. An answer that is given again because
+// the first was not confirmed is taken as confirmed. Jobs come in the order in which
+// they became ready: as they arrived, when their delay was over, when they were given
+// back, when their lease ended. They are late by up to [WithPoll], never early; what the
+// same Queue enqueues is seen at once.
+//
+// What a job does to the same database can happen exactly once: [Queue.AckTx]
+// acknowledges it in the transaction of the effect. [Queue.EnqueueTx] enqueues in the
+// transaction that the job is about.
+//
+// An ID is unique in a queue while its job is there or its dead letter, and for a while
+// after the job was acknowledged ([WithRemember]).
+//
+// # Postgres
+//
+// A Pull is one statement, which skips rows that others have locked. Several queries of
+// a Queue may run at the same time: it needs connections of the pool beside those that
+// the handlers use. Transactions are expected to be READ COMMITTED, which is the default;
+// at the higher levels AckTx may fail with a serialization failure and is to be tried
+// again with its transaction.
+//
+// # SQLite
+//
+// Open the database with what [SQLiteDSN] says, or the same in the words of another
+// driver: journal_mode WAL, so that readers and the writer do not wait for each other;
+// synchronous FULL, so that what was confirmed survives a power failure; a busy_timeout;
+// and transactions that begin IMMEDIATE, as one that has read before it writes fails when
+// another has written in between. There is one writer at a time: a transaction that
+// writes has to be over long before a lease is, as nobody can extend one meanwhile. Set
+// SetMaxOpenConns to at least two more than the handlers hold transactions at the same
+// time, or 4: with 1, a handler with an open transaction waits for itself if it calls
+// Enqueue. Each lease and each extension writes the row with its payload anew: keep large
+// payloads elsewhere. A database in memory is another one for each connection, and no use.
+package shoalsql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+const (
+	defaultLease    = 30 * time.Second
+	defaultPoll     = 500 * time.Millisecond
+	defaultRemember = 2 * time.Minute
+
+	callFor = 10 * time.Second // how long a Pull waits for the database
+	endFor  = time.Second      // and how long after the end of its context
+
+	mostPull  = 1000    // jobs
+	mostRows  = 512     // of a statement that inserts; a power of 2
+	mostBytes = 8 << 20 // of payloads in one
+	mostID    = 1000    // bytes: an index takes no more than 2700 or so
+
+	sweepEvery = 10 * time.Second
+	sweepRows  = 1000
+	mostSweeps = 20
+)
+
+// An Option changes what [Open] makes.
+type Option func(*config)
+
+type config struct {
+	lease    time.Duration
+	poll     time.Duration
+	remember time.Duration
+	existing bool
+}
+
+// WithLease sets for how long a job is leased by this Queue. The default is 30 s, the
+// least 100 ms.
+func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+
+// WithPoll sets how often a Pull that has found nothing looks again, at most; it is
+// shortened at random by up to a quarter. The default is 500 ms, the least 1 ms.
+func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
+
+// WithRemember sets for how long the ID of a job is remembered that was acknowledged by
+// this Queue. The default is 2 minutes, the least 100 ms.
+func WithRemember(d time.Duration) Option { return func(c *config) { c.remember = d } }
+
+// WithExisting has [Open] make nothing: a table that is missing is an error.
+func WithExisting() Option { return func(c *config) { c.existing = true } }
+
+// A Queue is a [jobs.Source] and a [jobs.Sink]. Make it by [Open]; one serves a whole
+// process. It has nothing to be closed.
+type Queue struct {
+	config
+	name string
+	db   *sql.DB
+	d    Dialect
+	sql  *statements
+	turn chan struct{} // of SQLite: holds who writes in this process
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and made anew, when something may be leased
+	swept   time.Time     // when shoal_done was, last
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// Open opens the queue of that name, of the letters, digits, _ and -, and makes the
+// tables where they are missing. The database stays the caller's. An error that matches
+// [jobs.ErrConfig] names what does not fit.
+func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Option) (*Queue, error) {
+	c := config{lease: defaultLease, poll: defaultPoll, remember: defaultRemember}
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("%w: option %d is nil", jobs.ErrConfig, i)
+		}
+		o(&c)
+	}
+	switch {
+	case db == nil:
+		return nil, fmt.Errorf("%w: nil database", jobs.ErrConfig)
+	case d != Postgres && d != SQLite:
+		return nil, fmt.Errorf("%w: %v: want Postgres or SQLite", jobs.ErrConfig, d)
+	case !validName.MatchString(name):
+		return nil, fmt.Errorf("%w: the name %q of a queue: want 1 to 100 letters, digits, _ or -", jobs.ErrConfig, name)
+	case c.lease < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithLease(%v): want at least 100ms", jobs.ErrConfig, c.lease)
+	case c.poll < time.Millisecond:
+		return nil, fmt.Errorf("%w: WithPoll(%v): want at least 1ms", jobs.ErrConfig, c.poll)
+	case c.remember < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithRemember(%v): want at least 100ms", jobs.ErrConfig, c.remember)
+	}
+	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), swept: time.Now()}
+	if err := q.stand(ctx); err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	return q, nil
+}
+
+// Lease is for how long a job is leased.
+func (q *Queue) Lease() time.Duration { return q.lease }
+
+// Name is the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Wake has the Pulls of this Queue that wait look at once, as after the commit of a
+// transaction that [Queue.EnqueueTx] was called in.
+func (q *Queue) Wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+func (q *Queue) change() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changed
+}
+
+// Enqueue implements [jobs.Sink]: all messages are in the queue, or, after an error,
+// none, if the database could say so. A message whose ID is known is ignored.
+func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rs, err := q.rows(ms)
+	if err != nil || len(rs) == 0 {
+		return err
+	}
+	err = q.write(ctx, func() error {
+		return q.inTx(ctx, func(tx *sql.Tx) error { return q.insert(ctx, tx, rs) })
+	})
+	if err != nil {
+		return q.failed(ctx, err)
+	}
+	q.Wake()
+	return nil
+}
+
+// EnqueueTx is Enqueue in a transaction of the caller, on the queue's database: the
+// messages are there when it is committed. Pulls see them when they look next, or by
+// [Queue.Wake]. After an error the transaction is to be rolled back.
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, ms ...jobs.Message) error {
+	if tx == nil {
+		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rs, err := q.rows(ms)
+	if err != nil || len(rs) == 0 {
+		return err
+	}
+	if err := q.insert(ctx, tx, rs); err != nil {
+		return q.failed(ctx, err)
+	}
+	return nil
+}
+
+// A row is a message as it is stored.
+type row struct {
+	id     string
+	own    bool // the ID is the caller's
+	data   []byte
+	header any // JSON, or nil
+	delay  int64
+}
+
+func (q *Queue) rows(ms []jobs.Message) ([]row, error) {
+	rs := make([]row, len(ms))
+	for i, m := range ms {
+		var err error
+		if rs[i], err = q.row(m); err != nil {
+			return nil, fmt.Errorf("shoalsql: queue %s: message %d of %d: %w", q.name, i, len(ms), err)
+		}
+	}
+	return rs, nil
+}
+
+func (q *Queue) row(m jobs.Message) (r row, err error) {
+	r = row{id: m.ID, own: m.ID != "", data: m.Data, delay: q.d.delay(m.Delay)}
+	switch {
+	case !r.own:
+		r.id = rand.Text()
+	case len(m.ID) > mostID:
+		return r, fmt.Errorf("%w: an ID of %d bytes: want up to %d", jobs.ErrConfig, len(m.ID), mostID)
+	case !utf8.ValidString(m.ID) || strings.Contains(m.ID, "\x00"):
+		return r, fmt.Errorf("%w: the ID %q: want UTF-8 without a NUL", jobs.ErrConfig, m.ID)
+	}
+	if r.data == nil {
+		r.data = []byte{} // nil would be NULL
+	}
+	if len(m.Header) > 0 {
+		for k, v := range m.Header {
+			if !utf8.ValidString(k) || !utf8.ValidString(v) {
+				return r, fmt.Errorf("%w: the header %q, %q: want UTF-8", jobs.ErrConfig, k, v)
+			}
+		}
+		b, err := json.Marshal(m.Header)
+		if err != nil {
+			return r, err
+		}
+		r.header = string(b)
+	}
+	return r, nil
+}
+
+// insert inserts rows. The number of rows of a statement is a power of 2, so that there
+// are few texts of statements to be prepared.
+func (q *Queue) insert(ctx context.Context, tx *sql.Tx, rs []row) error {
+	for len(rs) > 0 {
+		k := mostRows
+		for k > 1 && (k > len(rs) || bytesOf(rs[:k]) > mostBytes) {
+			k /= 2
+		}
+		if err := q.insertSome(ctx, tx, rs[:k]); err != nil {
+			return err
+		}
+		rs = rs[k:]
+	}
+	return nil
+}
+
+func bytesOf(rs []row) (n int) {
+	for _, r := range rs {
+		n += len(r.data)
+	}
+	return n
+}
+
+func (q *Queue) insertSome(ctx context.Context, tx *sql.Tx, rs []row) error {
+	args := make([]any, 0, 1+4*len(rs))
+	args = append(args, q.name)
+	own := false
+	for _, r := range rs {
+		args = append(args, r.id, r.data, r.header, r.delay)
+		own = own || r.own
+	}
+	res, err := tx.QueryContext(ctx, q.sql.insert(len(rs)), args...)
+	if err != nil {
+		return err
+	}
+	defer res.Close()
+	inserted := make([]any, 0, len(rs))
+	for res.Next() {
+		var seq int64
+		if err := res.Scan(&seq); err != nil {
+			return err
+		}
+		inserted = append(inserted, seq)
+	}
+	if err := errors.Join(res.Err(), res.Close()); err != nil {
+		return err
+	}
+	if !own || len(inserted) == 0 {
+		return nil
+	}
+	// Those whose ID belongs to a job that is over go again. This is a statement of its
+	// own, and the second: that job may have come to its end while the first one waited
+	// for it, and is over only to a statement that begins after that.
+	for len(inserted) < len(rs) {
+		inserted = append(inserted, int64(0))
+	}
+	_, err = tx.ExecContext(ctx, q.sql.uninsert(len(rs)), inserted...)
+	return err
+}
+
+// Pull implements [jobs.Source]. It leases up to 1000 jobs. An error is permanent where
+// a table is missing, and where the database refuses who calls.
+func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
+	}
+	n = min(n, mostPull)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		changed := q.change()
+		ds, err := q.pull(ctx, n)
+		if len(ds) > 0 {
+			return ds, nil
+		}
+		if err != nil {
+			if err = q.failed(ctx, err); hopeless(err) {
+				err = jobs.Permanent(err)
+			}
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(q.poll - mathrand.N(q.poll/4+1)):
+		}
+	}
+}
+
+// pull leases what is there. Its statement does not end with ctx, as nobody would know
+// then what it has leased: when ctx has ended and the database is slow to answer, it is
+// left alone, and what it brings is given back.
+func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	type result struct {
+		ds  []jobs.Delivery
+		err error
+	}
+	came := make(chan result, 1)
+	go func() {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callFor)
+		defer cancel()
+		q.sweep(own)
+		ds, err := q.lookAndLease(own, n)
+		if len(ds) == 0 && err != nil && own.Err() != nil {
+			err = fmt.Errorf("no answer within %v: %w", callFor, err)
+		}
+		came <- result{ds, err}
+	}()
+	select {
+	case r := <-came:
+		return r.ds, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-came:
+		return r.ds, r.err
+	case <-time.After(endFor):
+	}
+	go func() {
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callFor)
+		defer cancel()
+		for _, d := range (<-came).ds {
+			_ = d.Nak(own, 0) // else its lease ends
+		}
+	}()
+	return nil, ctx.Err()
+}
+
+func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, err error) {
+	for {
+		if q.d == SQLite { // who has nothing to write does not wait for who writes
+			var one int
+			err := q.db.QueryRowContext(ctx, q.sql.look, q.name).Scan(&one)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil, nil
+			}
+			if err != nil && !q.d.busy(err) {
+				return nil, err
+			}
+		}
+		var leased []*delivery
+		err := q.write(ctx, func() (err error) {
+			leased, err = q.leaseSome(ctx, n)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range leased {
+			if d.bad == nil {
+				ds = append(ds, d)
+			} else if err := d.Term(ctx, fmt.Sprintf("its header is no JSON object of strings: %v", d.bad)); err != nil {
+				return ds, err
+			}
+		}
+		if len(ds) > 0 || len(leased) == 0 {
+			return ds, nil
+		}
+	}
+}
+
+func (q *Queue) leaseSome(ctx context.Context, n int) (ds []*delivery, err error) {
+	rows, err := q.db.QueryContext(ctx, q.sql.pull, q.name, n, q.d.units(q.lease))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		d := &delivery{q: q}
+		var header sql.NullString
+		if err := rows.Scan(&d.seq, &d.id, &d.data, &header, &d.attempt); err != nil {
+			return nil, err
+		}
+		d.header, d.bad = decodeHeader(header)
+		ds = append(ds, d)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	// The database returns them in any order.
+	slices.SortFunc(ds, func(a, b *delivery) int { return int(a.seq - b.seq) })
+	return ds, nil
+}
+
+func decodeHeader(s sql.NullString) (h jobs.Header, err error) {
+	if s.Valid {
+		err = json.Unmarshal([]byte(s.String), &h)
+	}
+	return h, err
+}
+
+// sweep forgets now and then the IDs that need no longer be remembered.
+func (q *Queue) sweep(ctx context.Context) {
+	q.mu.Lock()
+	due := time.Since(q.swept) >= min(sweepEvery, q.remember)
+	if due {
+		q.swept = time.Now()
+	}
+	q.mu.Unlock()
+	if !due {
+		return
+	}
+	for range mostSweeps {
+		n := int64(0)
+		err := q.write(ctx, func() error {
+			res, err := q.db.ExecContext(ctx, q.sql.sweep, sweepRows)
+			if err == nil {
+				n, err = res.RowsAffected()
+			}
+			return err
+		})
+		if err != nil || n < sweepRows {
+			return // of an error the Pull that follows tells
+		}
+	}
+	q.mu.Lock()
+	q.swept = time.Time{} // there is more
+	q.mu.Unlock()
+}
+
+// inTx calls f in a transaction.
+func (q *Queue) inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := q.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return nil
+}
+
+const (
+	busyFor    = 10 * time.Second
+	firstPause = 2 * time.Millisecond
+	mostPause  = 100 * time.Millisecond
+)
+
+// write calls f, which writes, when it is its turn, and again as again does. SQLite has
+// one writer at a time, and those that wait sleep and look again, in no order: those of
+// one process come one after the other.
+func (q *Queue) write(ctx context.Context, f func() error) error {
+	if q.turn == nil {
+		return q.again(ctx, f)
+	}
+	return q.again(ctx, func() error {
+		select {
+		case q.turn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		defer func() { <-q.turn }()
+		return f()
+	})
+}
+
+// turns are those of the SQLite databases that were opened, by their files.
+var turns sync.Map
+
+func turnOf(file string) chan struct{} {
+	t, _ := turns.LoadOrStore(file, make(chan struct{}, 1))
+	return t.(chan struct{})
+}
+
+// again calls f until it does not fail because of others that use the database.
+func (q *Queue) again(ctx context.Context, f func() error) error {
+	begin := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		err := f()
+		if err == nil || !q.d.busy(err) || time.Since(begin) > busyFor {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause/2 + mathrand.N(pause)):
+		}
+	}
+}
+
+// failed names the queue, and the end of ctx where the driver does not.
+func (q *Queue) failed(ctx context.Context, err error) error {
+	if e := ctx.Err(); e != nil && !errors.Is(err, e) {
+		err = fmt.Errorf("%w: %w", e, err)
+	}
+	return fmt.Errorf("shoalsql: queue %s: %w", q.name, err)
+}
