@@ -115,7 +115,7 @@ func reserveProgram(t *testing.T, seed int64) {
 				}
 			}
 			if rnd.Intn(3) > 0 {
-				time.Sleep(10)
+				time.Sleep(10 * time.Nanosecond)
 				synctest.Wait()
 				for len(granted) > 0 {
 					rs = append(rs, <-granted)
@@ -146,7 +146,7 @@ func reserveProgram(t *testing.T, seed int64) {
 			close(c)
 		}
 		chans = nil
-		time.Sleep(10)
+		time.Sleep(10 * time.Nanosecond)
 		synctest.Wait()
 		for len(granted) > 0 {
 			rs = append(rs, <-granted)
@@ -154,11 +154,11 @@ func reserveProgram(t *testing.T, seed int64) {
 		for _, r := range rs {
 			r.Release()
 		}
-		time.Sleep(10)
+		time.Sleep(10 * time.Nanosecond)
 		synctest.Wait()
 		for len(granted) > 0 {
 			(<-granted).Release()
-			time.Sleep(10)
+			time.Sleep(10 * time.Nanosecond)
 			synctest.Wait()
 		}
 		if rnd.Intn(2) == 0 {

