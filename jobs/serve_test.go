@@ -654,7 +654,7 @@ func TestHandlersFindTheirJob(t *testing.T) {
 }
 
 func TestBackoffGrowsToItsBound(t *testing.T) {
-	for attempt, most := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1 << 40: 5 * time.Minute} {
+	for attempt, most := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
 		for range 100 {
 			if d := jobs.Backoff(attempt); d > most || d < most*4/5 {
 				t.Fatalf("after attempt %d: %v, want up to %v", attempt, d, most)
