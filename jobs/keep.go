@@ -35,6 +35,7 @@ type lease struct {
 
 const (
 	keepPart  = 3  // of the lease, after which it is extended
+	callPart  = 8  // of the lease, for which an Extend may take
 	retryPart = 12 // of the lease, after which it is tried again
 )
 
@@ -125,7 +126,7 @@ func (k *keeper) look() {
 
 func (k *keeper) extend(j *Job, ends time.Time) {
 	s := k.s
-	ctx, cancel := context.WithTimeout(s.base, min(k.lease/keepPart, mostCall))
+	ctx, cancel := context.WithTimeout(s.base, min(k.lease/callPart, mostCall)) // others wait for their turn
 	now := time.Now()
 	err := j.d.Extend(ctx)
 	cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -283,7 +284,7 @@ const mostReason = 1 << 10
 
 func (s *server) term(j *Job, reason string) {
 	if len(reason) > mostReason {
-		reason = reason[:mostReason] + "…"
+		reason = strings.ToValidUTF8(reason[:mostReason], "") + "…"
 	}
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.count(&s.stats.Dead)

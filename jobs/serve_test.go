@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -283,7 +284,9 @@ func TestServeMapsResults(t *testing.T) {
 		{"Goexit", func(context.Context, *jobs.Job) error { runtime.Goexit(); return nil }, 0, 1, 0, time.Minute, ""},
 		{"a payload that is none", jobs.Handle(func(context.Context, struct{ A int }) error { return nil }), 0, 0, 1, 0, "no struct { A int }"},
 		{"a type that is none", jobs.Mux{"x": nil}.Handle, 0, 0, 1, 0, `no handler for type ""`},
-		{"an error that is long", func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New(strings.Repeat("x", 10_000))) }, 0, 0, 1, 0, "xxx"},
+		{"an error that is long", func(context.Context, *jobs.Job) error {
+			return jobs.Poison(errors.New("x" + strings.Repeat("ä", 10_000)))
+		}, 0, 0, 1, 0, "xää"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, c.h, func(w *world) {
@@ -292,7 +295,7 @@ func TestServeMapsResults(t *testing.T) {
 					w.Errorf("%d acknowledged, %d given back (for %v), %d buried", w.s.acks, w.s.naks, w.s.lastNak, w.s.terms)
 				}
 				if c.bad > 0 {
-					if d := w.s.Dead(); len(d) != 1 || !strings.Contains(d[0].Reason, c.reason) || len(d[0].Reason) > 2000 {
+					if d := w.s.Dead(); len(d) != 1 || !strings.Contains(d[0].Reason, c.reason) || len(d[0].Reason) > 2000 || !utf8.ValidString(d[0].Reason) {
 						w.Errorf("%+v", d)
 					}
 				}

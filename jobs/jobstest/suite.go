@@ -202,7 +202,7 @@ var cases = []struct {
 		s := t.Consumer(t)
 		seen := make(map[string]bool)
 		for len(seen) < len(ms) {
-			ds, err := s.Pull(t.ctx, 100)
+			ds, err := s.Pull(t.ctx, 20) // few: they are acknowledged one by one, within a lease
 			t.must(err)
 			for _, d := range ds {
 				if seen[string(d.Data())] {
