@@ -56,7 +56,7 @@ type variables struct {
 	State                                                              string
 	Submitted, Completed, Failed, Rejected, Dropped, Canceled, Spawned uint64
 	Stalls, SlowTasks                                                  uint64
-	InFlight, Queued, QueueCapacity, Blocked                           int // a capacity of -1 is unbounded
+	InFlight, Queued, QueueCapacity, Blocked, Reserved                 int // a capacity of -1 is unbounded
 	Workers, Running, Idle, PeakWorkers, MinWorkers, MaxWorkers        int
 	StalledSeconds                                                     float64
 	WaitSeconds, RunSeconds                                            times
@@ -76,7 +76,7 @@ func of(s shoal.Stats) variables {
 		s.State.String(),
 		s.Submitted, s.Completed, s.Failed, s.Rejected, s.Dropped, s.Canceled, s.Spawned,
 		s.Stalls, s.SlowTasks,
-		s.InFlight, s.Queued, capacity, s.Blocked,
+		s.InFlight, s.Queued, capacity, s.Blocked, s.Reserved,
 		s.Workers, s.Running, s.Idle, s.PeakWorkers, s.MinWorkers, s.MaxWorkers,
 		s.Stalled.Seconds(),
 		timesOf(s.WaitTime), timesOf(s.RunTime),
