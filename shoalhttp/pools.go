@@ -211,6 +211,7 @@ func (t *tracked) look(interval time.Duration) {
 		}
 		if !q.LastErrorAt.IsZero() {
 			row.LastErrorAt = float64(q.LastErrorAt.UnixMilli()) / 1000
+			row.Failing = time.Since(q.LastErrorAt) < 10*time.Second // it is called every 5 s at least
 		}
 		r.Sources = append(r.Sources, row)
 	}

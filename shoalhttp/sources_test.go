@@ -52,7 +52,7 @@ func TestStatsShowDurableQueues(t *testing.T) {
 	}
 	rows := s.Pools[0].Sources
 	if len(rows) != 1 || rows[0].Name != "mail" || rows[0].Held != 1 || rows[0].Running != 1 || rows[0].Leased != 1 || rows[0].Lease != 60 ||
-		rows[0].PullErrors == 0 || rows[0].LastError != "no route to host" || rows[0].LastErrorAt == 0 {
+		rows[0].PullErrors == 0 || !rows[0].Failing || rows[0].LastError != "no route to host" || rows[0].LastErrorAt == 0 {
 		t.Errorf("%+v", rows)
 	}
 	cancel()

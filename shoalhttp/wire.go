@@ -84,6 +84,7 @@ type SourceRow struct {
 	Untold      uint64  `json:"untold"`
 	Extended    uint64  `json:"extended"`
 	PullErrors  uint64  `json:"pull_errors"`
+	Failing     bool    `json:"failing"` // a call failed in the last ten seconds
 	LastError   string  `json:"last_error,omitempty"`
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
 }

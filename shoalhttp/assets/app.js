@@ -204,6 +204,10 @@ function diagnose(p) {
   if (r.reject_rate > 0) add(2, 'rejecting', `${rate(r.reject_rate)} tasks/s rejected`);
   if (r.drop_rate > 0) add(2, 'dropping', `${rate(r.drop_rate)} tasks/s dropped`);
 
+  for (const q of r.sources || []) {
+    if (q.failing) add(2, 'queue away', `the queue ${q.name} fails: ${q.last_error}`);
+  }
+
   let slow = 0, stalls = 0, failed = 0;
   for (const e of p.events) {
     slow += e.slow;
