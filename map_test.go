@@ -176,13 +176,19 @@ func TestMapWhoseLoopPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(2)...)
 		var ended atomic.Int32
+		began := make(chan struct{}) // with another one than the first, which is yielded at once
 		func() {
 			defer func() { recover() }()
 			for range shoal.Map(bg, p, upTo(-1), func(ctx context.Context, i int) (int, error) {
-				if i > 0 {
-					<-ctx.Done()
-					ended.Add(1)
+				switch i {
+				case 0:
+					<-began
+					return i, nil
+				case 1:
+					close(began)
 				}
+				<-ctx.Done()
+				ended.Add(1)
 				return i, nil
 			}) {
 				time.Sleep(time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +45,8 @@ func reserveProgram(t *testing.T, seed int64) {
 			chans = append(chans, c)
 			return func() { <-c }
 		}
-		lost, ran, put := 0, 0, 0
+		var lost, ran atomic.Int64
+		put := 0
 		granted := make(chan *Reservation, 1000)
 		for i := 0; i < 60; i++ {
 			op := rnd.Intn(14)
@@ -89,7 +91,7 @@ func reserveProgram(t *testing.T, seed int64) {
 					f := mk()
 					ctx, c := context.WithCancel(context.Background())
 					cancels = append(cancels, c)
-					if rs[j].Submit(ctx, func(context.Context) error { ran++; f(); return nil }, func(error) { lost++ }) == nil {
+					if rs[j].Submit(ctx, func(context.Context) error { ran.Add(1); f(); return nil }, func(error) { lost.Add(1) }) == nil {
 						put++
 					}
 				}
@@ -163,14 +165,14 @@ func reserveProgram(t *testing.T, seed int64) {
 		}
 		if rnd.Intn(2) == 0 {
 			p.Wait()
-			if !t.Failed() && lost+ran != put {
-				t.Errorf("seed %d: put %d, ran %d, lost %d", seed, put, ran, lost)
+			if !t.Failed() && int(lost.Load()+ran.Load()) != put {
+				t.Errorf("seed %d: put %d, ran %d, lost %d", seed, put, ran.Load(), lost.Load())
 			}
 		}
 		root.Close()
 		synctest.Wait()
-		if !t.Failed() && lost+ran != put {
-			t.Errorf("seed %d: put %d, ran %d, lost %d", seed, put, ran, lost)
+		if !t.Failed() && int(lost.Load()+ran.Load()) != put {
+			t.Errorf("seed %d: put %d, ran %d, lost %d", seed, put, ran.Load(), lost.Load())
 		}
 		p.mu.Lock()
 		if p.reserved != 0 || len(p.reservers) != 0 || p.waiting.Load() != 0 || p.turning != 0 {
