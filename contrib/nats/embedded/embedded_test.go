@@ -56,11 +56,11 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 	var n atomic.Int64
 	jobstest.Run(t, func(t *testing.T) jobstest.Subject {
 		name := fmt.Sprint("q", n.Add(1))
-		q := open(t, connect(t, s), name, shoalnats.WithLease(time.Second))
+		q := open(t, connect(t, s), name, shoalnats.WithLease(3*time.Second))
 		return jobstest.Subject{
 			Sink: q,
 			Consumer: func(t testing.TB) jobs.Source {
-				return open(t, connect(t, s), name, shoalnats.WithLease(time.Second), shoalnats.WithExisting())
+				return open(t, connect(t, s), name, shoalnats.WithLease(3*time.Second), shoalnats.WithExisting())
 			},
 			Dead: func(t testing.TB) (all []jobstest.Dead) {
 				ls, err := q.DeadLetters(context.Background(), 1000)
