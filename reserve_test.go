@@ -171,6 +171,23 @@ func TestReserveTellsOfTheLost(t *testing.T) {
 	}
 }
 
+// reserveOne has a goroutine reserve a worker and give it back, and tells whether it has.
+// It returns when that waits, or is over.
+func reserveOne(t *testing.T, p *shoal.Pool) (got *bool) {
+	got = new(bool)
+	go func() {
+		r, err := p.Reserve(context.Background(), 1)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		*got = true
+		r.Release()
+	}()
+	synctest.Wait()
+	return got
+}
+
 func TestReserveWaitsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(1))
@@ -240,23 +257,13 @@ func TestReserveInAPausedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(2))
 		p.Pause()
-		got := false
-		go func() {
-			r, err := p.Reserve(context.Background(), 1)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got = true
-			r.Release()
-		}()
-		synctest.Wait()
-		if got {
+		got := reserveOne(t, p)
+		if *got {
 			t.Error("a paused pool has free workers")
 		}
 		p.Resume()
 		synctest.Wait()
-		if !got {
+		if !*got {
 			t.Error("a pool that was resumed has none")
 		}
 		shutClean(t, p)
@@ -359,19 +366,11 @@ func TestReserveSeesAWorkerGoOn(t *testing.T) {
 		synctest.Wait()
 		p.Submit(func() { <-b })
 		synctest.Wait()
-		got := false
-		go func() {
-			r, err := p.Reserve(context.Background(), 1)
-			if err == nil {
-				got = true
-				r.Release()
-			}
-		}()
-		synctest.Wait()
+		got := reserveOne(t, p)
 		close(a)
 		synctest.Wait()
 		s := p.Stats()
-		if !got {
+		if !*got {
 			t.Errorf("InFlight %d, MaxWorkers %d, Reserved %d: Reserve still waits", s.InFlight, s.MaxWorkers, s.Reserved)
 			if r, err := p.Reserve(context.Background(), 1); err == nil {
 				t.Errorf("a second Reserve is served at once; the first too now")
@@ -392,19 +391,11 @@ func TestReserveSeesAWorkerGoOnInASubPool(t *testing.T) {
 		p.Submit(func() { <-a })
 		p.Submit(func() { <-b })
 		synctest.Wait()
-		got := false
-		go func() {
-			r, err := p.Reserve(context.Background(), 1)
-			if err == nil {
-				got = true
-				r.Release()
-			}
-		}()
-		synctest.Wait()
+		got := reserveOne(t, p)
 		close(a)
 		synctest.Wait()
 		s := p.Stats()
-		if !got {
+		if !*got {
 			t.Errorf("InFlight %d, MaxWorkers %d, Reserved %d: Reserve still waits", s.InFlight, s.MaxWorkers, s.Reserved)
 		}
 		close(b)
@@ -428,21 +419,13 @@ func TestReserveAfterASubmitterGaveUp(t *testing.T) {
 		if p.Stats().Blocked != 1 {
 			t.Fatal("not blocked", p.Stats())
 		}
-		got := false
-		go func() {
-			r, err := p.Reserve(context.Background(), 1)
-			if err == nil {
-				got = true
-				r.Release()
-			}
-		}()
-		synctest.Wait()
-		if got {
+		got := reserveOne(t, p)
+		if *got {
 			t.Fatal("early")
 		}
 		cancel()
 		synctest.Wait()
-		if !got {
+		if !*got {
 			s := p.Stats()
 			t.Errorf("Blocked %d, Running %d of %d: Reserve still waits", s.Blocked, s.Running, s.MaxWorkers)
 			if r, err := p.Reserve(context.Background(), 1); err == nil {
@@ -505,20 +488,10 @@ func TestReserveAfterGoexitInATaskOfAKey(t *testing.T) {
 		synctest.Wait() // parked
 		p.Submit(func() { <-c })
 		synctest.Wait()
-		got := false
-		go func() {
-			r, err := p.Reserve(context.Background(), 1)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got = true
-			r.Release()
-		}()
-		synctest.Wait()
+		got := reserveOne(t, p)
 		close(a)
 		synctest.Wait()
-		if !got {
+		if !*got {
 			t.Errorf("Reserve still waits: %+v", p.Stats())
 		}
 		close(c)
@@ -575,19 +548,12 @@ func TestReserveAfterADrop(t *testing.T) {
 		}
 		p.Pause()
 		p.Resize(0, 2)
-		got := false
-		go func() {
-			if r, err := p.Reserve(context.Background(), 1); err == nil {
-				got = true
-				r.Release()
-			}
-		}()
-		synctest.Wait()
+		got := reserveOne(t, p)
 		p.Resume()
 		err := p.Submit(func() {})
 		synctest.Wait()
 		s := p.Stats()
-		if s.Dropped == 1 && errors.Is(err, shoal.ErrQueueFull) && !got {
+		if s.Dropped == 1 && errors.Is(err, shoal.ErrQueueFull) && !*got {
 			t.Errorf("dropped one, took none: running %d of %d, waiting 0, and Reserve still waits", s.Running, s.MaxWorkers)
 		}
 		close(a)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -18,19 +19,18 @@ type keeper struct {
 	lease time.Duration
 
 	// What follows is guarded by server.mu.
-	front, back *Job // by the time when they are due
-	timer       *time.Timer
-	armed       bool // the timer is set, or its function runs
-	stopped     bool
-	running     sync.WaitGroup // one while armed
+	held    list.List // *Job, by the time when they are due
+	timer   *time.Timer
+	armed   bool // the timer is set, or its function runs
+	stopped bool
+	running sync.WaitGroup // one while armed
 }
 
 // A lease is what the keeper knows of a job. Guarded by server.mu.
 type lease struct {
-	due        time.Time // to be extended
-	ends       time.Time
-	listed     bool
-	prev, next *Job
+	due  time.Time // to be extended
+	ends time.Time
+	at   *list.Element // its place in keeper.held; nil if it has none
 }
 
 const (
@@ -49,21 +49,15 @@ func (k *keeper) extendedLocked(j *Job, now time.Time) {
 }
 
 func (k *keeper) insertLocked(j *Job, due time.Time) {
-	j.lease.due, j.lease.listed = due, true
-	after := k.back
-	for after != nil && after.lease.due.After(due) { // only where an Extend has failed
-		after = after.lease.prev
+	j.lease.due = due
+	after := k.held.Back()
+	for after != nil && after.Value.(*Job).lease.due.After(due) { // only where an Extend has failed
+		after = after.Prev()
 	}
-	j.lease.prev = after
 	if after == nil {
-		j.lease.next, k.front = k.front, j
+		j.lease.at = k.held.PushFront(j)
 	} else {
-		j.lease.next, after.lease.next = after.lease.next, j
-	}
-	if j.lease.next == nil {
-		k.back = j
-	} else {
-		j.lease.next.lease.prev = j
+		j.lease.at = k.held.InsertAfter(j, after)
 	}
 	if k.armed || k.stopped {
 		return
@@ -78,21 +72,10 @@ func (k *keeper) insertLocked(j *Job, due time.Time) {
 }
 
 func (k *keeper) removeLocked(j *Job) {
-	l := &j.lease
-	if !l.listed {
-		return
+	if j.lease.at != nil {
+		k.held.Remove(j.lease.at)
+		j.lease.at = nil
 	}
-	if l.prev == nil {
-		k.front = l.next
-	} else {
-		l.prev.lease.next = l.next
-	}
-	if l.next == nil {
-		k.back = l.prev
-	} else {
-		l.next.lease.prev = l.prev
-	}
-	l.prev, l.next, l.listed = nil, nil, false
 }
 
 // look extends what is due. It is the timer's function.
@@ -100,13 +83,14 @@ func (k *keeper) look() {
 	s := k.s
 	for {
 		s.mu.Lock()
-		j := k.front
-		if j == nil || k.stopped {
+		front := k.held.Front()
+		if front == nil || k.stopped {
 			k.armed = false
 			s.mu.Unlock()
 			k.running.Done()
 			return
 		}
+		j := front.Value.(*Job)
 		if d := time.Until(j.lease.due); d > 0 {
 			k.timer.Reset(d)
 			s.mu.Unlock()

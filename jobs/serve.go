@@ -43,8 +43,10 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 	s := &server{
 		config: c, p: p, src: src, h: h,
 		base:  context.WithoutCancel(ctx),
+		jobs:  make(map[*Job]struct{}),
 		keep:  keeper{lease: src.Lease()},
 		quiet: make(chan struct{}),
+		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
 	s.keep.s = s
 	s.log = c.log.With("source", c.name)
@@ -179,9 +181,6 @@ func (s *server) failed(err error, first bool) {
 func (s *server) take(d Delivery, r *shoal.Reservation, wanted bool) {
 	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
 	s.mu.Lock()
-	if s.jobs == nil {
-		s.jobs = make(map[*Job]struct{})
-	}
 	s.jobs[j] = struct{}{}
 	s.stats.Leased++
 	s.keep.addLocked(j)

@@ -539,37 +539,50 @@ func TestServeEndsWithThePool(t *testing.T) {
 	}
 }
 
-// TestServeGivesBackWhatThePoolDiscards: in a pool of DropOldest others displace jobs.
-func TestServeGivesBackWhatThePoolDiscards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpy()
-		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest)))
-		ctx, cancel := context.WithCancel(context.Background())
-		err := make(chan error)
-		ran := 0
-		go func() {
-			err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
-		}()
-		s.Enqueue(ctx, jobs.Message{ID: "a"})
-		synctest.Wait() // leased, and waits in a paused pool
-		for range 3 {
-			p.Submit(func() {})
-		}
-		synctest.Wait()
-		if ran != 0 || s.naks != 1 {
-			t.Errorf("ran %d times, given back %d times", ran, s.naks)
-		}
-		p.Resume()
-		synctest.Wait()
-		if ran != 1 || s.acks != 1 {
-			t.Errorf("ran %d times, acknowledged %d times", ran, s.acks)
-		}
-		cancel()
-		if err := <-err; err != nil {
-			t.Error(err)
-		}
-		p.Close()
-	})
+// TestServeGivesBackWhatDoesNotStart: a job that was leased just before the pool was
+// paused goes back when others displace it, or when the lease would have to be extended.
+func TestServeGivesBackWhatDoesNotStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []shoal.Option
+		then func(p *shoal.Pool)
+	}{
+		"discarded": {[]shoal.Option{shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest)}, func(p *shoal.Pool) {
+			for range 3 {
+				p.Submit(func() {})
+			}
+		}},
+		"paused": {nil, func(p *shoal.Pool) { time.Sleep(lease/3 + time.Second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy()
+				p := shoal.Must(shoal.New(append(c.opts, shoal.WithMaxWorkers(1))...))
+				ctx, cancel := context.WithCancel(context.Background())
+				err := make(chan error)
+				ran := 0
+				go func() {
+					err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
+				}()
+				s.Enqueue(ctx, jobs.Message{ID: "a"})
+				synctest.Wait() // leased, and waits in a paused pool
+				c.then(p)
+				synctest.Wait()
+				if ran != 0 || s.naks != 1 {
+					t.Errorf("ran %d times, given back %d times", ran, s.naks)
+				}
+				p.Resume()
+				synctest.Wait()
+				if ran != 1 || s.acks != 1 {
+					t.Errorf("ran %d times, acknowledged %d times", ran, s.acks)
+				}
+				cancel()
+				if err := <-err; err != nil {
+					t.Error(err)
+				}
+				p.Close()
+			})
+		})
+	}
 }
 
 // pausing pauses the pool between the lease of the first job and its start.
@@ -744,34 +757,4 @@ func TestServeUnderFire(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-// TestServeGivesBackWhatAPausedPoolHolds: a job that was leased just before the pause.
-func TestServeGivesBackWhatAPausedPoolHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSpy()
-		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
-		ctx, cancel := context.WithCancel(context.Background())
-		err := make(chan error)
-		ran := 0
-		go func() {
-			err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
-		}()
-		s.Enqueue(ctx, jobs.Message{ID: "a"})
-		time.Sleep(lease/3 + time.Second)
-		synctest.Wait()
-		if ran != 0 || s.naks != 1 {
-			t.Errorf("ran %d times, given back %d times", ran, s.naks)
-		}
-		p.Resume()
-		synctest.Wait()
-		if ran != 1 || s.acks != 1 {
-			t.Errorf("ran %d times, acknowledged %d times", ran, s.acks)
-		}
-		cancel()
-		if err := <-err; err != nil {
-			t.Error(err)
-		}
-		p.Close()
-	})
 }

@@ -60,6 +60,16 @@ type Message struct {
 	Delay time.Duration
 }
 
+// A DeadLetter is a job that was given up: what a queue has of it.
+type DeadLetter struct {
+	ID      string
+	Data    []byte
+	Header  Header
+	Attempt int // the one after which it was
+	Reason  string
+	At      time.Time // when, by the clock of the queue
+}
+
 // A Sink is a durable queue to put jobs into.
 type Sink interface {
 	// Enqueue puts all messages into the queue, in this order. When it has returned

@@ -66,7 +66,6 @@ func Of(p *shoal.Pool) (all []Stats) {
 		st := s.stats
 		st.Held, st.Running = len(s.jobs), s.running
 		s.mu.Unlock()
-		st.Source, st.Lease = s.name, s.keep.lease
 		all = append(all, st)
 	}
 	return all

@@ -138,18 +138,8 @@ func (d *delivery) Term(ctx context.Context, reason string) error {
 	return d.settle(ctx, "+TERM")
 }
 
-// A DeadLetter is a job that was given up.
-type DeadLetter struct {
-	ID      string
-	Data    []byte
-	Header  jobs.Header
-	Attempt int // the one after which it was
-	Reason  string
-	At      time.Time
-}
-
 // DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
-func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err error) {
+func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, err error) {
 	s, err := q.js.Stream(ctx, q.dead())
 	if err != nil {
 		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
@@ -166,7 +156,7 @@ func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err e
 		if err != nil {
 			return all, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
 		}
-		l := DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader)}
+		l := jobs.DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader)}
 		l.Attempt, _ = strconv.Atoi(m.Header.Get(attemptHeader))
 		if json.Unmarshal([]byte(m.Header.Get(reasonHeader)), &l.Reason) != nil {
 			l.Reason = m.Header.Get(reasonHeader)

@@ -15,12 +15,12 @@ const (
 	runHelp  = "How long tasks ran. Of a sample: one task in 64, unless shoal.WithTiming or the watchdog has all of them timed."
 )
 
-// A number is a metric that is a counter or a gauge.
-type number struct {
+// A number is a metric that is a counter or a gauge, of statistics S.
+type number[S any] struct {
 	name string
 	kind prometheus.ValueType
 	help string
-	of   func(*shoal.Stats) float64
+	of   func(*S) float64
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-var numbers = [...]number{
+var numbers = [...]number[shoal.Stats]{
 	{"shoal_tasks_submitted_total", counter, "Tasks that were accepted.",
 		func(s *shoal.Stats) float64 { return float64(s.Submitted) }},
 	{"shoal_tasks_completed_total", counter, "Tasks that ended, in whatever way.",
@@ -86,7 +86,7 @@ var numbers = [...]number{
 
 // jobNumbers are of the durable queues that a pool works off, by package jobs, in sum.
 // A pool without has none. What a call of jobs.Serve has counted ends with it.
-var jobNumbers = [...]jobNumber{
+var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_held", gauge, "Jobs that are leased and not settled.", func(s *jobs.Stats) float64 { return float64(s.Held) }},
 	{"shoal_jobs_running", gauge, "Of the jobs held, those inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
 	{"shoal_jobs_leased_total", counter, "Jobs that were leased.", func(s *jobs.Stats) float64 { return float64(s.Leased) }},
@@ -96,14 +96,6 @@ var jobNumbers = [...]jobNumber{
 	{"shoal_jobs_leases_lost_total", counter, "Leases that were lost: the jobs may have run elsewhere.", func(s *jobs.Stats) float64 { return float64(s.LeasesLost) }},
 	{"shoal_jobs_leases_extended_total", counter, "Leases that were extended.", func(s *jobs.Stats) float64 { return float64(s.Extended) }},
 	{"shoal_jobs_source_errors_total", counter, "Calls of the queue that failed.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
-}
-
-// A jobNumber is a number of [jobs.Stats].
-type jobNumber struct {
-	name string
-	kind prometheus.ValueType
-	help string
-	of   func(*jobs.Stats) float64
 }
 
 func flag(s *shoal.Stats, state shoal.State) float64 {

@@ -224,18 +224,8 @@ func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	return d.lost(fateLost)
 }
 
-// A DeadLetter is a job that was given up.
-type DeadLetter struct {
-	ID      string
-	Data    []byte
-	Header  jobs.Header
-	Attempt int // the one after which it was
-	Reason  string
-	At      time.Time // by the clock of the database
-}
-
 // DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
-func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err error) {
+func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, err error) {
 	if n < 1 {
 		return nil, nil
 	}
@@ -245,7 +235,7 @@ func (q *Queue) DeadLetters(ctx context.Context, n int) (all []DeadLetter, err e
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var l DeadLetter
+		var l jobs.DeadLetter
 		var header sql.NullString
 		var at int64
 		if err := rows.Scan(&l.ID, &l.Data, &header, &l.Attempt, &l.Reason, &at); err != nil {

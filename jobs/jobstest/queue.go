@@ -24,16 +24,8 @@ type Queue struct {
 	entries []*entry // in the order of their arrival
 	ids     map[string]bool
 	made    int
-	dead    []Dead
+	dead    []jobs.DeadLetter
 	changed chan struct{} // closed, and made anew, when something may be leased
-}
-
-// A Dead is a dead letter.
-type Dead struct {
-	ID      string
-	Data    []byte
-	Attempt int
-	Reason  string
 }
 
 type entry struct {
@@ -133,10 +125,10 @@ func (q *Queue) Len() int {
 }
 
 // Dead are the dead letters, by their IDs.
-func (q *Queue) Dead() []Dead {
+func (q *Queue) Dead() []jobs.DeadLetter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.SortedFunc(slices.Values(q.dead), func(a, b Dead) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.SortedFunc(slices.Values(q.dead), func(a, b jobs.DeadLetter) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 type delivery struct {
@@ -180,7 +172,9 @@ func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 func (d *delivery) Term(ctx context.Context, reason string) error {
 	return d.mine(ctx, func() {
 		d.remove()
-		d.q.dead = append(d.q.dead, Dead{ID: d.e.id, Data: d.e.data, Attempt: d.attempt, Reason: reason})
+		d.q.dead = append(d.q.dead, jobs.DeadLetter{
+			ID: d.e.id, Data: d.e.data, Header: d.e.header, Attempt: d.attempt, Reason: reason, At: time.Now(),
+		})
 	})
 }
 

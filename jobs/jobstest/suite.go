@@ -21,7 +21,7 @@ type Subject struct {
 	// Consumer makes one more consumer of the queue, as on another machine.
 	Consumer func(t testing.TB) jobs.Source
 	// Dead are the dead letters.
-	Dead func(t testing.TB) []Dead
+	Dead func(t testing.TB) []jobs.DeadLetter
 	// Largest is the largest payload, in bytes, that the queue takes; 0: any.
 	Largest int
 }

@@ -14,7 +14,7 @@ func TestQueuePassesTheSuite(t *testing.T) {
 		return jobstest.Subject{
 			Sink:     q,
 			Consumer: func(testing.TB) jobs.Source { return q },
-			Dead:     func(testing.TB) []jobstest.Dead { return q.Dead() },
+			Dead:     func(testing.TB) []jobs.DeadLetter { return q.Dead() },
 		}
 	})
 }

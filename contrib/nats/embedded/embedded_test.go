@@ -62,13 +62,10 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 			Consumer: func(t testing.TB) jobs.Source {
 				return open(t, connect(t, s), name, shoalnats.WithLease(3*time.Second), shoalnats.WithExisting())
 			},
-			Dead: func(t testing.TB) (all []jobstest.Dead) {
-				ls, err := q.DeadLetters(context.Background(), 1000)
+			Dead: func(t testing.TB) []jobs.DeadLetter {
+				all, err := q.DeadLetters(context.Background(), 1000)
 				if err != nil {
 					t.Error(err)
-				}
-				for _, l := range ls {
-					all = append(all, jobstest.Dead{ID: l.ID, Data: l.Data, Attempt: l.Attempt, Reason: l.Reason})
 				}
 				return all
 			},

@@ -48,13 +48,10 @@ func suite(t *testing.T, at func(t testing.TB) place) {
 			Consumer: func(t testing.TB) jobs.Source {
 				return open(t, p.open(t), p.d, name, shoalsql.WithLease(suiteLease), shoalsql.WithExisting())
 			},
-			Dead: func(t testing.TB) (all []jobstest.Dead) {
-				ls, err := q.DeadLetters(context.Background(), 1000)
+			Dead: func(t testing.TB) []jobs.DeadLetter {
+				all, err := q.DeadLetters(context.Background(), 1000)
 				if err != nil {
 					t.Error(err)
-				}
-				for _, l := range ls {
-					all = append(all, jobstest.Dead{ID: l.ID, Data: l.Data, Attempt: l.Attempt, Reason: l.Reason})
 				}
 				return all
 			},
