@@ -239,15 +239,8 @@ func (c *reservedTask) resolve(err error) {
 func (r *Reservation) Release() {
 	p := r.p
 	p.mu.Lock()
-	promoted := false
-	if r.n > 0 {
-		r.giveLocked(r.n)
-		promoted = p.promoteLocked()
-	}
-	p.mu.Unlock()
-	if promoted {
-		p.published()
-	}
+	r.giveLocked(r.n)
+	p.promoteAndUnlock()
 }
 
 // Revoked is closed when the pool is paused, is given fewer workers by [Pool.Resize],

@@ -161,9 +161,14 @@ func (p *Pool) refuseLocked() (orphans []queue.Item) {
 // bit.
 func (p *Pool) promote() {
 	p.mu.Lock()
-	any := p.promoteLocked()
+	p.promoteAndUnlock()
+}
+
+// promoteAndUnlock is the end of a critical section that has made room.
+func (p *Pool) promoteAndUnlock() {
+	promoted := p.promoteLocked()
 	p.mu.Unlock()
-	if any {
+	if promoted {
 		p.published()
 	}
 }

@@ -132,11 +132,7 @@ func (p *Pool) runTurns(c *call, w *worker) {
 			continue // it counts as dropped
 		}
 		p.parked.Add(-1)
-		promoted := p.phase == phaseOpen && p.promoteLocked()
-		p.mu.Unlock()
-		if promoted {
-			p.published()
-		}
+		p.promoteAndUnlock()
 		sy.Reach("run a turn")
 		p.runTurn(f, c, w)
 	}
@@ -148,11 +144,7 @@ func (p *Pool) runTurnsOn(w *worker, c *call) {
 	defer func() {
 		p.mu.Lock()
 		p.turning--
-		promoted := p.promoteLocked()
-		p.mu.Unlock()
-		if promoted {
-			p.published()
-		}
+		p.promoteAndUnlock()
 	}()
 	p.runTurns(c, w)
 }

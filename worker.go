@@ -256,7 +256,8 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		}
 		p.setAttentionLocked()
 	}
-	// Somebody waits for room.
+	// Somebody waits for room: has it been given away with idle, none is made here. A
+	// ticket that is taken is a place in the queue more, and a free worker less.
 	seg := p.front.Load()
 	for {
 		h := p.head.Load()
@@ -271,11 +272,7 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		}
 	}
 	w.seenFor = 0
-	promoted := p.promoteLocked()
 	p.mu.Unlock()
-	if promoted {
-		p.published()
-	}
 	if ok {
 		it = w.fetch(seg, ticket)
 	}

@@ -106,6 +106,9 @@ type node struct {
 	before    int8   // the thread that went on before, if it could have, else -1
 	preempted int8   // preemptions before this decision
 	pending   uint32 // what all threads were about to do, in short
+	thread    int8   // the one that goes on from here
+	yielded   bool   // it has yielded since first, without another going on
+	first     int32  // the decision since which it goes on
 }
 
 // epochs tells runs apart, over all explorations.
@@ -182,6 +185,7 @@ func (x *explorer) advance() bool {
 				t := int8(bits.TrailingZeros16(rest))
 				if x.mode.kind == all || x.mode.bound < 0 || n.cost(t) <= x.mode.bound {
 					n.chosen = t
+					x.begin()
 					return true
 				}
 			}
@@ -200,6 +204,25 @@ func (x *explorer) push(n node) {
 		}
 	}
 	x.stack = append(x.stack, n)
+	x.begin()
+}
+
+// begin notes since when the thread that the last decision is for goes on.
+func (x *explorer) begin() {
+	d := len(x.stack) - 1
+	n := &x.stack[d]
+	n.thread, n.first, n.yielded = n.chosen, int32(d), false
+	if d == 0 {
+		return
+	}
+	p := &x.stack[d-1]
+	if n.choices > 0 {
+		n.thread = p.thread
+	}
+	if n.thread == p.thread {
+		n.first = p.first
+		n.yielded = p.yielded || n.choices == 0 && n.before < 0
+	}
 }
 
 // cost is the number of preemptions up to the decision for t, with it.
@@ -494,7 +517,9 @@ func (r *run) perform(t *thread) {
 	ev := event{thread: int8(t.id), node: int32(r.depth - 1), a: o.a}
 	for k, a := range o.a[:o.n] {
 		ev.prev[k] = a.o.write
-		r.order(&c, a)
+		if r.x.mode.kind == all { // nobody else asks what came before what
+			r.order(&c, a)
+		}
 	}
 	switch r.x.mode.kind {
 	case all:
@@ -680,16 +705,17 @@ func (r *run) reverse(e int16, t *thread, c *clock, locks bool) {
 func (r *run) reverseBounded(t *thread, o *op) {
 	x := r.x
 	reverse := func(e int16) {
-		id, j := r.events[e].thread, r.events[e].node
+		j := r.events[e].node
+		n := &x.stack[j]
 		r.addBounded(j, t)
-		for j > 0 && (x.stack[j-1].choices > 0 || x.stack[j-1].chosen == id) {
-			j--
-			if n := &x.stack[j]; n.choices == 0 && n.before < 0 {
-				r.addBounded(j, t) // it yields there
+		if n.yielded {
+			for k := n.first + 1; k < j; k++ {
+				if x.stack[k].choices == 0 && x.stack[k].before < 0 {
+					r.addBounded(k, t)
+				}
 			}
 		}
-		for x.stack[j].choices > 0 {
-			j++
+		for j = n.first; x.stack[j].choices > 0; j++ {
 		}
 		r.addBounded(j, t)
 	}
