@@ -256,8 +256,8 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		}
 		p.setAttentionLocked()
 	}
-	// Somebody waits for room: has it been given away with idle, none is made here. A
-	// ticket that is taken is a place in the queue more, and a free worker less.
+	// Somebody waits for room. The room that this worker's place is was given away by
+	// idle; to take a ticket makes none: one more place in the queue, one free worker less.
 	seg := p.front.Load()
 	for {
 		h := p.head.Load()

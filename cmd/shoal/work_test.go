@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/postgres"
 )
 
 // enqueue runs shoal enqueue on the lines.
@@ -190,16 +192,20 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while")
 	}
-	for name, args := range map[string][]string{
-		"embedded": nil,
-		"SQLite":   {"-sql", filepath.Join(t.TempDir(), "jobs.db")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := exec.Command("go", append([]string{"run", "./internal/chaos", "-jobs", "1000", "-kills", "10", "-away", "1s", "-seed", "1"}, args...)...).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "chaos: 1000 jobs") || !strings.Contains(string(out), " 0 lost") {
+	for _, engine := range []string{"embedded", "postgres", "sqlite"} {
+		t.Run(engine, func(t *testing.T) {
+			out, err := exec.Command("go", "run", "./internal/chaos", "-engine", engine, "-jobs", "1000", "-kills", "10", "-restarts", "2", "-away", "2s", "-seed", "1").CombinedOutput()
+			if err != nil && strings.Contains(string(out), postgres.ErrNone.Error()) && os.Getenv("SHOAL_POSTGRES") != "required" {
+				t.Skip(postgres.ErrNone)
+			}
+			if err != nil || !strings.Contains(string(out), "chaos: 1000 jobs, 10 kills, 0 lost") {
 				t.Errorf("%v\n%s", err, out)
 			}
 			t.Logf("%s", out)
 		})
+	}
+	out, err := exec.Command("go", "run", "./internal/chaos", "-jobs", "0").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "-jobs 0: want at least 1") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -183,7 +183,8 @@ func TestServeOutlivesTheServer(t *testing.T) {
 func TestAFolderHasOneServer(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)
-	if _, err := embedded.Start(dir); !errors.Is(err, embedded.ErrInUse) || !strings.Contains(err.Error(), dir) {
+	if _, err := embedded.Start(dir); !errors.Is(err, embedded.ErrInUse) || !strings.Contains(err.Error(), dir) ||
+		!strings.Contains(err.Error(), fmt.Sprint("process ", os.Getpid())) {
 		t.Errorf("a second server in the folder: %v", err)
 	}
 	if err := s.Close(); err != nil {

@@ -69,6 +69,9 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if w.Do != "" {
 		h = w.builtin(out)
 	}
+	if !w.Quiet {
+		fmt.Fprintf(stderr, "work: up to %d at once from queue %s at %s\n", w.Workers, w.Queue, q.Where)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watching sync.WaitGroup
