@@ -304,6 +304,10 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		switch {
 		case err == nil:
 			return true
+		case errors.Is(err, ErrAcked):
+			s.log.Warn("jobs: a handler has failed after its job was acknowledged: it is done", "job", j.ID, "attempt", j.Attempt, "call", what)
+			s.count(&s.stats.Acked)
+			return false
 		case errors.Is(err, ErrLeaseLost):
 			s.mu.Lock()
 			s.loseLocked(j, err)

@@ -23,6 +23,9 @@ type Source interface {
 // no more; each ends the lease. When the lease is another's by then, they and Extend
 // return an error that matches [ErrLeaseLost]. An error of another kind says that it
 // is not known whether the call had its effect: it may be made again.
+//
+// A delivery that wraps another one has a method Unwrap() Delivery, for those who look
+// for what only the inner one can do.
 type Delivery interface {
 	// ID tells the job from others; it is the same at each attempt.
 	ID() string
@@ -86,6 +89,9 @@ var (
 	// ErrLeaseLost is the cause of the end of a job's context when its lease is lost,
 	// and what a [Delivery] returns then.
 	ErrLeaseLost = errors.New("jobs: lease lost")
+	// ErrAcked is what a [Delivery] may return of Nak, Term and Extend when the job was
+	// acknowledged by this very attempt, as in a transaction of the handler's.
+	ErrAcked = errors.New("jobs: acknowledged already")
 	// ErrStopped is the cause of the end of a job's context when [Serve] does not
 	// wait for it any longer.
 	ErrStopped = errors.New("jobs: stopped")

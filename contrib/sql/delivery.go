@@ -111,10 +111,11 @@ func (d *delivery) fate(ctx context.Context) (fate string, err error) {
 }
 
 func (d *delivery) lost(fate string) error {
+	if d.acknowledged(fate) {
+		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrAcked, d.attempt, d.id)
+	}
 	what := "is another's, or over"
 	switch fate {
-	case fateDone:
-		what = "is over: it was acknowledged"
 	case fateDead:
 		what = "is over: it was buried"
 	case fateBack:
@@ -205,7 +206,16 @@ func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	if j == nil {
 		return fmt.Errorf("%w: nil job", jobs.ErrConfig)
 	}
-	d, ok := j.Delivery().(*delivery)
+	outer := j.Delivery()
+	d, ok := outer.(*delivery)
+	for !ok {
+		w, wraps := outer.(interface{ Unwrap() jobs.Delivery })
+		if !wraps {
+			break
+		}
+		outer = w.Unwrap()
+		d, ok = outer.(*delivery)
+	}
 	if !ok || d.q.name != q.name {
 		return fmt.Errorf("%w: job %q is not of queue %s", jobs.ErrConfig, j.ID, q.name)
 	}

@@ -252,6 +252,69 @@ func TestAckAfterAckTxIsQuiet(t *testing.T) {
 	})
 }
 
+// wrapping is a source whose deliveries are wrapped, as by one that counts.
+type wrapping struct{ jobs.Source }
+
+type wrapped struct{ jobs.Delivery }
+
+func (w wrapped) Unwrap() jobs.Delivery { return w.Delivery }
+
+func (w wrapping) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := w.Source.Pull(ctx, n)
+	for i, d := range ds {
+		ds[i] = wrapped{wrapped{d}}
+	}
+	return ds, err
+}
+
+// TestAHandlerMayFailAfterAckTx: the job is done all the same, and nothing is lost. Here
+// its delivery is wrapped, too.
+func TestAHandlerMayFailAfterAckTx(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		ctx := context.Background()
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "error"}, jobs.Message{ID: "poison"}, jobs.Message{ID: "panic"}))
+		var log bytes.Buffer
+		pool, stop := serve(t, wrapping{q}, func(ctx context.Context, j *jobs.Job) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			if err := q.AckTx(ctx, tx, j); err != nil {
+				return err
+			}
+			if err := tx.Commit(); err != nil {
+				return err
+			}
+			switch j.ID {
+			case "poison":
+				return jobs.Poison(errors.New("late"))
+			case "panic":
+				panic("late")
+			}
+			return errors.New("late")
+		}, jobs.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		var st []jobs.Stats
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if st = jobs.Of(pool); len(st) == 1 && st[0].Leased >= 3 && st[0].Held == 0 {
+				break
+			}
+		}
+		stop()
+		if len(st) != 1 || st[0].Acked != 3 || st[0].LeasesLost != 0 || st[0].Retried != 0 || st[0].Dead != 0 {
+			t.Errorf("%+v", st)
+		}
+		if n := strings.Count(log.String(), "after its job was acknowledged"); n != 3 {
+			t.Errorf("%d warnings:\n%s", n, &log)
+		}
+		if n := count(t, db, `SELECT count(*) FROM shoal_jobs`); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
 // TestALongTransactionKeepsItsJob: one that begins with AckTx and outlives the lease.
 func TestALongTransactionKeepsItsJob(t *testing.T) {
 	p := postgres(t)
@@ -366,11 +429,13 @@ func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 		}
 		must(t, d.Ack(ctx))
 		must(t, d.Ack(ctx))
+		if err := first.Ack(ctx); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("Ack of another attempt: %v", err)
+		}
 		for what, err := range map[string]error{
-			"Ack of another attempt": first.Ack(ctx), "Nak after Ack": d.Nak(ctx, 0),
-			"Term after Ack": d.Term(ctx, "no"), "Extend after Ack": d.Extend(ctx),
+			"Nak after Ack": d.Nak(ctx, 0), "Term after Ack": d.Term(ctx, "no"), "Extend after Ack": d.Extend(ctx),
 		} {
-			if !errors.Is(err, jobs.ErrLeaseLost) {
+			if !errors.Is(err, jobs.ErrAcked) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
