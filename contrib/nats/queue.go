@@ -26,6 +26,7 @@
 package shoalnats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,8 +57,9 @@ const (
 
 	defaultLease      = 30 * time.Second
 	defaultDuplicates = 2 * time.Minute
-	pullFor           = 5 * time.Second // how long the server waits for a job on our behalf
-	mostWaiting       = 1 << 14         // machines that wait for a job at the same time
+	pullFor           = 5 * time.Second  // how long the server waits for a job on our behalf
+	confirmIn         = 10 * time.Second // in which the server has to confirm what was sent to it
+	mostWaiting       = 1 << 14          // machines that wait for a job at the same time
 )
 
 // An Option changes what [Open] makes, or expects to be there.
@@ -130,7 +132,7 @@ func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Que
 	case c.deadAge < 0:
 		return nil, fmt.Errorf("%w: WithDeadAge(%v): want 0 or more", jobs.ErrConfig, c.deadAge)
 	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<10))
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<10), jetstream.WithPublishAsyncTimeout(confirmIn))
 	if err != nil {
 		return nil, err
 	}
@@ -235,9 +237,17 @@ func (q *Queue) Lease() time.Duration { return q.lease }
 // Name is the queue's name.
 func (q *Queue) Name() string { return q.name }
 
+// ErrFull is matched by the error of [Queue.Enqueue] when the server has no room for the
+// job: its limit is reached, or the disk is full.
+var ErrFull = errors.New("no room on the server")
+
 // Enqueue implements [jobs.Sink]: it returns when the server has confirmed all messages.
 // A payload that is larger than the server takes, and a header that the protocol cannot
-// carry, are refused before anything is sent.
+// carry, are refused before anything is sent. What the server has not confirmed after 10 s
+// is an error; it may be in the queue all the same.
+//
+// A server confirms nothing more when a write to its disk has failed, as when that is
+// full: it has to be started anew, and has then what it had confirmed.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -265,15 +275,37 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 		case <-a.Ok():
 			done++
 		case err := <-a.Err():
-			failed = errors.Join(failed, err)
+			failed = cmp.Or(failed, err) // the others say the same
 		case <-ctx.Done():
 			return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), ctx.Err())
 		}
 	}
 	if failed != nil {
-		return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), failed)
+		return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), why(failed))
 	}
 	return nil
+}
+
+// Errors of JetStream that mean that there is no room.
+const (
+	noResources jetstream.ErrorCode = 10023
+	noMemory    jetstream.ErrorCode = 10028
+	noStorage   jetstream.ErrorCode = 10047
+)
+
+// why adds to the error of a publish what is behind it.
+func why(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		switch api.ErrorCode {
+		case noResources, noMemory, noStorage:
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
+	}
+	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return fmt.Errorf("%w (so it is with a server that is gone, or whose disk is full)", err)
+	}
+	return err
 }
 
 func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {

@@ -192,6 +192,22 @@ func (s *Server) URL() string {
 	return s.s.ClientURL()
 }
 
+// Err says why the server does not store jobs; nil if it does. After a write that has
+// failed, as on a full disk, it confirms nothing more until it is closed, there is room,
+// and another server is started for the folder. That has all that was confirmed.
+func (s *Server) Err() error {
+	switch {
+	case !s.s.Running():
+		return errors.New("embedded: the server is closed")
+	case !s.s.JetStreamEnabled():
+		return fmt.Errorf("embedded: the folder %s: JetStream has given it up", s.dir)
+	}
+	if h := s.s.Healthz(&server.HealthzOptions{}); h.Status != "ok" {
+		return fmt.Errorf("embedded: the folder %s: %s", s.dir, h.Error)
+	}
+	return nil
+}
+
 // Dir is the data folder.
 func (s *Server) Dir() string { return s.dir }
 

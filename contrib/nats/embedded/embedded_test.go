@@ -193,7 +193,12 @@ func TestAFolderHasOneServer(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}
-	start(t, dir)
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Err after Close: %v", err)
+	}
+	if err := start(t, dir).Err(); err != nil {
+		t.Errorf("Err of one that works: %v", err)
+	}
 }
 
 func TestStartRefusesBadInput(t *testing.T) {

@@ -2,11 +2,13 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,6 +32,7 @@ type Place struct {
 	SQL   string // postgres://… or the file of an SQLite database
 	Queue string
 	Lease time.Duration
+	Log   *slog.Logger // nil: slog.Default()
 }
 
 // A Queue is an open queue.
@@ -55,7 +58,7 @@ func Open(ctx context.Context, p Place) (*Queue, error) {
 		}
 		return openNATS(ctx, p, nc, withoutSecrets(p.NATS), func() error { nc.Close(); return nil })
 	}
-	n, err := openDir(ctx, p.Dir, p.Fast)
+	n, err := openDir(ctx, p.Dir, p.Fast, cmp.Or(p.Log, slog.Default()))
 	if err != nil {
 		return nil, fmt.Errorf("-dir %s: %w", p.Dir, err)
 	}
@@ -96,22 +99,25 @@ const (
 // which is in one of the processes that use the folder. When that one ends, another one
 // starts a server, at the same address.
 type node struct {
-	dir  string
-	fast bool
-	nc   *nats.Conn
+	dir   string
+	fast  bool
+	log   *slog.Logger
+	nc    *nats.Conn
+	ended chan struct{} // closed by close
 
 	mu     sync.Mutex
 	server *embedded.Server // if it is here
 	closed bool
 }
 
-func openDir(ctx context.Context, dir string, fast bool) (*node, error) {
-	n := &node{dir: dir, fast: fast}
+func openDir(ctx context.Context, dir string, fast bool, log *slog.Logger) (*node, error) {
+	n := &node{dir: dir, fast: fast, log: log, ended: make(chan struct{})}
+	go n.mind()
 	end := time.Now().Add(patience)
 	for {
 		err := n.start()
 		if err != nil && !errors.Is(err, embedded.ErrInUse) {
-			return nil, err
+			return nil, errors.Join(err, n.close())
 		}
 		address, e := n.address()
 		if e == nil && address != "" {
@@ -188,9 +194,41 @@ func replace(name, text string) error {
 
 // takeOver starts a server when the one that was there has gone, until somebody has.
 func (n *node) takeOver() {
+	said := ""
 	for !n.nc.IsConnected() && !n.nc.IsClosed() {
-		_ = n.start() // or somebody else
+		err := n.start() // or somebody else
+		if err != nil && !errors.Is(err, embedded.ErrInUse) && err.Error() != said {
+			said = err.Error()
+			n.log.Error("starting the engine; trying again", "err", err)
+		}
 		time.Sleep(2 * reconnect)
+	}
+}
+
+// mind looks after the server, if it is here. One that stores nothing any more, since its
+// disk was full, is started anew, until that helps.
+func (n *node) mind() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.ended:
+			return
+		case <-tick.C:
+		}
+		n.mu.Lock()
+		var err error
+		if n.server != nil {
+			if err = n.server.Err(); err != nil {
+				n.log.Error("the engine stores nothing; starting it anew", "err", err)
+				err = n.server.Close()
+				n.server = nil
+			}
+		}
+		n.mu.Unlock()
+		if err != nil {
+			n.log.Error("closing the engine", "err", err)
+		}
 	}
 }
 
@@ -200,7 +238,10 @@ func (n *node) close() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.closed = true
+	if !n.closed {
+		n.closed = true
+		close(n.ended)
+	}
 	if n.server == nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -34,7 +33,6 @@ type Work struct {
 	Quiet       bool          // no progress
 	Do          string        // a name in Builtins, or
 	Command     []string      // a program and its arguments
-	Log         *slog.Logger
 }
 
 // Exit statuses of a command that say more than that it has failed; those of sysexits.h.
@@ -106,7 +104,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel
 	defer tick.Stop()
 	var said jobs.Stats
 	saidAt, busyAt := time.Now(), time.Now()
-	var leased uint64
+	var leased, failed uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,8 +116,8 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel
 			continue
 		}
 		s := all[0]
-		if s.Leased != leased || s.Held > 0 || s.PullErrors > said.PullErrors {
-			leased, busyAt = s.Leased, time.Now()
+		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed { // a queue that fails is not empty
+			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
 			cancel()
