@@ -3,9 +3,13 @@ package shoalotel_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/shoal-go/shoal"
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -52,6 +56,43 @@ func ExampleTracer() {
 	// GET /cart
 	// send mail in "run jobs"
 	// run jobs, linked to "GET /cart"
+}
+
+// The trace of a request goes with the job that it enqueues, to the machine that does it.
+func Example_jobs() {
+	exporter := tracetest.NewInMemoryExporter() // in a program, that of OTLP
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	tracer := tp.Tracer("shop")
+	headers := propagation.TraceContext{}
+	queue := jobstest.NewQueue(time.Minute) // in a program, one that lasts
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+	defer pool.Close()
+
+	// The one machine.
+	ctx, request := tracer.Start(context.Background(), "POST /order")
+	h := jobs.Header{}
+	headers.Inject(ctx, propagation.MapCarrier(h))
+	if err := queue.Enqueue(ctx, jobs.Message{Data: []byte("4711"), Header: h}); err != nil {
+		fmt.Println(err)
+	}
+	request.End()
+
+	// The other.
+	ctx, stop := context.WithCancel(context.Background())
+	err := jobs.Serve(ctx, pool, queue, func(ctx context.Context, j *jobs.Job) error {
+		_, span := tracer.Start(ctx, "send order")
+		defer span.End()
+		defer stop()
+		return nil
+	}, jobs.WithJobContext(func(ctx context.Context, j *jobs.Job) context.Context {
+		return headers.Extract(ctx, propagation.MapCarrier(j.Header))
+	}))
+	if err != nil {
+		fmt.Println(err)
+	}
+	spans := exporter.GetSpans()
+	fmt.Println(spans[1].Name, "in", spans[0].Name, spans[1].Parent.SpanID() == spans[0].SpanContext.SpanID())
+	// Output: send order in POST /order true
 }
 
 func ExampleRegister() {

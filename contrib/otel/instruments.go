@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -11,6 +12,7 @@ import (
 type reading struct {
 	shoal.Stats
 	waited, ran shoal.Histogram // since the previous reading
+	jobs        *jobs.Stats     // of the durable queues that the pool works off, in sum; nil if there are none
 }
 
 // An instrument is a metric. A negative value is none.
@@ -46,6 +48,20 @@ var counters = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.WaitTime.Count) }},
 	{"shoal.task.run.measured", "{task}", "Tasks whose run was measured.",
 		func(r *reading) int64 { return int64(r.RunTime.Count) }},
+	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent without a durable queue, as what follows.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Leased) })},
+	{"shoal.jobs.acked", "{job}", "Jobs that were done.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Acked) })},
+	{"shoal.jobs.retried", "{job}", "Jobs that were given back.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Retried) })},
+	{"shoal.jobs.dead", "{job}", "Jobs that were put to the dead letters.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Dead) })},
+	{"shoal.jobs.leases_lost", "{lease}", "Leases that were lost: the jobs may have run elsewhere.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.LeasesLost) })},
+	{"shoal.jobs.leases_extended", "{lease}", "Leases that were extended.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Extended) })},
+	{"shoal.jobs.source_errors", "{error}", "Calls of the queue that failed.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.PullErrors + s.Untold) })},
 }
 
 var sums = []instrument[float64]{
@@ -77,6 +93,45 @@ var levels = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.MinWorkers) }},
 	{"shoal.workers.max", "{worker}", "Workers that there may be.",
 		func(r *reading) int64 { return int64(r.MaxWorkers) }},
+	{"shoal.workers.reserved", "{worker}", "Free workers that are reserved for tasks yet to come.",
+		func(r *reading) int64 { return int64(r.Reserved) }},
+	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent without a durable queue.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Held) })},
+	{"shoal.jobs.running", "{job}", "Of the jobs held, those inside the handler. Absent without a durable queue.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Running) })},
+}
+
+// ofJobs is a value that is there only where the pool works off a durable queue. What a
+// call of jobs.Serve has counted ends with it.
+func ofJobs(value func(*jobs.Stats) int64) func(*reading) int64 {
+	return func(r *reading) int64 {
+		if r.jobs == nil {
+			return -1
+		}
+		return value(r.jobs)
+	}
+}
+
+// jobsOf sums up the durable queues that the pools work off; nil if there are none.
+func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
+	for _, p := range pools {
+		for _, s := range jobs.Of(p) {
+			if sum == nil {
+				sum = new(jobs.Stats)
+			}
+			sum.Held += s.Held
+			sum.Running += s.Running
+			sum.Leased += s.Leased
+			sum.Acked += s.Acked
+			sum.Retried += s.Retried
+			sum.Dead += s.Dead
+			sum.LeasesLost += s.LeasesLost
+			sum.Extended += s.Extended
+			sum.Untold += s.Untold
+			sum.PullErrors += s.PullErrors
+		}
+	}
+	return sum
 }
 
 var gauges = []instrument[float64]{
@@ -189,6 +244,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 	a.Running += b.Running
 	a.MinWorkers += b.MinWorkers
 	a.MaxWorkers += b.MaxWorkers
+	a.Reserved += b.Reserved
 	a.Stalled = max(a.Stalled, b.Stalled)
 	a.WaitTime = a.WaitTime.Merge(b.WaitTime)
 	a.RunTime = a.RunTime.Merge(b.RunTime)
@@ -198,7 +254,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 // left is what remains of a pool that has ended: what it did.
 func left(s shoal.Stats) shoal.Stats {
 	s.InFlight, s.Queued, s.QueueCapacity, s.Blocked = 0, 0, 0, 0
-	s.Workers, s.Running, s.MinWorkers, s.MaxWorkers = 0, 0, 0, 0
+	s.Workers, s.Running, s.MinWorkers, s.MaxWorkers, s.Reserved = 0, 0, 0, 0, 0
 	s.Stalled = 0
 	return s
 }

@@ -172,7 +172,7 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 			continue
 		}
 		now := s.look(there[name])
-		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime)}
+		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime), jobsOf(s.pools)}
 		r.made.report(to, &recent, s.name)
 		s.last = now
 	}

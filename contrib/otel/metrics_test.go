@@ -17,6 +17,8 @@ import (
 
 	"github.com/shoal-go/shoal"
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -180,6 +182,7 @@ func TestMetricsAreExact(t *testing.T) {
 			"shoal.workers.running":    {"updowncounter", "{worker}", 2},
 			"shoal.workers.min":        {"updowncounter", "{worker}", 1},
 			"shoal.workers.max":        {"updowncounter", "{worker}", 2},
+			"shoal.workers.reserved":   {"updowncounter", "{worker}", 0},
 			"shoal.queue.utilization":  {"gauge", "1", 0.75},
 			"shoal.stalled":            {"gauge", "s", 0},
 			"shoal.task.wait.p50":      {"gauge", "s", 0},
@@ -626,6 +629,63 @@ func TestCollectWhilePoolsComeAndGo(t *testing.T) {
 	collecting.Wait()
 }
 
+// serve has p work off a queue of five jobs, until the test ends. It returns when the
+// first are leased.
+func serve(t *testing.T, p *shoal.Pool, h jobs.Handler) {
+	t.Helper()
+	q := jobstest.NewQueue(time.Minute)
+	for range 5 {
+		if err := q.Enqueue(t.Context(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		jobs.Serve(ctx, p, q, h, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	for len(jobs.Of(p)) == 0 || jobs.Of(p)[0].Leased == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Two queues of a pool are reported as one, and a pool without has nothing of them.
+func TestDurableQueues(t *testing.T) {
+	reader, mp := newMetrics()
+	p, other := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(4)), newPool(t, shoal.WithName("b"))
+	register(t, mp, p)
+	register(t, mp, other)
+	var began sync.WaitGroup
+	began.Add(4)
+	hold := func(ctx context.Context, _ *jobs.Job) error {
+		began.Done()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	r, err := p.Reserve(t.Context(), 2) // so that each queue has two
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := values(t, collect(t, reader)["shoal.workers.reserved"]); v["a"] != 2 {
+		t.Errorf("%v are reserved, want 2", v["a"])
+	}
+	serve(t, p, hold)
+	r.Release()
+	serve(t, p, hold)
+	began.Wait()
+	got := collect(t, reader)
+	for name, want := range map[string]float64{
+		"shoal.jobs.held": 4, "shoal.jobs.running": 4, "shoal.jobs.leased": 4, "shoal.jobs.acked": 0, "shoal.jobs.retried": 0,
+		"shoal.jobs.dead": 0, "shoal.jobs.leases_lost": 0, "shoal.jobs.leases_extended": 0, "shoal.jobs.source_errors": 0,
+	} {
+		if v := values(t, got[name]); !maps.Equal(v, map[string]float64{"a": want}) {
+			t.Errorf("%s: got %v, want %v", name, v, want)
+		}
+	}
+}
+
 // README.md lists all instruments, as they are.
 func TestReadmeListsInstruments(t *testing.T) {
 	text, err := os.ReadFile("README.md")
@@ -640,6 +700,7 @@ func TestReadmeListsInstruments(t *testing.T) {
 	p := newPool(t, shoal.WithName("jobs"), shoal.WithTiming(shoal.TimingFull))
 	register(t, mp, p)
 	run(t, p, 1)
+	serve(t, p, func(context.Context, *jobs.Job) error { return nil })
 	made := make(map[string]string)
 	for name, m := range collect(t, reader) {
 		made[name] = kindOf(m) + " in " + m.Unit
