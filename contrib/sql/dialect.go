@@ -48,6 +48,14 @@ func (d Dialect) units(t time.Duration) int64 {
 	return int64((t + u - 1) / u)
 }
 
+// unitsAre is n units.
+func (d Dialect) unitsAre(n int64) time.Duration {
+	if d == SQLite {
+		return time.Duration(n) * time.Millisecond
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
 // delay is for how long a job is not to be leased. The clock of the database is cut, or
 // rounded, to a unit, so it is one more.
 func (d Dialect) delay(t time.Duration) int64 {
@@ -201,9 +209,9 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 
 // statements are the texts of a dialect.
 type statements struct {
-	d                                                             Dialect
-	look, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	dead, requeue, bury                                           string
+	d                                                                   Dialect
+	look, next, pull, ack, remove, nak, term, extend, free, fate, sweep string
+	dead, requeue, bury                                                 string
 }
 
 var (
@@ -270,6 +278,10 @@ func newStatements(d Dialect) *statements {
 		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
 			SELECT queue, id FROM shoal_done WHERE until <= {now} LIMIT $1)`
 	}
+	s.next = `SELECT min(ready) - {now} FROM shoal_jobs WHERE queue = $1`
+	if d == Postgres {
+		s.next = `SELECT ceil(extract(epoch FROM min(ready) - {now}) * 1000000)::bigint FROM shoal_jobs WHERE queue = $1`
+	}
 	s.nak = `UPDATE shoal_jobs SET leased = FALSE, ready = {now+$3} WHERE ` + mine
 	s.fate = `SELECT CASE
 		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4 AND seq = $1 AND attempt = $2) THEN '` + fateDone + `'
@@ -291,7 +303,7 @@ func newStatements(d Dialect) *statements {
 		ON CONFLICT (queue, id) DO NOTHING`
 	s.bury = `DELETE FROM shoal_dead WHERE queue = $1 AND id = $2`
 	for _, p := range []*string{
-		&s.look, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
+		&s.look, &s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
 		&s.dead, &s.requeue, &s.bury,
 	} {
 		*p = d.say(*p)

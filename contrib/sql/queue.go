@@ -68,8 +68,9 @@ const (
 	defaultPoll     = 500 * time.Millisecond
 	defaultRemember = 2 * time.Minute
 
-	callFor = 10 * time.Second // how long a Pull waits for the database
-	endFor  = time.Second      // and how long after the end of its context
+	callFor    = 10 * time.Second     // how long a Pull waits for the database
+	leastPause = 5 * time.Millisecond // between two looks at a queue where jobs are due one after the other
+	endFor     = time.Second          // and how long after the end of its context
 
 	mostPull  = 1000    // jobs
 	mostRows  = 512     // of a statement that inserts; a power of 2
@@ -95,8 +96,10 @@ type config struct {
 // least 100 ms.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
-// WithPoll sets how often a Pull that has found nothing looks again, at most; it is
-// shortened at random by up to a quarter. The default is 500 ms, the least 1 ms.
+// WithPoll sets after how long a Pull that has found nothing looks again for what others
+// have enqueued meanwhile; it is shortened at random by up to a quarter. It looks at once
+// when this Queue enqueues or gives back a job, and when a delay or a lease ends that
+// it knew of. The default is 500 ms, the least 1 ms.
 func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
 
 // WithRemember sets for how long the ID of a job is remembered that was acknowledged by
@@ -349,9 +352,29 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-time.After(q.poll - mathrand.N(q.poll/4+1)):
+		case <-time.After(q.pause(ctx)):
 		}
 	}
+}
+
+// pause is how long to wait when nothing is there: until the next job is due, or the next
+// lease ends, so that both are seen in time; or else for about as long as WithPoll says.
+func (q *Queue) pause(ctx context.Context) time.Duration {
+	most := q.poll - mathrand.N(q.poll/4+1)
+	if most <= leastPause {
+		return most
+	}
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	var until sql.NullInt64
+	err := q.db.QueryRowContext(ctx, q.sql.next, q.name).Scan(&until)
+	if err != nil || !until.Valid {
+		return most
+	}
+	if until.Int64 <= 0 { // it is due now, or somebody has locked it, as in a transaction with AckTx
+		return most / 8
+	}
+	return min(max(q.d.unitsAre(min(until.Int64, q.d.units(most))), leastPause), most)
 }
 
 // pull leases what is there. Its statement does not end with ctx, as nobody would know

@@ -414,6 +414,27 @@ func TestWhatTheSameQueueEnqueuesIsSeenAtOnce(t *testing.T) {
 	})
 }
 
+// TestAPullKnowsWhenTheNextJobIsDue: it does not wait for the next poll.
+func TestAPullKnowsWhenTheNextJobIsDue(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(time.Hour), shoalsql.WithLease(2*time.Second))
+		other := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(time.Hour), shoalsql.WithLease(2*time.Second))
+		must(t, other.Enqueue(ctx, jobs.Message{ID: "delayed", Delay: 200 * time.Millisecond}))
+		d := pull(t, q, 1)[0]
+		if d.Attempt() != 1 {
+			t.Errorf("attempt %d", d.Attempt())
+		}
+		// Its lease ends, as if its machine had.
+		d = pull(t, other, 1)[0]
+		if d.ID() != "delayed" || d.Attempt() != 2 {
+			t.Errorf("attempt %d of %q", d.Attempt(), d.ID())
+		}
+		must(t, d.Nak(ctx, 200*time.Millisecond))
+		must(t, pull(t, q, 1)[0].Ack(ctx))
+	})
+}
+
 func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()

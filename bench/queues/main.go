@@ -1,0 +1,421 @@
+// Command queues measures durable queues beside each other on one machine: package jobs
+// of shoal on its engines, asynq on Redis, and River on Postgres. It prints a table.
+//
+//	GOWORK=off go run . -runs 3
+//
+// It needs the programs redis-server and postgres, of Debian's packages redis-server and
+// postgresql. Each measurement has an engine of its own, and processes of its own.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+type config struct {
+	jobs    int
+	workers int
+	runs    int
+	kills   int
+	only    string
+
+	child   string
+	subject string
+	place   string
+}
+
+func main() {
+	var c config
+	flag.IntVar(&c.jobs, "jobs", 10_000, "jobs of the throughput measurement")
+	flag.IntVar(&c.workers, "workers", 64, "producers, and then workers, of that")
+	flag.IntVar(&c.runs, "runs", 3, "how often to measure; the table has medians")
+	flag.IntVar(&c.kills, "kills", 1, "how often to kill a worker; it can take minutes")
+	flag.StringVar(&c.only, "run", "", "only subjects whose name matches this `regexp`")
+	flag.StringVar(&c.child, "child", "", "for itself")
+	flag.StringVar(&c.subject, "subject", "", "for itself")
+	flag.StringVar(&c.place, "place", "", "for itself")
+	flag.Parse()
+	run := measure
+	if c.child != "" {
+		run = child
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, c); err != nil {
+		fmt.Fprintln(os.Stderr, "queues:", err)
+		os.Exit(1)
+	}
+}
+
+// ----- the children -----
+
+// A result is what a child has measured, in one line of JSON.
+type result struct {
+	Put, Done float64   // jobs a second
+	Process   int64     // bytes
+	Late      []float64 // seconds
+}
+
+func child(ctx context.Context, c config) error {
+	i := slices.IndexFunc(subjects, func(s subject) bool { return s.name == c.subject })
+	if i < 0 {
+		return fmt.Errorf("no subject %q", c.subject)
+	}
+	q, err := subjects[i].open(ctx, c.place)
+	if err != nil {
+		return err
+	}
+	switch c.child {
+	case "flow":
+		err = flow(ctx, c, q)
+	case "retry":
+		err = retry(ctx, q)
+	case "hang":
+		err = hang(ctx, q)
+	case "rescue":
+		err = rescue(ctx, q)
+	default:
+		err = fmt.Errorf("no child %q", c.child)
+	}
+	return errors.Join(err, q.close())
+}
+
+func say(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
+
+// flow puts all jobs, each by a call of its own, and then has them done.
+func flow(ctx context.Context, c config, q queue) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	start := time.Now()
+	for range c.workers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(c.jobs) && failed.Load() == nil; i = next.Add(1) {
+				if err := q.put(ctx, int(i)); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	put := time.Since(start)
+
+	wctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var seen sync.Map
+	var done atomic.Int64
+	all := make(chan time.Time, 1)
+	worked := make(chan error, 1)
+	start = time.Now()
+	go func() {
+		worked <- q.work(wctx, c.workers, func(_ context.Context, id int) error {
+			if _, again := seen.LoadOrStore(id, true); !again && done.Add(1) == int64(c.jobs) {
+				all <- time.Now()
+			}
+			return nil
+		})
+	}()
+	var end time.Time
+	select {
+	case end = <-all:
+	case err := <-worked:
+		return errors.Join(err, fmt.Errorf("%d of %d jobs were done", done.Load(), c.jobs))
+	}
+	mem, err := memory([]int{os.Getpid()})
+	if err != nil {
+		return err
+	}
+	err = say(result{Put: float64(c.jobs) / put.Seconds(), Done: float64(c.jobs) / end.Sub(start).Seconds(), Process: mem})
+	_, _ = io.Copy(io.Discard, os.Stdin) // the parent looks at the engine
+	stop()
+	return errors.Join(err, <-worked)
+}
+
+// retry has each of some jobs come again after a delay, and says how late they were.
+func retry(ctx context.Context, q queue) error {
+	const n = 50
+	var mu sync.Mutex
+	first := make(map[int]time.Time)
+	var late []float64
+	wctx, stop := context.WithCancel(ctx)
+	defer stop()
+	worked := make(chan error, 1)
+	go func() {
+		worked <- q.work(wctx, n, func(_ context.Context, id int) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if at, ok := first[id]; ok {
+				if late = append(late, (time.Since(at) - again).Seconds()); len(late) == n {
+					stop()
+				}
+				return nil
+			}
+			first[id] = time.Now()
+			return errAgain
+		})
+	}()
+	time.Sleep(time.Second) // it is there
+	for i := range n {
+		if err := q.put(ctx, i); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond) // spread over a second
+	}
+	if err := <-worked; err != nil {
+		return err
+	}
+	slices.Sort(late)
+	return say(result{Late: late})
+}
+
+// hang takes a job and does not end.
+func hang(ctx context.Context, q queue) error {
+	go func() {
+		time.Sleep(time.Second)
+		if err := q.put(ctx, 0); err != nil {
+			fmt.Fprintln(os.Stderr, "queues: put:", err)
+		}
+	}()
+	return q.work(ctx, 1, func(ctx context.Context, _ int) error {
+		fmt.Println("began")
+		<-make(chan bool)
+		return nil
+	})
+}
+
+// rescue takes the job when it is there again.
+func rescue(ctx context.Context, q queue) error {
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	return q.work(ctx, 1, func(context.Context, int) error {
+		fmt.Println("again")
+		stop()
+		return nil
+	})
+}
+
+// ----- the parent -----
+
+// A row is what was measured of a subject.
+type row struct {
+	put, done, process, engine, again []float64
+	late                              []float64
+}
+
+func measure(ctx context.Context, c config) error {
+	re, err := regexp.Compile(c.only)
+	if err != nil {
+		return err
+	}
+	for name, n := range map[string]int{"-jobs": c.jobs, "-workers": c.workers, "-runs": c.runs} {
+		if n < 1 {
+			return fmt.Errorf("%s %d: want at least 1", name, n)
+		}
+	}
+	rows := make([]row, len(subjects))
+	each := func(what string, times int, f func(ctx context.Context, s subject, r *row) error) error {
+		for n := range times {
+			for i, s := range subjects { // in turn
+				if !re.MatchString(s.name) {
+					continue
+				}
+				fmt.Fprintf(os.Stderr, "%s %d of %d: %s\n", what, n+1, times, s.name)
+				once, cancel := context.WithTimeout(ctx, 10*time.Minute)
+				err := f(once, s, &rows[i])
+				cancel()
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", s.name, what, err)
+				}
+			}
+		}
+		return nil
+	}
+	if err := cmp.Or(
+		each("jobs a second", c.runs, c.flow),
+		each("retry", 1, c.retry),
+		each("a worker is killed", c.kills, c.killed),
+	); err != nil {
+		return err
+	}
+	fmt.Println("| | durable | enqueued/s | done/s | retry of 2 s is late by | a killed worker's job runs again after | process | engine |")
+	fmt.Println("|---|---|---:|---:|---|---:|---:|---:|")
+	for i, s := range subjects {
+		if r := rows[i]; re.MatchString(s.name) {
+			fmt.Printf("| %s | %s | %.0f | %.0f | %s | %s | %.0f MB | %s |\n", s.name, s.note, median(r.put), median(r.done), spread(r.late),
+				seconds(r.again), median(r.process)/1e6, beside(r.engine))
+		}
+	}
+	return nil
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+func seconds(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f s", median(v))
+}
+
+// spread is the median and the largest.
+func spread(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	early := ""
+	if m := slices.Min(v); m < 0 {
+		early = fmt.Sprintf(", %.0f ms early at worst", -1000*m)
+	}
+	return fmt.Sprintf("%.0f ms, at most %.0f%s", 1000*median(v), 1000*slices.Max(v), early)
+}
+
+func beside(v []float64) string {
+	if m := median(v); m > 0 {
+		return fmt.Sprintf("%.0f MB", m/1e6)
+	}
+	return "in the process"
+}
+
+// with starts an engine for s.
+func (c config) with(s subject, f func(e *engine) error) (err error) {
+	dir, err := os.MkdirTemp("", "queues")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	e, err := engines[s.engine](dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	return f(e)
+}
+
+// A proc is a child.
+type proc struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (c config) start(ctx context.Context, what string, s subject, e *engine) (*proc, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", what, "-subject", s.name, "-place", e.place, "-jobs", fmt.Sprint(c.jobs), "-workers", fmt.Sprint(c.workers))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &proc{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+func (p *proc) result() (r result, err error) {
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal([]byte(line), &r)
+}
+
+func (p *proc) wait(word string) error {
+	line, err := p.out.ReadString('\n')
+	if err == nil && strings.TrimSpace(line) != word {
+		err = fmt.Errorf("%q, want %q", line, word)
+	}
+	return err
+}
+
+func (c config) flow(ctx context.Context, s subject, r *row) error {
+	return c.with(s, func(e *engine) error {
+		p, err := c.start(ctx, "flow", s, e)
+		if err != nil {
+			return err
+		}
+		got, err := p.result()
+		if err != nil {
+			return errors.Join(err, p.Wait())
+		}
+		mem, err := memory(e.pids())
+		p.in.Close()
+		r.put, r.done = append(r.put, got.Put), append(r.done, got.Done)
+		r.process, r.engine = append(r.process, float64(got.Process)), append(r.engine, float64(mem))
+		return errors.Join(err, p.Wait())
+	})
+}
+
+func (c config) retry(ctx context.Context, s subject, r *row) error {
+	return c.with(s, func(e *engine) error {
+		p, err := c.start(ctx, "retry", s, e)
+		if err != nil {
+			return err
+		}
+		got, err := p.result()
+		r.late = append(r.late, got.Late...)
+		return errors.Join(err, p.Wait())
+	})
+}
+
+// killed kills a process that has a job, when another one waits for jobs.
+func (c config) killed(ctx context.Context, s subject, r *row) error {
+	return c.with(s, func(e *engine) error {
+		rescuer, err := c.start(ctx, "rescue", s, e) // first: it has the embedded engine
+		if err != nil {
+			return err
+		}
+		if err := rescuer.wait("ready"); err != nil {
+			return errors.Join(err, rescuer.Wait())
+		}
+		victim, err := c.start(ctx, "hang", s, e)
+		if err != nil {
+			return err
+		}
+		if err := victim.wait("began"); err != nil {
+			return errors.Join(err, victim.Wait())
+		}
+		if _, err := io.WriteString(rescuer.in, "go\n"); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+		start := time.Now()
+		_ = victim.Process.Kill()
+		_ = victim.Wait()
+		if err := rescuer.wait("again"); err != nil {
+			return errors.Join(err, rescuer.Wait())
+		}
+		r.again = append(r.again, time.Since(start).Seconds())
+		return rescuer.Wait()
+	})
+}
