@@ -33,6 +33,8 @@ type config struct {
 	runs    int
 	kills   int
 	only    string
+	model   bool
+	sleep   time.Duration
 
 	child   string
 	subject string
@@ -46,6 +48,8 @@ func main() {
 	flag.IntVar(&c.runs, "runs", 3, "how often to measure; the table has medians")
 	flag.IntVar(&c.kills, "kills", 1, "how often to kill a worker; it can take minutes")
 	flag.StringVar(&c.only, "run", "", "only subjects whose name matches this `regexp`")
+	flag.BoolVar(&c.model, "model", false, "instead, check the capacity model of docs/beyond-one-machine.md")
+	flag.DurationVar(&c.sleep, "sleep", 0, "for itself: how long a job takes")
 	flag.StringVar(&c.child, "child", "", "for itself")
 	flag.StringVar(&c.subject, "subject", "", "for itself")
 	flag.StringVar(&c.place, "place", "", "for itself")
@@ -89,6 +93,8 @@ func child(ctx context.Context, c config) error {
 		err = hang(ctx, q)
 	case "rescue":
 		err = rescue(ctx, q)
+	case "capacity":
+		err = capacity(ctx, c, q)
 	default:
 		err = fmt.Errorf("no child %q", c.child)
 	}
@@ -97,12 +103,11 @@ func child(ctx context.Context, c config) error {
 
 func say(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// flow puts all jobs, each by a call of its own, and then has them done.
-func flow(ctx context.Context, c config, q queue) error {
+// putAll puts all jobs, each by a call of its own.
+func putAll(ctx context.Context, c config, q queue) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
-	start := time.Now()
 	for range c.workers {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(c.jobs) && failed.Load() == nil; i = next.Add(1) {
@@ -115,6 +120,15 @@ func flow(ctx context.Context, c config, q queue) error {
 	wg.Wait()
 	if err := failed.Load(); err != nil {
 		return *err
+	}
+	return nil
+}
+
+// flow puts all jobs, and then has them done.
+func flow(ctx context.Context, c config, q queue) error {
+	start := time.Now()
+	if err := putAll(ctx, c, q); err != nil {
+		return err
 	}
 	put := time.Since(start)
 
@@ -214,6 +228,43 @@ func rescue(ctx context.Context, q queue) error {
 	})
 }
 
+// capacity works for a while, beside others of its kind, and counts its jobs.
+func capacity(ctx context.Context, c config, q queue) error {
+	putters := c
+	putters.workers = 64
+	if err := putAll(ctx, putters, q); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var done atomic.Int64
+	worked := make(chan error, 1)
+	go func() {
+		worked <- q.work(ctx, c.workers, func(context.Context, int) error {
+			time.Sleep(c.sleep)
+			done.Add(1)
+			return nil
+		})
+	}()
+	time.Sleep(warm)
+	before := done.Load()
+	time.Sleep(window)
+	n := done.Load() - before
+	err := say(result{Done: float64(n) / window.Seconds()})
+	_, _ = io.Copy(io.Discard, os.Stdin) // the first one has the engine, for all
+	stop()
+	return errors.Join(err, <-worked)
+}
+
+const (
+	warm   = time.Second
+	window = 4 * time.Second
+)
+
 // ----- the parent -----
 
 // A row is what was measured of a subject.
@@ -231,6 +282,9 @@ func measure(ctx context.Context, c config) error {
 		if n < 1 {
 			return fmt.Errorf("%s %d: want at least 1", name, n)
 		}
+	}
+	if c.model {
+		return c.checkModel(ctx, re)
 	}
 	rows := make([]row, len(subjects))
 	each := func(what string, times int, f func(ctx context.Context, s subject, r *row) error) error {
@@ -329,7 +383,7 @@ func (c config) start(ctx context.Context, what string, s subject, e *engine) (*
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-child", what, "-subject", s.name, "-place", e.place, "-jobs", fmt.Sprint(c.jobs), "-workers", fmt.Sprint(c.workers))
+	cmd := exec.CommandContext(ctx, self, "-child", what, "-subject", s.name, "-place", e.place, "-jobs", fmt.Sprint(c.jobs), "-workers", fmt.Sprint(c.workers), "-sleep", c.sleep.String())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -418,4 +472,89 @@ func (c config) killed(ctx context.Context, s subject, r *row) error {
 		r.again = append(r.again, time.Since(start).Seconds())
 		return rescuer.Wait()
 	})
+}
+
+// A point is what the capacity model is checked at.
+type point struct {
+	processes, workers int
+	takes              time.Duration // a job
+}
+
+var points = []point{
+	{1, 4, 100 * time.Millisecond}, {1, 16, 100 * time.Millisecond}, {3, 16, 100 * time.Millisecond},
+	{1, 4, 10 * time.Millisecond}, {1, 16, 10 * time.Millisecond}, {3, 16, 10 * time.Millisecond}, {3, 64, 10 * time.Millisecond},
+}
+
+// checkModel compares min(processes × workers ÷ (a job + overhead), most) with what is
+// measured: overhead is what a job of no length takes when there is one worker, and most
+// is how many of those a second there can be with many.
+func (c config) checkModel(ctx context.Context, only *regexp.Regexp) error {
+	fmt.Println("| | processes × workers | a job takes | jobs a second by the model | measured |")
+	fmt.Println("|---|---|---|---:|---:|")
+	for _, s := range subjects {
+		if !only.MatchString(s.name) {
+			continue
+		}
+		one, err := c.at(ctx, s, point{1, 1, 0}, 20_000)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		most, err := c.at(ctx, s, point{3, 64, 0}, 100_000)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		for _, p := range points {
+			model := min(float64(p.processes*p.workers)/(p.takes.Seconds()+1/one), most)
+			got, err := c.at(ctx, s, p, int(1.5*model*(warm+window).Seconds())+100)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			fmt.Printf("| %s | %d × %d | %v | %.0f | %.0f |\n", s.name, p.processes, p.workers, p.takes, model, got)
+		}
+		fmt.Printf("| %s | 1 × 1 | nothing | | %.0f |\n| | 3 × 64 | nothing | | %.0f |\n", s.name, one, most)
+	}
+	return nil
+}
+
+// at is how many jobs a second are done at p.
+func (c config) at(ctx context.Context, s subject, p point, jobs int) (rate float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	c.workers, c.sleep = p.workers, p.takes
+	err = c.with(s, func(e *engine) error {
+		var all []*proc
+		for i := range p.processes {
+			c.jobs = 0
+			if i == 0 {
+				c.jobs = jobs
+			}
+			w, err := c.start(ctx, "capacity", s, e)
+			if err == nil {
+				err = w.wait("ready")
+			}
+			if err != nil {
+				return err
+			}
+			all = append(all, w)
+		}
+		for _, w := range all {
+			if _, err := io.WriteString(w.in, "go\n"); err != nil {
+				return err
+			}
+		}
+		for _, w := range all {
+			got, err := w.result()
+			if err != nil {
+				return err
+			}
+			rate += got.Done
+		}
+		var errs []error
+		for i := len(all) - 1; i >= 0; i-- {
+			all[i].in.Close()
+			errs = append(errs, all[i].Wait())
+		}
+		return errors.Join(errs...)
+	})
+	return rate, err
 }
