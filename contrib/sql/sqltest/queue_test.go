@@ -252,6 +252,70 @@ func TestAckAfterAckTxIsQuiet(t *testing.T) {
 	})
 }
 
+// TestAClockThatJumps: that of the database, an hour ahead and back again, over and over.
+// Leases end too soon, or late; jobs run twice then, and none is lost.
+func TestAClockThatJumps(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		const n = 200
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithLease(time.Second), shoalsql.WithPoll(20*time.Millisecond))
+		var ms []jobs.Message
+		for i := range n {
+			ms = append(ms, jobs.Message{ID: fmt.Sprint(i)})
+		}
+		must(t, q.Enqueue(context.Background(), ms...))
+		var ran sync.Map
+		_, stop := serve(t, q, func(ctx context.Context, j *jobs.Job) error {
+			ran.Store(j.ID, true)
+			select {
+			case <-time.After(5 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}, jobs.WithLogger(slog.New(slog.DiscardHandler)))
+		ahead, back := `UPDATE shoal_jobs SET ready = ready - 3600000`, `UPDATE shoal_jobs SET ready = ready + 3600000`
+		if p.d == shoalsql.Postgres {
+			ahead, back = `UPDATE shoal_jobs SET ready = ready - interval '1 hour'`, `UPDATE shoal_jobs SET ready = ready + interval '1 hour'`
+		}
+		for range 8 {
+			jump(t, db, ahead)
+			time.Sleep(20 * time.Millisecond)
+			jump(t, db, back)
+			time.Sleep(20 * time.Millisecond)
+		}
+		for end := time.Now().Add(time.Minute); count(t, db, `SELECT count(*) FROM shoal_jobs`) > 0; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("%d jobs are left", count(t, db, `SELECT count(*) FROM shoal_jobs`))
+				break
+			}
+		}
+		stop()
+		for i := range n {
+			if _, ok := ran.Load(fmt.Sprint(i)); !ok {
+				t.Errorf("job %d is lost", i)
+			}
+		}
+		if n := count(t, db, `SELECT count(*) FROM shoal_dead`); n > 0 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+}
+
+// jump runs a statement that touches all rows: two of these may deadlock with others.
+func jump(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		_, err := db.Exec(statement)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // wrapping is a source whose deliveries are wrapped, as by one that counts.
 type wrapping struct{ jobs.Source }
 
