@@ -136,7 +136,22 @@ func (d *delivery) acknowledged(fate string) bool {
 	return fate == fateDone || fate == fateGone && d.inTx.Load()
 }
 
+// Ack acknowledges the job, together with others that are acknowledged meanwhile.
 func (d *delivery) Ack(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.inTx.Load() { // a transaction may have the row for long
+		return d.ackAlone(ctx)
+	}
+	err := d.q.acks.do(ctx, d)
+	if err != nil && err == ctx.Err() {
+		err = d.failed(ctx, err)
+	}
+	return err
+}
+
+func (d *delivery) ackAlone(ctx context.Context) error {
 	return d.settle(ctx, func(r runner) (bool, error) { return d.ackOn(ctx, r) }, d.acknowledged)
 }
 

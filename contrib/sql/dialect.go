@@ -211,7 +211,7 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 type statements struct {
 	d                                                                   Dialect
 	look, next, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	dead, requeue, bury                                                 string
+	dead, requeue, bury, ackMany                                        string
 }
 
 var (
@@ -255,6 +255,15 @@ func newStatements(d Dialect) *statements {
 			INSERT INTO shoal_done (queue, id, seq, attempt, until)
 			SELECT queue, id, seq, attempt, {now+$3} FROM gone
 			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
+		s.ackMany = `WITH gone AS (
+				DELETE FROM shoal_jobs j USING unnest($1::text::bigint[], $2::text::int[]) AS m (seq, attempt)
+				WHERE j.seq = m.seq AND j.attempt = m.attempt AND j.leased AND j.ready > {now}
+				RETURNING j.queue, j.id, j.seq, j.attempt),
+			noted AS (
+				INSERT INTO shoal_done (queue, id, seq, attempt, until)
+				SELECT queue, id, seq, attempt, {now+$3} FROM gone
+				ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until)
+			SELECT seq, attempt FROM gone`
 		s.term = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING seq, queue, id, data, header, attempt)
 			INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
 			SELECT seq, queue, id, data, header, attempt, $3::text, {now} FROM gone`
@@ -304,7 +313,7 @@ func newStatements(d Dialect) *statements {
 	s.bury = `DELETE FROM shoal_dead WHERE queue = $1 AND id = $2`
 	for _, p := range []*string{
 		&s.look, &s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
-		&s.dead, &s.requeue, &s.bury,
+		&s.dead, &s.requeue, &s.bury, &s.ackMany,
 	} {
 		*p = d.say(*p)
 	}

@@ -118,6 +118,8 @@ type Queue struct {
 	d    Dialect
 	sql  *statements
 	turn chan struct{} // of SQLite: holds who writes in this process
+	puts gatherer[[]row]
+	acks gatherer[*delivery]
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and made anew, when something may be leased
@@ -152,6 +154,8 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 		return nil, fmt.Errorf("%w: WithRemember(%v): want at least 100ms", jobs.ErrConfig, c.remember)
 	}
 	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), swept: time.Now()}
+	q.puts = gatherer[[]row]{size: sizeOf, run: q.putAll}
+	q.acks = gatherer[*delivery]{size: func(*delivery) int { return 1 }, run: q.ackAll}
 	if err := q.stand(ctx); err != nil {
 		return nil, q.failed(ctx, err)
 	}
@@ -179,8 +183,9 @@ func (q *Queue) change() <-chan struct{} {
 	return q.changed
 }
 
-// Enqueue implements [jobs.Sink]: all messages are in the queue, or, after an error,
-// none, if the database could say so. A message whose ID is known is ignored.
+// Enqueue implements [jobs.Sink]: all messages are in the queue, or, after an error of
+// the database, none, if that could say so. When ctx ends they may be in it. A message
+// whose ID is known is ignored. Calls that are made at the same time are committed together.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -189,9 +194,13 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err != nil || len(rs) == 0 {
 		return err
 	}
-	err = q.write(ctx, func() error {
-		return q.inTx(ctx, func(tx *sql.Tx) error { return q.insert(ctx, tx, rs) })
-	})
+	if sizeOf(rs) > mostGathered {
+		err = q.write(ctx, func() error {
+			return q.inTx(ctx, func(tx *sql.Tx) error { return q.insert(ctx, tx, rs) })
+		})
+	} else {
+		err = q.puts.do(ctx, rs)
+	}
 	if err != nil {
 		return q.failed(ctx, err)
 	}

@@ -252,6 +252,85 @@ func TestAckAfterAckTxIsQuiet(t *testing.T) {
 	})
 }
 
+// TestWhatIsEnqueuedTogetherFailsAlone: a message that the database refuses takes none
+// with it of those that others enqueue at the same time.
+func TestWhatIsEnqueuedTogetherFailsAlone(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		if p.d == shoalsql.Postgres {
+			run(t, db, `ALTER TABLE shoal_jobs ADD CHECK (id NOT LIKE 'bad%')`)
+		} else {
+			run(t, db, `CREATE TRIGGER bad BEFORE INSERT ON shoal_jobs WHEN new.id LIKE 'bad%' BEGIN SELECT RAISE(ABORT, 'bad'); END`)
+		}
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				for k := range 3 {
+					id := fmt.Sprint("good", i, "-", k)
+					if i%10 == 0 {
+						id = fmt.Sprint("bad", i, "-", k)
+					}
+					err := q.Enqueue(context.Background(), jobs.Message{ID: id}, jobs.Message{ID: "with " + id})
+					if (err != nil) != (i%10 == 0) {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := count(t, db, `SELECT count(*) FROM shoal_jobs`); n != 2*3*90 {
+			t.Errorf("%d jobs, want %d", n, 2*3*90)
+		}
+	})
+}
+
+// TestWhatIsAcknowledgedTogether: each answer is its own.
+func TestWhatIsAcknowledgedTogether(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		const n = 300
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithLease(time.Minute))
+		ms := make([]jobs.Message, n)
+		for i := range ms {
+			ms[i].ID = fmt.Sprint(i)
+		}
+		must(t, q.Enqueue(context.Background(), ms...))
+		first := pull(t, q, n)
+		if len(first) != n {
+			t.Fatalf("%d jobs", len(first))
+		}
+		run(t, db, `UPDATE shoal_jobs SET ready = ready - `+map[shoalsql.Dialect]string{shoalsql.Postgres: `interval '1 hour'`, shoalsql.SQLite: `3600000`}[p.d]+` WHERE id LIKE '%7'`)
+		second := pull(t, q, n)
+		if len(second) != n/10 {
+			t.Fatalf("%d jobs are leased again, want %d", len(second), n/10)
+		}
+		var wg sync.WaitGroup
+		for _, d := range append(first, first...) { // and each twice
+			wg.Go(func() {
+				err := d.Ack(context.Background())
+				if lost := strings.HasSuffix(d.ID(), "7"); lost != errors.Is(err, jobs.ErrLeaseLost) || !lost && err != nil {
+					t.Errorf("job %s: %v", d.ID(), err)
+				}
+			})
+		}
+		for _, d := range second {
+			wg.Go(func() {
+				if err := d.Ack(context.Background()); err != nil {
+					t.Errorf("attempt 2 of job %s: %v", d.ID(), err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := count(t, db, `SELECT count(*) FROM shoal_jobs`); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+		if done := count(t, db, `SELECT count(*) FROM shoal_done`); done != n {
+			t.Errorf("%d are known to be done, want %d", done, n)
+		}
+	})
+}
+
 // TestAClockThatJumps: that of the database, an hour ahead and back again, over and over.
 // Leases end too soon, or late; jobs run twice then, and none is lost.
 func TestAClockThatJumps(t *testing.T) {

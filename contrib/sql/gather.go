@@ -1,0 +1,207 @@
+package shoalsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// What several goroutines ask of the database at the same time is done by one
+// transaction, as databases do it with their logs (group commit): while one is under way
+// the next one gathers. Each of them still returns only when its own is committed.
+
+// mostGathered bounds what is gathered for one transaction: jobs acknowledged, or messages,
+// of which a large one counts for several.
+const mostGathered = 256
+
+func sizeOf(rs []row) (n int) {
+	for _, r := range rs {
+		n += 1 + len(r.data)/(8<<10)
+	}
+	return n
+}
+
+// A gatherer makes one call of run for all that is asked for while the previous one is
+// under way.
+type gatherer[T any] struct {
+	size func(T) int // of mostGathered
+	// run does all of what it is given, or nothing: it returns an error for each of them
+	// that does not come from others, or nil.
+	run func(all []*asked[T])
+
+	mu      sync.Mutex
+	waiting []*asked[T]
+	running bool
+}
+
+// An asked is one call of do.
+type asked[T any] struct {
+	ctx  context.Context
+	what T
+	err  error
+	done chan struct{} // closed when err is set
+}
+
+// do has what done with others. When ctx ends it is not known whether it is.
+func (g *gatherer[T]) do(ctx context.Context, what T) error {
+	a := &asked[T]{ctx: ctx, what: what, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, a)
+	begin := !g.running
+	g.running = true
+	g.mu.Unlock()
+	if begin {
+		go g.loop()
+	}
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// loop runs until nothing waits.
+func (g *gatherer[T]) loop() {
+	for {
+		g.mu.Lock()
+		all, size, n := []*asked[T](nil), 0, 0
+		for _, a := range g.waiting {
+			if size += g.size(a.what); size > mostGathered && len(all) > 0 {
+				break
+			}
+			n++
+			if a.err = a.ctx.Err(); a.err != nil {
+				close(a.done)
+				continue
+			}
+			all = append(all, a)
+		}
+		clear(g.waiting[:n])
+		g.waiting = g.waiting[n:]
+		if n == 0 {
+			g.running, g.waiting = false, nil
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+		if len(all) == 0 {
+			continue
+		}
+		g.run(all)
+		for _, a := range all {
+			close(a.done)
+		}
+	}
+}
+
+// putAll enqueues the rows of several calls.
+func (q *Queue) putAll(all []*asked[[]row]) {
+	ctx, cancel := context.WithTimeout(context.Background(), callFor)
+	defer cancel()
+	put := func(rs []row) (sent bool, err error) {
+		err = q.write(ctx, func() error {
+			tx, err := q.db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err = q.insert(ctx, tx, rs); err == nil {
+				sent = true
+				err = tx.Commit()
+			}
+			if err != nil {
+				_ = tx.Rollback()
+			}
+			return err
+		})
+		return sent, err
+	}
+	var rs []row
+	for _, a := range all {
+		rs = append(rs, a.what...)
+	}
+	sent, err := put(rs)
+	for _, a := range all {
+		if err != nil && !sent && len(all) > 1 { // nothing is in; it may be the fault of one of them
+			_, a.err = put(a.what)
+		} else {
+			a.err = err
+		}
+	}
+}
+
+// A token tells attempts of jobs apart: one transaction may be asked for two of one job.
+type token struct {
+	seq     int64
+	attempt int
+}
+
+// ackAll acknowledges several jobs, each as if alone.
+func (q *Queue) ackAll(all []*asked[*delivery]) {
+	ctx, cancel := context.WithTimeout(context.Background(), callFor)
+	defer cancel()
+	acked := make(map[token]bool, len(all))
+	if len(all) > 1 {
+		if q.ackSome(ctx, all, acked) != nil {
+			clear(acked)
+		}
+	}
+	for _, a := range all {
+		if !acked[token{a.what.seq, a.what.attempt}] {
+			a.err = a.what.ackAlone(ctx)
+		}
+	}
+}
+
+// ackSome adds to acked what it has acknowledged; what is missing is to be looked at alone.
+func (q *Queue) ackSome(ctx context.Context, all []*asked[*delivery], acked map[token]bool) error {
+	if q.d == SQLite {
+		return q.write(ctx, func() error {
+			clear(acked)
+			return q.inTx(ctx, func(tx *sql.Tx) error {
+				for _, a := range all {
+					done, err := a.what.ackOn(ctx, tx)
+					if err != nil {
+						return err
+					}
+					if done { // or it is there twice
+						acked[token{a.what.seq, a.what.attempt}] = true
+					}
+				}
+				return nil
+			})
+		})
+	}
+	var seqs, attempts strings.Builder // literals of arrays, which every driver can send
+	for i, a := range all {
+		sep := byte(',')
+		if i == 0 {
+			sep = '{'
+		}
+		seqs.WriteByte(sep)
+		seqs.WriteString(strconv.FormatInt(a.what.seq, 10))
+		attempts.WriteByte(sep)
+		attempts.WriteString(strconv.Itoa(a.what.attempt))
+	}
+	seqs.WriteByte('}')
+	attempts.WriteByte('}')
+	return q.write(ctx, func() error {
+		clear(acked)
+		rows, err := q.db.QueryContext(ctx, q.sql.ackMany, seqs.String(), attempts.String(), q.d.units(q.remember))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var t token
+			if err := rows.Scan(&t.seq, &t.attempt); err != nil {
+				return err
+			}
+			acked[t] = true
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+}
