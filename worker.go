@@ -257,7 +257,8 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.setAttentionLocked()
 	}
 	// Somebody waits for room. The room that this worker's place is was given away by
-	// idle; to take a ticket makes none: one more place in the queue, one free worker less.
+	// idle; to take a ticket makes none: one more place in the queue, one free worker less
+	// (docs/engine.md, R1; it rests on the look at live above, in this critical section).
 	seg := p.front.Load()
 	for {
 		h := p.head.Load()

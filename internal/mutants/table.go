@@ -191,7 +191,7 @@ var mutants = []mutant{
 		old: "	if t.line.left > 0 {\n		return false\n	}\n", new: ""},
 	{name: "who waits for its key counts as done", file: "turn.go", models: "key/two tasks of a key, two workers",
 		old: "				p.passed++\n				p.outside++\n", new: "				p.outside++\n"},
-	{name: "who waits for its key takes no room", file: "submit.go", models: "-", tests: "TestKeyedKeepsTheOrderOfEachKey",
+	{name: "who waits for its key takes no room", file: "submit.go", models: "-", tests: "TestKeyedTasksThatWaitForTheirKeyCountAgainstTheCapacity",
 		old: " - p.parked.Load() - int64(p.reserved)\n	if", new: " - int64(p.reserved)\n	if"},
 	{name: "who runs a turn is free", file: "worker.go", models: "-", tests: "TestReserveBetweenTheTasksOfAKey",
 		old: "			w.finish(func() { p.turning++ })\n", new: "			w.finish(func() {})\n			p.mu.Lock()\n			p.turning++\n			p.mu.Unlock()\n"},
