@@ -117,7 +117,7 @@ func (k *keeper) extend(j *Job, ends time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case j.state == over:
+	case j.state == over, errors.Is(err, ErrAcked): // the answer to its Ack is on its way, or was lost
 	case err == nil:
 		s.stats.Extended++
 		k.extendedLocked(j, now)

@@ -144,11 +144,14 @@ func (d *delivery) Ack(ctx context.Context) error {
 	if d.inTx.Load() { // a transaction may have the row for long
 		return d.ackAlone(ctx)
 	}
-	err := d.q.acks.do(ctx, d)
-	if err != nil && err == ctx.Err() {
-		err = d.failed(ctx, err)
+	switch err := d.q.acks.do(ctx, d); err {
+	case nil:
+		return nil
+	case errAlone:
+		return d.ackAlone(ctx)
+	default:
+		return d.failed(ctx, err)
 	}
-	return err
 }
 
 func (d *delivery) ackAlone(ctx context.Context) error {

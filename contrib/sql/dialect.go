@@ -256,9 +256,11 @@ func newStatements(d Dialect) *statements {
 			SELECT queue, id, seq, attempt, {now+$3} FROM gone
 			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
 		s.ackMany = `WITH gone AS (
-				DELETE FROM shoal_jobs j USING unnest($1::text::bigint[], $2::text::int[]) AS m (seq, attempt)
-				WHERE j.seq = m.seq AND j.attempt = m.attempt AND j.leased AND j.ready > {now}
-				RETURNING j.queue, j.id, j.seq, j.attempt),
+				DELETE FROM shoal_jobs WHERE seq = ANY (ARRAY(
+					SELECT j.seq FROM shoal_jobs j, unnest($1::text::bigint[], $2::text::int[]) AS m (seq, attempt)
+					WHERE j.seq = m.seq AND j.attempt = m.attempt AND j.leased AND j.ready > {now}
+					FOR UPDATE OF j SKIP LOCKED))
+				RETURNING queue, id, seq, attempt),
 			noted AS (
 				INSERT INTO shoal_done (queue, id, seq, attempt, until)
 				SELECT queue, id, seq, attempt, {now+$3} FROM gone

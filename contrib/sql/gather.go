@@ -24,13 +24,19 @@ func sizeOf(rs []row) (n int) {
 	return n
 }
 
+// It must wait for nobody but the disk: what may wait for another transaction, as a message
+// of an ID of the caller's for the one that has enqueued it too, is done alone, on the
+// goroutine and by the context of who asks for it.
+
+// errAlone says that the transaction has not done it, and that to try it alone will tell
+// why, or will do.
+var errAlone = errors.New("shoalsql: to be done alone")
+
 // A gatherer makes one call of run for all that is asked for while the previous one is
 // under way.
 type gatherer[T any] struct {
 	size func(T) int // of mostGathered
-	// run does all of what it is given, or nothing: it returns an error for each of them
-	// that does not come from others, or nil.
-	run func(all []*asked[T])
+	run  func(all []*asked[T])
 
 	mu      sync.Mutex
 	waiting []*asked[T]
@@ -41,8 +47,8 @@ type gatherer[T any] struct {
 type asked[T any] struct {
 	ctx  context.Context
 	what T
-	err  error
-	done chan struct{} // closed when err is set
+	err  error         // set by run
+	done chan struct{} // closed when run has returned
 }
 
 // do has what done with others. When ctx ends it is not known whether it is.
@@ -102,34 +108,26 @@ func (g *gatherer[T]) loop() {
 func (q *Queue) putAll(all []*asked[[]row]) {
 	ctx, cancel := context.WithTimeout(context.Background(), callFor)
 	defer cancel()
-	put := func(rs []row) (sent bool, err error) {
-		err = q.write(ctx, func() error {
-			tx, err := q.db.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			if err = q.insert(ctx, tx, rs); err == nil {
-				sent = true
-				err = tx.Commit()
-			}
-			if err != nil {
-				_ = tx.Rollback()
-			}
-			return err
-		})
-		return sent, err
-	}
 	var rs []row
 	for _, a := range all {
 		rs = append(rs, a.what...)
 	}
-	sent, err := put(rs)
+	sent := false
+	err := q.write(ctx, func() error {
+		sent = false
+		return q.inTx(ctx, func(tx *sql.Tx) error {
+			err := q.insert(ctx, tx, rs)
+			sent = err == nil
+			return err
+		})
+	})
+	if err == nil {
+		q.Wake() // also for those whose context has ended meanwhile
+	} else if !sent { // nothing is in; it may be the fault of one of them
+		err = errAlone
+	}
 	for _, a := range all {
-		if err != nil && !sent && len(all) > 1 { // nothing is in; it may be the fault of one of them
-			_, a.err = put(a.what)
-		} else {
-			a.err = err
-		}
+		a.err = err
 	}
 }
 
@@ -144,19 +142,17 @@ func (q *Queue) ackAll(all []*asked[*delivery]) {
 	ctx, cancel := context.WithTimeout(context.Background(), callFor)
 	defer cancel()
 	acked := make(map[token]bool, len(all))
-	if len(all) > 1 {
-		if q.ackSome(ctx, all, acked) != nil {
-			clear(acked)
-		}
+	if q.ackSome(ctx, all, acked) != nil {
+		clear(acked)
 	}
 	for _, a := range all {
 		if !acked[token{a.what.seq, a.what.attempt}] {
-			a.err = a.what.ackAlone(ctx)
+			a.err = errAlone
 		}
 	}
 }
 
-// ackSome adds to acked what it has acknowledged; what is missing is to be looked at alone.
+// ackSome adds to acked what it has acknowledged. Rows that somebody has locked it passes over.
 func (q *Queue) ackSome(ctx context.Context, all []*asked[*delivery], acked map[token]bool) error {
 	if q.d == SQLite {
 		return q.write(ctx, func() error {

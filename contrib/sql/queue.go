@@ -46,6 +46,7 @@
 package shoalsql
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -194,12 +195,17 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err != nil || len(rs) == 0 {
 		return err
 	}
-	if sizeOf(rs) > mostGathered {
+	err = errAlone
+	if sizeOf(rs) <= mostGathered && !anyOwn(rs) {
+		for i := range rs { // the caller may return before they are sent
+			rs[i].data = bytes.Clone(rs[i].data)
+		}
+		err = q.puts.do(ctx, rs)
+	}
+	if err == errAlone {
 		err = q.write(ctx, func() error {
 			return q.inTx(ctx, func(tx *sql.Tx) error { return q.insert(ctx, tx, rs) })
 		})
-	} else {
-		err = q.puts.do(ctx, rs)
 	}
 	if err != nil {
 		return q.failed(ctx, err)
@@ -292,6 +298,10 @@ func (q *Queue) insert(ctx context.Context, tx *sql.Tx, rs []row) error {
 	return nil
 }
 
+func anyOwn(rs []row) bool {
+	return slices.ContainsFunc(rs, func(r row) bool { return r.own })
+}
+
 func bytesOf(rs []row) (n int) {
 	for _, r := range rs {
 		n += len(r.data)
@@ -381,9 +391,10 @@ func (q *Queue) pause(ctx context.Context) time.Duration {
 		return most
 	}
 	if until.Int64 <= 0 { // it is due now, or somebody has locked it, as in a transaction with AckTx
-		return most / 8
+		return max(most/8, leastPause)
 	}
-	return min(max(q.d.unitsAre(min(until.Int64, q.d.units(most))), leastPause), most)
+	// Machines that are idle need not all look in the same moment.
+	return min(max(q.d.unitsAre(min(until.Int64, q.d.units(most))), leastPause)+mathrand.N(leastPause), most)
 }
 
 // pull leases what is there. Its statement does not end with ctx, as nobody would know

@@ -259,21 +259,21 @@ func TestWhatIsEnqueuedTogetherFailsAlone(t *testing.T) {
 		db := p.open(t)
 		q := open(t, db, p.d, "q")
 		if p.d == shoalsql.Postgres {
-			run(t, db, `ALTER TABLE shoal_jobs ADD CHECK (id NOT LIKE 'bad%')`)
+			run(t, db, `ALTER TABLE shoal_jobs ADD CHECK (data <> 'bad'::bytea)`)
 		} else {
-			run(t, db, `CREATE TRIGGER bad BEFORE INSERT ON shoal_jobs WHEN new.id LIKE 'bad%' BEGIN SELECT RAISE(ABORT, 'bad'); END`)
+			run(t, db, `CREATE TRIGGER bad BEFORE INSERT ON shoal_jobs WHEN new.data = CAST('bad' AS BLOB) BEGIN SELECT RAISE(ABORT, 'bad'); END`)
 		}
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				for k := range 3 {
-					id := fmt.Sprint("good", i, "-", k)
+				for range 3 {
+					data := []byte("good")
 					if i%10 == 0 {
-						id = fmt.Sprint("bad", i, "-", k)
+						data = []byte("bad")
 					}
-					err := q.Enqueue(context.Background(), jobs.Message{ID: id}, jobs.Message{ID: "with " + id})
+					err := q.Enqueue(context.Background(), jobs.Message{Data: data}, jobs.Message{})
 					if (err != nil) != (i%10 == 0) {
-						t.Errorf("%s: %v", id, err)
+						t.Errorf("%s: %v", data, err)
 					}
 				}
 			})
@@ -281,6 +281,95 @@ func TestWhatIsEnqueuedTogetherFailsAlone(t *testing.T) {
 		wg.Wait()
 		if n := count(t, db, `SELECT count(*) FROM shoal_jobs`); n != 2*3*90 {
 			t.Errorf("%d jobs, want %d", n, 2*3*90)
+		}
+	})
+}
+
+// TestWhoWaitsForOthersHoldsUpNobody: a message whose ID another transaction has enqueued
+// too, and a job whose row somebody has locked, wait for them alone.
+func TestWhoWaitsForOthersHoldsUpNobody(t *testing.T) {
+	p := postgres(t)
+	db := p.open(t)
+	q := open(t, db, p.d, "q", shoalsql.WithLease(time.Minute))
+	ctx := limit(t, 20*time.Second)
+	for i := range 20 {
+		must(t, q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i)}))
+	}
+	leased := pull(t, q, 20)
+	tx, err := db.BeginTx(context.Background(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	must(t, q.EnqueueTx(ctx, tx, jobs.Message{ID: "x"}))
+	if _, err := tx.Exec(`SELECT 1 FROM shoal_jobs WHERE id = '7' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan error, 2) // of those who have to wait
+	go func() { held <- q.Enqueue(context.Background(), jobs.Message{ID: "x"}) }()
+	for _, d := range leased {
+		if d.ID() == "7" {
+			go func() { held <- d.Ack(context.Background()) }()
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // they are under way
+	var wg sync.WaitGroup
+	for range 3 {
+		for _, d := range leased {
+			wg.Go(func() {
+				if err := q.Enqueue(ctx, jobs.Message{Data: []byte("free")}); err != nil {
+					t.Errorf("Enqueue: %v", err)
+				}
+				if d.ID() == "7" {
+					return
+				}
+				if err := d.Ack(ctx); err != nil {
+					t.Errorf("Ack of job %s: %v", d.ID(), err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	select {
+	case err := <-held:
+		t.Errorf("it did not wait for the transaction: %v", err)
+	default:
+	}
+	must(t, tx.Commit())
+	for range 2 {
+		must(t, <-held)
+	}
+	if n := count(t, db, `SELECT count(*) FROM shoal_jobs`); n != 61 {
+		t.Errorf("%d jobs, want 61", n)
+	}
+}
+
+// TestThePayloadIsTheCallersAgain when Enqueue has returned, for whatever reason.
+func TestThePayloadIsTheCallersAgain(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		lock := `LOCK TABLE shoal_jobs`
+		if p.d == shoalsql.SQLite {
+			lock = `UPDATE shoal_done SET seq = seq` // a writer keeps others from writing
+		}
+		tx, err := db.BeginTx(context.Background(), nil)
+		must(t, err)
+		defer tx.Rollback()
+		if _, err := tx.Exec(lock); err != nil {
+			t.Fatal(err)
+		}
+		buf := bytes.Repeat([]byte("a"), 1000)
+		if err := q.Enqueue(limit(t, 100*time.Millisecond), jobs.Message{Data: buf}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Enqueue: %v", err)
+		}
+		for i := range buf {
+			buf[i] = 'B'
+		}
+		must(t, tx.Rollback())
+		must(t, q.Enqueue(context.Background(), jobs.Message{Data: []byte("last")})) // behind the first, if that is there
+		for _, d := range pull(t, q, 10) {
+			if string(d.Data()) != "last" && string(d.Data()) != strings.Repeat("a", 1000) {
+				t.Errorf("%.10q is enqueued", d.Data())
+			}
 		}
 	})
 }

@@ -122,7 +122,7 @@ func openDir(ctx context.Context, dir string, fast bool, log *slog.Logger) (*nod
 		address, e := n.address()
 		if e == nil && address != "" {
 			n.nc, e = nats.Connect(address, nats.MaxReconnects(-1), nats.ReconnectWait(reconnect), nats.ReconnectJitter(0, 0),
-				nats.ReconnectBufSize(-1), nats.Timeout(time.Second), nats.DisconnectErrHandler(func(*nats.Conn, error) { go n.takeOver() }))
+				nats.ReconnectBufSize(-1), nats.Timeout(time.Second), nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) { go n.takeOver(nc) }))
 		}
 		if n.nc != nil {
 			return n, nil
@@ -193,9 +193,9 @@ func replace(name, text string) error {
 }
 
 // takeOver starts a server when the one that was there has gone, until somebody has.
-func (n *node) takeOver() {
+func (n *node) takeOver(nc *nats.Conn) {
 	said := ""
-	for !n.nc.IsConnected() && !n.nc.IsClosed() {
+	for !nc.IsConnected() && !nc.IsClosed() {
 		err := n.start() // or somebody else
 		if err != nil && !errors.Is(err, embedded.ErrInUse) && err.Error() != said {
 			said = err.Error()
@@ -206,10 +206,14 @@ func (n *node) takeOver() {
 }
 
 // mind looks after the server, if it is here. One that stores nothing any more, since its
-// disk was full, is started anew, until that helps.
+// disk was full, is started anew (takeOver does it, as when another process's has gone),
+// again and again, ever more seldom, until that helps.
 func (n *node) mind() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	const least, most = 2, 64
+	bad, patience := 0, least // ticks in a row that it was bad; and after how many it is closed
+	var closed time.Time
 	for {
 		select {
 		case <-n.ended:
@@ -217,18 +221,29 @@ func (n *node) mind() {
 		case <-tick.C:
 		}
 		n.mu.Lock()
-		var err error
-		if n.server != nil {
-			if err = n.server.Err(); err != nil {
-				n.log.Error("the engine stores nothing; starting it anew", "err", err)
-				err = n.server.Close()
-				n.server = nil
+		s := n.server
+		if s == nil || n.closed {
+			n.mu.Unlock()
+			continue
+		}
+		switch err := s.Err(); {
+		case err == nil:
+			bad = 0
+			if time.Since(closed) > most*time.Second {
+				patience = least
 			}
+		default:
+			if bad++; bad < patience {
+				break
+			}
+			n.log.Error("the engine stores nothing; starting it anew", "err", err)
+			n.server = nil
+			if err := s.Close(); err != nil {
+				n.log.Error("closing the engine", "err", err)
+			}
+			bad, patience, closed = 0, min(2*patience, most), time.Now()
 		}
 		n.mu.Unlock()
-		if err != nil {
-			n.log.Error("closing the engine", "err", err)
-		}
 	}
 }
 
