@@ -30,6 +30,7 @@ type spy struct {
 	pulls, acks, naks, terms, exts int
 	lastNak                        time.Duration
 	failPull, failAck, failExtend  error
+	failNak                        error
 	hangAck                        bool
 	pulled                         []int // what each Pull asked for
 	extended                       []time.Time
@@ -89,7 +90,11 @@ func (d *spied) Nak(ctx context.Context, after time.Duration) error {
 	d.settled(&d.s.naks)
 	d.s.mu.Lock()
 	d.s.lastNak = after
+	err := d.s.failNak
 	d.s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return d.Delivery.Nak(ctx, after)
 }
 
@@ -442,6 +447,31 @@ func TestServeCancelsWhenTheLeaseIsLost(t *testing.T) {
 				w.Errorf("tried %d times", w.s.exts)
 			}
 		})
+	})
+}
+
+// A job that its own handler has acknowledged, as in a transaction, is done, whatever the
+// handler returns after that, and its lease is no more to be extended.
+func TestServeKnowsWhatTheHandlerHasAcknowledged(t *testing.T) {
+	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error {
+		if err := j.Delivery().Ack(ctx); err != nil {
+			return err
+		}
+		time.Sleep(2 * lease)
+		if err := context.Cause(ctx); err != nil {
+			t.Errorf("its context has ended: %v", err)
+		}
+		return errors.New("late")
+	}, func(w *world) {
+		w.s.set(func() {
+			w.s.failExtend = fmt.Errorf("job: %w", jobs.ErrAcked)
+			w.s.failNak = fmt.Errorf("job: %w", jobs.ErrAcked)
+		})
+		w.put("a", "b")
+		w.after(2*lease + time.Second)
+		if s := w.stats(); s.Acked != 2 || s.LeasesLost != 0 || s.Retried != 0 || s.Extended != 0 || s.Held != 0 || w.s.exts != 2 {
+			w.Errorf("%d extensions, %+v", w.s.exts, s)
+		}
 	})
 }
 

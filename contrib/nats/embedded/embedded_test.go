@@ -201,6 +201,42 @@ func TestAFolderHasOneServer(t *testing.T) {
 	}
 }
 
+// TestErrIsSilentWhileQueuesAreMade: and while they are deleted.
+func TestErrIsSilentWhileQueuesAreMade(t *testing.T) {
+	s := start(t, t.TempDir())
+	nc := connect(t, s)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, looked := make(chan bool), make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			if err := s.Err(); err != nil {
+				t.Errorf("Err: %v", err)
+				break
+			}
+			select {
+			case <-ended:
+			default:
+				continue
+			}
+			break
+		}
+		looked <- n
+	}()
+	for i := range 20 {
+		name := fmt.Sprint("q", i)
+		open(t, nc, name)
+		if err := js.DeleteStream(context.Background(), "SHOAL_"+name); err != nil {
+			t.Error(err)
+		}
+	}
+	close(ended)
+	t.Logf("%d looks", <-looked)
+}
+
 func TestStartRefusesBadInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
