@@ -26,6 +26,7 @@
 package shoalnats
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -313,7 +314,7 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 		return nil, fmt.Errorf("a payload of %d bytes: the server takes up to %d: %w", len(m.Data), most, nats.ErrMaxPayload)
 	}
 	n := nats.NewMsg(q.now())
-	n.Data = m.Data
+	n.Data = bytes.Clone(m.Data) // it may be sent again when Enqueue has returned
 	for k, v := range m.Header {
 		switch {
 		case k == "" || strings.ContainsAny(k, ": \r\n\t"):
