@@ -62,7 +62,7 @@ func roundsOfWaiters(t *testing.T, seed uint64) bool {
 			defer close(back)
 			calls.Wait()
 			for _, p := range pools { // a delayed task is none yet
-				for p.Wait(); p.Stats().InFlight > 0; {
+				for p.Stats().InFlight > 0 {
 					p.Wait()
 				}
 			}

@@ -9,7 +9,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -304,11 +303,13 @@ func measure(ctx context.Context, c config) error {
 		}
 		return nil
 	}
-	if err := cmp.Or(
-		each("jobs a second", c.runs, c.flow),
-		each("retry", 1, c.retry),
-		each("a worker is killed", c.kills, c.killed),
-	); err != nil {
+	if err := each("jobs a second", c.runs, c.flow); err != nil {
+		return err
+	}
+	if err := each("retry", 1, c.retry); err != nil {
+		return err
+	}
+	if err := each("a worker is killed", c.kills, c.killed); err != nil {
 		return err
 	}
 	fmt.Println("| | durable | enqueued/s | done/s | retry of 2 s is late by | a killed worker's job runs again after | process | engine |")

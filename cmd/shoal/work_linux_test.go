@@ -12,25 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/smalldisk"
 )
 
 // TestWorkOutlivesAFullDisk: the engine fails, says so, and goes on when there is room;
 // what was confirmed is done.
 func TestWorkOutlivesAFullDisk(t *testing.T) {
-	dir := t.TempDir()
 	const size = 16 << 20
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", size))
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("only root may make a small file system")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	dir, _ := smalldisk.New(t, size)
 	place := []string{"-dir", filepath.Join(dir, "queue"), "-lease", "2s"}
 	enqueue(t, "first\n", place...) // and so the engine is there
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,6 +43,7 @@ func TestWorkOutlivesAFullDisk(t *testing.T) {
 		defer cancel()
 		return enqueueCommand(ctx, append([]string{"-once"}, place...), strings.NewReader(lines.String()), &bytes.Buffer{}, &bytes.Buffer{})
 	}
+	var err error
 	for {
 		if err := os.WriteFile(others, make([]byte, size), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("the disk is not full: %v", err)

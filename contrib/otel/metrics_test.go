@@ -17,8 +17,8 @@ import (
 
 	"github.com/shoal-go/shoal"
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
+	"github.com/shoal-go/shoal/internal/servetest"
 	"github.com/shoal-go/shoal/jobs"
-	"github.com/shoal-go/shoal/jobs/jobstest"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -629,28 +629,6 @@ func TestCollectWhilePoolsComeAndGo(t *testing.T) {
 	collecting.Wait()
 }
 
-// serve has p work off a queue of five jobs, until the test ends. It returns when the
-// first are leased.
-func serve(t *testing.T, p *shoal.Pool, h jobs.Handler) {
-	t.Helper()
-	q := jobstest.NewQueue(time.Minute)
-	for range 5 {
-		if err := q.Enqueue(t.Context(), jobs.Message{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		jobs.Serve(ctx, p, q, h, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	for len(jobs.Of(p)) == 0 || jobs.Of(p)[0].Leased == 0 {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // Two queues of a pool are reported as one, and a pool without has nothing of them.
 func TestDurableQueues(t *testing.T) {
 	reader, mp := newMetrics()
@@ -671,9 +649,9 @@ func TestDurableQueues(t *testing.T) {
 	if v := values(t, collect(t, reader)["shoal.workers.reserved"]); v["a"] != 2 {
 		t.Errorf("%v are reserved, want 2", v["a"])
 	}
-	serve(t, p, hold)
+	servetest.Start(t, p, hold)
 	r.Release()
-	serve(t, p, hold)
+	servetest.Start(t, p, hold)
 	began.Wait()
 	got := collect(t, reader)
 	for name, want := range map[string]float64{
@@ -700,7 +678,7 @@ func TestReadmeListsInstruments(t *testing.T) {
 	p := newPool(t, shoal.WithName("jobs"), shoal.WithTiming(shoal.TimingFull))
 	register(t, mp, p)
 	run(t, p, 1)
-	serve(t, p, func(context.Context, *jobs.Job) error { return nil })
+	servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
 	made := make(map[string]string)
 	for name, m := range collect(t, reader) {
 		made[name] = kindOf(m) + " in " + m.Unit

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net/http/httptest"
 	"os"
@@ -28,8 +27,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/contrib/prom"
+	"github.com/shoal-go/shoal/internal/servetest"
 	"github.com/shoal-go/shoal/jobs"
-	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
 // busyPool is a pool at a quiet moment of which no count is 0, of those that one
@@ -692,34 +691,12 @@ func TestThousandPools(t *testing.T) {
 	}
 }
 
-// serve has p work off a queue of five jobs, until the test ends. It returns when the
-// jobs that p has workers for are leased.
-func serve(t *testing.T, p *shoal.Pool, h jobs.Handler) *jobstest.Queue {
-	q := jobstest.NewQueue(time.Minute)
-	for range 5 {
-		if err := q.Enqueue(context.Background(), jobs.Message{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		jobs.Serve(ctx, p, q, h, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	for len(jobs.Of(p)) == 0 || jobs.Of(p)[0].Leased == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	return q
-}
-
 func TestDurableQueues(t *testing.T) {
 	p, other := newPool(t, "a", shoal.WithMaxWorkers(2)), newPool(t, "b")
 	_, reg := register(t, p, other)
 	var began sync.WaitGroup
 	began.Add(2)
-	serve(t, p, func(ctx context.Context, j *jobs.Job) error {
+	servetest.Start(t, p, func(ctx context.Context, j *jobs.Job) error {
 		began.Done()
 		<-ctx.Done()
 		return ctx.Err()
@@ -743,7 +720,7 @@ func TestDurableQueues(t *testing.T) {
 func TestReadmeListsAllMetrics(t *testing.T) {
 	p := newPool(t, "a")
 	c, reg := register(t, p)
-	serve(t, p, func(context.Context, *jobs.Job) error { return nil })
+	servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
 	var table strings.Builder
 	names := map[string]bool{}
 	for _, f := range gather(t, reg) {

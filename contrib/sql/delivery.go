@@ -205,6 +205,20 @@ func (d *delivery) Extend(ctx context.Context) error {
 	return d.lost(fate)
 }
 
+// innermost is the delivery of this package that d is, or wraps; nil if there is none.
+func innermost(d jobs.Delivery) *delivery {
+	for {
+		switch v := d.(type) {
+		case *delivery:
+			return v
+		case interface{ Unwrap() jobs.Delivery }:
+			d = v.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
 // AckTx acknowledges j in a transaction of the caller, on the queue's database: that of
 // what the job does there. If it returns nil and the transaction is committed, the job is
 // done, and what else the transaction has done has happened exactly once: no other
@@ -224,17 +238,8 @@ func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	if j == nil {
 		return fmt.Errorf("%w: nil job", jobs.ErrConfig)
 	}
-	outer := j.Delivery()
-	d, ok := outer.(*delivery)
-	for !ok {
-		w, wraps := outer.(interface{ Unwrap() jobs.Delivery })
-		if !wraps {
-			break
-		}
-		outer = w.Unwrap()
-		d, ok = outer.(*delivery)
-	}
-	if !ok || d.q.name != q.name {
+	d := innermost(j.Delivery())
+	if d == nil || d.q.name != q.name {
 		return fmt.Errorf("%w: job %q is not of queue %s", jobs.ErrConfig, j.ID, q.name)
 	}
 	if err := ctx.Err(); err != nil {

@@ -36,24 +36,21 @@ func (d Dialect) String() string {
 	return "Dialect(" + strconv.Itoa(int(d)) + ")"
 }
 
-// units is at least t in the units of the dialect: microseconds, or milliseconds.
-func (d Dialect) units(t time.Duration) int64 {
-	u := time.Microsecond
+// unit is what the dialect counts time in.
+func (d Dialect) unit() time.Duration {
 	if d == SQLite {
-		u = time.Millisecond
+		return time.Millisecond
 	}
+	return time.Microsecond
+}
+
+// units is at least t in the units of the dialect.
+func (d Dialect) units(t time.Duration) int64 {
+	u := d.unit()
 	if t > math.MaxInt64-u {
 		t = math.MaxInt64 - u
 	}
 	return int64((t + u - 1) / u)
-}
-
-// unitsAre is n units.
-func (d Dialect) unitsAre(n int64) time.Duration {
-	if d == SQLite {
-		return time.Duration(n) * time.Millisecond
-	}
-	return time.Duration(n) * time.Microsecond
 }
 
 // delay is for how long a job is not to be leased. The clock of the database is cut, or
@@ -251,20 +248,18 @@ func newStatements(d Dialect) *statements {
 				SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= statement_timestamp()
 				ORDER BY ready, seq LIMIT $2 FOR UPDATE SKIP LOCKED))
 			RETURNING seq, id, data, header, attempt`
-		s.ack = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING queue, id, seq, attempt)
+		const noteGone = `
 			INSERT INTO shoal_done (queue, id, seq, attempt, until)
 			SELECT queue, id, seq, attempt, {now+$3} FROM gone
 			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
+		s.ack = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING queue, id, seq, attempt)` + noteGone
 		s.ackMany = `WITH gone AS (
 				DELETE FROM shoal_jobs WHERE seq = ANY (ARRAY(
 					SELECT j.seq FROM shoal_jobs j, unnest($1::text::bigint[], $2::text::int[]) AS m (seq, attempt)
 					WHERE j.seq = m.seq AND j.attempt = m.attempt AND j.leased AND j.ready > {now}
 					FOR UPDATE OF j SKIP LOCKED))
 				RETURNING queue, id, seq, attempt),
-			noted AS (
-				INSERT INTO shoal_done (queue, id, seq, attempt, until)
-				SELECT queue, id, seq, attempt, {now+$3} FROM gone
-				ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until)
+			noted AS (` + noteGone + `)
 			SELECT seq, attempt FROM gone`
 		s.term = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING seq, queue, id, data, header, attempt)
 			INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)

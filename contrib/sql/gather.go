@@ -12,6 +12,10 @@ import (
 // What several goroutines ask of the database at the same time is done by one
 // transaction, as databases do it with their logs (group commit): while one is under way
 // the next one gathers. Each of them still returns only when its own is committed.
+//
+// Such a transaction must wait for nobody but the disk: what may wait for another one, as a
+// message of an ID of the caller's for the one that has enqueued it too, is done alone, on
+// the goroutine and by the context of who asks for it.
 
 // mostGathered bounds what is gathered for one transaction: jobs acknowledged, or messages,
 // of which a large one counts for several.
@@ -23,10 +27,6 @@ func sizeOf(rs []row) (n int) {
 	}
 	return n
 }
-
-// It must wait for nobody but the disk: what may wait for another transaction, as a message
-// of an ID of the caller's for the one that has enqueued it too, is done alone, on the
-// goroutine and by the context of who asks for it.
 
 // errAlone says that the transaction has not done it, and that to try it alone will tell
 // why, or will do.
@@ -112,18 +112,8 @@ func (q *Queue) putAll(all []*asked[[]row]) {
 	for _, a := range all {
 		rs = append(rs, a.what...)
 	}
-	sent := false
-	err := q.write(ctx, func() error {
-		sent = false
-		return q.inTx(ctx, func(tx *sql.Tx) error {
-			err := q.insert(ctx, tx, rs)
-			sent = err == nil
-			return err
-		})
-	})
-	if err == nil {
-		q.Wake() // also for those whose context has ended meanwhile
-	} else if !sent { // nothing is in; it may be the fault of one of them
+	sent, err := q.putNow(ctx, rs)
+	if err != nil && !sent { // it may be the fault of one of them
 		err = errAlone
 	}
 	for _, a := range all {

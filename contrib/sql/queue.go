@@ -203,15 +203,28 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 		err = q.puts.do(ctx, rs)
 	}
 	if err == errAlone {
-		err = q.write(ctx, func() error {
-			return q.inTx(ctx, func(tx *sql.Tx) error { return q.insert(ctx, tx, rs) })
-		})
+		_, err = q.putNow(ctx, rs)
 	}
 	if err != nil {
 		return q.failed(ctx, err)
 	}
-	q.Wake()
 	return nil
+}
+
+// putNow enqueues rows. After an error nothing is in the queue if they were not all sent.
+func (q *Queue) putNow(ctx context.Context, rs []row) (sent bool, err error) {
+	err = q.write(ctx, func() error {
+		sent = false
+		return q.inTx(ctx, func(tx *sql.Tx) error {
+			err := q.insert(ctx, tx, rs)
+			sent = err == nil
+			return err
+		})
+	})
+	if err == nil {
+		q.Wake()
+	}
+	return sent, err
 }
 
 // EnqueueTx is Enqueue in a transaction of the caller, on the queue's database: the
@@ -394,7 +407,7 @@ func (q *Queue) pause(ctx context.Context) time.Duration {
 		return max(most/8, leastPause)
 	}
 	// Machines that are idle need not all look in the same moment.
-	return min(max(q.d.unitsAre(min(until.Int64, q.d.units(most))), leastPause)+mathrand.N(leastPause), most)
+	return min(max(time.Duration(min(until.Int64, q.d.units(most)))*q.d.unit(), leastPause)+mathrand.N(leastPause), most)
 }
 
 // pull leases what is there. Its statement does not end with ctx, as nobody would know

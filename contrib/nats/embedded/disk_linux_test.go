@@ -14,34 +14,11 @@ import (
 
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
 	"github.com/shoal-go/shoal/contrib/nats/embedded"
+	"github.com/shoal-go/shoal/internal/smalldisk"
 	"github.com/shoal-go/shoal/jobs"
 )
 
 const smallDisk = 16 << 20
-
-// disk is a file system of that many bytes.
-func disk(t *testing.T) (dir string, resize func(bytes int)) {
-	t.Helper()
-	dir = t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", smallDisk))
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("only root may make a small file system")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir, func(bytes int) {
-		t.Helper()
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprint("size=", bytes)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // fillUp enqueues jobs until that fails, and returns how many were confirmed, and why no
 // more were. Each is n bytes.
@@ -90,7 +67,7 @@ func workOff(t *testing.T, q *shoalnats.Queue, n int) {
 // TestAFullDiskIsAnError: by its own jobs. The server keeps a quarter of the disk free,
 // and what is there can be worked off: then there is room again.
 func TestAFullDiskIsAnError(t *testing.T) {
-	dir, _ := disk(t)
+	dir, _ := smalldisk.New(t, smallDisk)
 	s := start(t, dir)
 	q := open(t, connect(t, s), "q")
 	n, err := fillUp(t, q, 32<<10)
@@ -109,7 +86,7 @@ func TestAFullDiskIsAnError(t *testing.T) {
 
 // TestADiskThatOthersFill: writes fail, whatever the server has reckoned with.
 func TestADiskThatOthersFill(t *testing.T) {
-	dir, resize := disk(t)
+	dir, resize := smalldisk.New(t, smallDisk)
 	ctx := context.Background()
 	s := start(t, filepath.Join(dir, "queue"), embedded.WithMaxStore(1<<30))
 	nc := connect(t, s)

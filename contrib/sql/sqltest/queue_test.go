@@ -188,6 +188,16 @@ func TestAckTxOfAnOldAttemptIsRefused(t *testing.T) {
 	})
 }
 
+// settled waits until n jobs were leased and none is held, and is what Serve counts then.
+func settled(p *shoal.Pool, n uint64) (st []jobs.Stats) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if st = jobs.Of(p); len(st) == 1 && st[0].Leased >= n && st[0].Held == 0 {
+			break
+		}
+	}
+	return st
+}
+
 func TestAckAfterAckTxIsQuiet(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := p.open(t)
@@ -233,12 +243,7 @@ func TestAckAfterAckTxIsQuiet(t *testing.T) {
 		for range 4 {
 			<-all
 		}
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if st := jobs.Of(pool); len(st) == 1 && st[0].Acked == 4 && st[0].Held == 0 {
-				break
-			}
-		}
-		st := jobs.Of(pool)
+		st := settled(pool, 4)
 		stop()
 		if len(st) != 1 || st[0].Acked != 4 || st[0].LeasesLost != 0 || st[0].Retried != 0 || log.Len() > 0 {
 			t.Errorf("%+v\n%s", st, &log)
@@ -310,7 +315,11 @@ func TestWhoWaitsForOthersHoldsUpNobody(t *testing.T) {
 			go func() { held <- d.Ack(context.Background()) }()
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // they are under way
+	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for count(t, db, waiting) < 2 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, ctx.Err())
 	var wg sync.WaitGroup
 	for range 3 {
 		for _, d := range leased {
@@ -528,12 +537,7 @@ func TestAHandlerMayFailAfterAckTx(t *testing.T) {
 			}
 			return errors.New("late")
 		}, jobs.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		var st []jobs.Stats
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if st = jobs.Of(pool); len(st) == 1 && st[0].Leased >= 3 && st[0].Held == 0 {
-				break
-			}
-		}
+		st := settled(pool, 3)
 		stop()
 		if len(st) != 1 || st[0].Acked != 3 || st[0].LeasesLost != 0 || st[0].Retried != 0 || st[0].Dead != 0 {
 			t.Errorf("%+v", st)

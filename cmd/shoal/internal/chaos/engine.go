@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver of SQLite
 
+	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 	"github.com/shoal-go/shoal/internal/postgres"
 )
 
@@ -97,10 +98,7 @@ type server struct{ c *postgres.Cluster }
 func (s server) place() []string { return []string{"-sql", s.c.URL("postgres", "postgres")} }
 func (s server) close() error    { return s.c.Close() }
 
-func (s server) restart(context.Context, *field) error {
-	s.c.Crash()
-	return s.c.Start()
-}
+func (s server) restart(ctx context.Context, f *field) error { return s.away(ctx, f, 0) }
 
 func (s server) away(ctx context.Context, _ *field, d time.Duration) error {
 	s.c.Crash()
@@ -117,7 +115,7 @@ func (sqlite) restart(context.Context, *field) error { return nil }
 
 // away has somebody else lock the file.
 func (s sqlite) away(ctx context.Context, _ *field, d time.Duration) error {
-	db, err := sql.Open("sqlite", "file:"+s.file+"?_txlock=immediate&_pragma=busy_timeout(30000)")
+	db, err := sql.Open("sqlite", shoalsql.SQLiteDSN(s.file)+"&_pragma=busy_timeout(30000)")
 	if err != nil {
 		return err
 	}

@@ -226,16 +226,13 @@ func (n *node) mind() {
 			n.mu.Unlock()
 			continue
 		}
-		switch err := s.Err(); {
-		case err == nil:
+		err := s.Err()
+		if err == nil {
 			bad = 0
 			if time.Since(closed) > most*time.Second {
 				patience = least
 			}
-		default:
-			if bad++; bad < patience {
-				break
-			}
+		} else if bad++; bad >= patience {
 			n.log.Error("the engine stores nothing; starting it anew", "err", err)
 			n.server = nil
 			if err := s.Close(); err != nil {
