@@ -201,7 +201,7 @@ func (p *Pool) forget(q *quieter) bool {
 func (p *Pool) quietLocked() (tail uint64, ok bool) {
 	h := p.head.Load() // first: tail is never behind it
 	tail = p.tail.Load() &^ sealedBit
-	return tail, headBusy(h) == p.lent && p.outside == 0 && ahead(tail, headTicket(h)) == p.husks.Load()
+	return tail, headBusy(h) == p.lent && p.outside == 0 && p.turning == 0 && ahead(tail, headTicket(h)) == p.husks.Load()
 }
 
 // quiet is called by a worker that made the head word h by finishing a task.
@@ -249,7 +249,7 @@ func (p *Pool) notifyLocked() {
 // to tail were finished and no more were given out. It may have passed: who
 // began to wait after it, and perhaps submitted before, must not be woken.
 func (p *Pool) wakeQuietersLocked(tail uint64) {
-	if p.outside != 0 {
+	if p.outside != 0 || p.turning != 0 {
 		return
 	}
 	keep := p.quieters[:0]

@@ -846,4 +846,27 @@ var resultModels = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "key/Wait, and all workers are free", Bound: 3, Reach: []string{"run a turn"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.keys = NewKeyed[string](s.p)
+		s.keep(0)
+		s.keep(1)
+		s.p.Wait()
+		if st := s.p.Stats(); st.Running != 0 {
+			s.Failf("after Wait %d workers run", st.Running)
+		}
+		s.shutdown()
+	})},
+	{Name: "key/Wait, and another task ends", Bound: 3, Reach: []string{"run a turn"}, Run: onPool(func(s *sim) {
+		s.pool(1, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.keys = NewKeyed[string](s.p)
+		s.keep(1)
+		s.keep(2)
+		s.submit(0)
+		s.p.Wait()
+		if st := s.p.Stats(); st.Running != 0 {
+			s.Failf("after Wait %d workers run", st.Running)
+		}
+		s.shutdown()
+	})},
 }

@@ -144,6 +144,7 @@ func (p *Pool) runTurnsOn(w *worker, c *call) {
 	defer func() {
 		p.mu.Lock()
 		p.turning--
+		p.notifyLocked() // until now it was as good as in a task
 		p.promoteAndUnlock()
 	}()
 	p.runTurns(c, w)
