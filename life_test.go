@@ -85,8 +85,11 @@ func TestSubmitRacingTheEnd(t *testing.T) {
 		for _, e := range endings {
 			t.Run(c.name+"/"+e.name, func(t *testing.T) {
 				rounds := 300
-				if testing.Short() {
+				switch {
+				case testing.Short():
 					rounds = 30
+				case raceEnabled && c.opts != nil:
+					rounds = 100
 				}
 				for round := range rounds {
 					raceEnd(t, c.opts, raceEach, c.submit, e.name, e.end, strings.HasPrefix(c.name, "SubmitAfter"))

@@ -1,5 +1,5 @@
 //go:build race
 
-package shoal_test
+package shoal
 
-const raceEnabled = true
+const RaceEnabled = true

@@ -29,6 +29,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
+const raceEnabled = shoal.RaceEnabled
+
 // rounds is how often a race is provoked.
 func rounds(n int) int {
 	if raceEnabled || testing.Short() {

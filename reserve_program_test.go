@@ -15,8 +15,11 @@ import (
 // waits for a place while there is one, and the places add up; at the end so does all.
 func TestReserveKeepsItsBooks(t *testing.T) {
 	programs := int64(10_000)
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		programs = 150
+	case RaceEnabled:
+		programs = 2000
 	}
 	for seed := int64(1); seed <= programs && !t.Failed(); seed++ {
 		reserveProgram(t, seed)

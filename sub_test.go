@@ -183,7 +183,10 @@ func TestSubsShareByWeight(t *testing.T) {
 							must(t, s.Submit(task))
 						}
 					}
-					const length = 20 * time.Second
+					length := 20 * time.Second
+					if raceEnabled {
+						length = 5 * time.Second
+					}
 					time.Sleep(length)
 					mu.Lock()
 					for i, w := range weights {

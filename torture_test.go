@@ -290,6 +290,9 @@ func TestTortureEnvironments(t *testing.T) {
 
 // TestHeapAfterManyTasksIsAsAfterAFew: nothing grows with the tasks run.
 func TestHeapAfterManyTasksIsAsAfterAFew(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the detector has memory of its own")
+	}
 	p := newPool(t, fixed(2)...)
 	defer closeAll(t, p)
 	run := func(n int) {

@@ -17,8 +17,11 @@ import (
 // of few workers. In each round everybody must come back without another call.
 func TestNobodyWaitsInVain(t *testing.T) {
 	pools := uint64(1500)
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		pools = 100
+	case raceEnabled:
+		pools = 300
 	}
 	for seed := range pools {
 		if !roundsOfWaiters(t, seed) {
