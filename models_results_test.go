@@ -846,6 +846,15 @@ var resultModels = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "key/Goexit with a turn left, and Wait", Bound: 3, Reach: []string{"leave a turn", "give turns back"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.keys = NewKeyed[string](s.p)
+		s.keepAs("key", 0, runtime.Goexit)
+		s.keep(1)
+		s.p.Wait()
+		s.hasRun(1, "Wait")
+		s.shutdown()
+	})},
 	{Name: "key/Wait, and all workers are free", Bound: 3, Reach: []string{"run a turn"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(1))
 		s.keys = NewKeyed[string](s.p)

@@ -148,7 +148,8 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal err
 func execute(overlay, pkg string, args ...string) (by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-timeout=2m", "-overlay", overlay, pkg}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-gcflags=-dwarf=false", "-ldflags=-w", // nobody debugs it
+		"-timeout=2m", "-overlay", overlay, pkg}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()

@@ -247,7 +247,7 @@ var mutants = []mutant{
 		old: "		return false, false\n	case !it", new: "		return false, true\n	case !it"},
 	{name: "a worker that is lent tells nobody who waits for its place", file: "sub.go", models: "sub/Close of the sub-pool",
 		old: "	w.p.nudge() // who needs", new: "	// who needs"},
-	{name: "turns are given back and Wait does not know", file: "turn.go", models: "-", tests: "TestKeyedKeepsTheOrderOfEachKey",
+	{name: "turns are given back and Wait does not know", file: "turn.go", models: "key/Goexit with a turn left, and Wait",
 		old: "				p.leaveOutsideLocked(1)\n			}\n", new: "				p.outside--\n			}\n"},
 	{name: "a task outside submits, ends, and Wait does not know", file: "run.go", models: "wait/for what a task outside submits",
 		old: "	p.leaveOutsideLocked(1)\n	if p.watch", new: "	p.outside--\n	if p.watch"},
