@@ -273,7 +273,7 @@ var mutants = []mutant{
 		old: "p.max - p.turning - p.guests", new: "p.max - p.guests"},
 	{name: "a worker that has run the tasks of a key stays busy", file: "turn.go", models: "key/two tasks of a key, two workers", tests: "TestReserve",
 		old: "		p.turning--\n", new: ""},
-	{name: "who has run the tasks of a key tells nobody that it is free", file: "turn.go", models: "-", tests: "TestReserve|TestKeyed",
+	{name: "who has run the tasks of a key tells nobody that it is free", file: "turn.go", models: "-", tests: "TestReserveAfterGoexitInATaskOfAKey",
 		old: "		p.notifyLocked() // until now it was as good as in a task\n		p.promoteAndUnlock()\n", new: "		p.notifyLocked()\n		p.mu.Unlock()\n"},
 	{name: "a pool is quiet although a worker is between the tasks of a key", file: "life.go", models: "key/Wait, and all workers are free",
 		old: " && p.turning == 0 && ", new: " && "},
