@@ -830,13 +830,14 @@ func TestAnIDIsUniqueUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		_, stop := serve(t, q, func(ctx context.Context, j *jobs.Job) error {
+		pool, stop := serve(t, q, func(ctx context.Context, j *jobs.Job) error {
 			var i int
 			fmt.Sscan(j.ID, &i)
 			ran[i].Add(1)
 			return nil
 		})
 		wg.Wait()
+		settled(pool, n)
 		stop()
 		none(t, q)
 		for i := range ran {
