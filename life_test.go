@@ -84,14 +84,11 @@ func TestSubmitRacingTheEnd(t *testing.T) {
 	} {
 		for _, e := range endings {
 			t.Run(c.name+"/"+e.name, func(t *testing.T) {
-				rounds := 300
-				switch {
-				case testing.Short():
-					rounds = 30
-				case raceEnabled && c.opts != nil:
-					rounds = 100
+				race := 100
+				if c.opts == nil {
+					race = 300
 				}
-				for round := range rounds {
+				for round := range shoal.Reps(300, race, 30) {
 					raceEnd(t, c.opts, raceEach, c.submit, e.name, e.end, strings.HasPrefix(c.name, "SubmitAfter"))
 					if t.Failed() {
 						t.Fatalf("in round %d", round)

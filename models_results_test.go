@@ -92,9 +92,23 @@ func (s *sim) inline() {
 
 // keyed makes a pool for n tasks of keys, and has it closed when they have run.
 func (s *sim) keyed(n int, opts ...Option) {
+	s.keyedPool(n, opts...)
+	s.closer()
+}
+
+// keyedPool makes a pool and s.keys on it.
+func (s *sim) keyedPool(n int, opts ...Option) {
 	s.pool(n, opts...)
 	s.keys = NewKeyed[string](s.p)
-	s.closer()
+}
+
+// waitAndEnd waits for the pool, whose workers are all free then, and ends it.
+func (s *sim) waitAndEnd() {
+	s.p.Wait()
+	if st := s.p.Stats(); st.Running != 0 {
+		s.Failf("after Wait %d workers run", st.Running)
+	}
+	s.shutdown()
 }
 
 // keep submits task i under the one key.
@@ -579,8 +593,7 @@ var resultModels = []suite.Model{
 		s.keep(1)
 	})},
 	{Name: "key/Shutdown", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithMaxWorkers(2))
 		s.keep(0)
 		s.keep(1)
 		s.shutdown()
@@ -588,16 +601,14 @@ var resultModels = []suite.Model{
 		s.hasRun(1, "Shutdown")
 	})},
 	{Name: "key/Close", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithMaxWorkers(2))
 		s.drops = true
 		s.keep(0)
 		s.keep(1)
 		s.close()
 	})},
 	{Name: "key/DropOldest", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
 		s.drops = true
 		for i := range 3 {
 			s.keep(i)
@@ -835,8 +846,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/turns are given back, and Wait", Bound: 2, Reach: []string{"give turns back"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
@@ -847,8 +857,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Goexit with a turn left, and Wait", Bound: 3, Reach: []string{"leave a turn", "give turns back"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithMaxWorkers(2))
 		s.keepAs("key", 0, runtime.Goexit)
 		s.keep(1)
 		s.p.Wait()
@@ -856,26 +865,16 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Wait, and all workers are free", Bound: 3, Reach: []string{"run a turn"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(1))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1))
 		s.keep(0)
 		s.keep(1)
-		s.p.Wait()
-		if st := s.p.Stats(); st.Running != 0 {
-			s.Failf("after Wait %d workers run", st.Running)
-		}
-		s.shutdown()
+		s.waitAndEnd()
 	})},
 	{Name: "key/Wait, and another task ends", Bound: 3, Reach: []string{"run a turn"}, Run: onPool(func(s *sim) {
-		s.pool(1, WithMaxWorkers(2), WithQueueCapacity(1))
-		s.keys = NewKeyed[string](s.p)
+		s.keyedPool(1, WithMaxWorkers(2), WithQueueCapacity(1))
 		s.keep(1)
 		s.keep(2)
 		s.submit(0)
-		s.p.Wait()
-		if st := s.p.Stats(); st.Running != 0 {
-			s.Failf("after Wait %d workers run", st.Running)
-		}
-		s.shutdown()
+		s.waitAndEnd()
 	})},
 }

@@ -2,4 +2,5 @@
 
 package shoal
 
+// RaceEnabled says that the race detector is on.
 const RaceEnabled = false

@@ -32,12 +32,7 @@ func TestRegressions(t *testing.T) {
 const raceEnabled = shoal.RaceEnabled
 
 // rounds is how often a race is provoked.
-func rounds(n int) int {
-	if raceEnabled || testing.Short() {
-		return max(1, n/10)
-	}
-	return n
-}
+func rounds(n int) int { return shoal.Reps(n, max(1, n/10), max(1, n/10)) }
 
 // submitN submits n tasks that must be accepted and returns how many have run.
 func submitN(t *testing.T, p *shoal.Pool, n int) *atomic.Int64 {

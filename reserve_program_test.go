@@ -14,14 +14,8 @@ import (
 // ones, reservations and changes of the pool. Whenever everything has settled nobody
 // waits for a place while there is one, and the places add up; at the end so does all.
 func TestReserveKeepsItsBooks(t *testing.T) {
-	programs := int64(10_000)
-	switch {
-	case testing.Short():
-		programs = 150
-	case RaceEnabled:
-		programs = 2000
-	}
-	for seed := int64(1); seed <= programs && !t.Failed(); seed++ {
+	programs := Reps(10_000, 2000, 150)
+	for seed := int64(1); seed <= int64(programs) && !t.Failed(); seed++ {
 		reserveProgram(t, seed)
 	}
 }

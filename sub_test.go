@@ -183,10 +183,7 @@ func TestSubsShareByWeight(t *testing.T) {
 							must(t, s.Submit(task))
 						}
 					}
-					length := 20 * time.Second
-					if raceEnabled {
-						length = 5 * time.Second
-					}
+					length := time.Duration(shoal.Reps(20, 5, 20)) * time.Second
 					time.Sleep(length)
 					mu.Lock()
 					for i, w := range weights {

@@ -16,15 +16,8 @@ import (
 // results, for the pool, beside what makes room and takes it away, on a pool and a sub-pool
 // of few workers. In each round everybody must come back without another call.
 func TestNobodyWaitsInVain(t *testing.T) {
-	pools := uint64(1500)
-	switch {
-	case testing.Short():
-		pools = 100
-	case raceEnabled:
-		pools = 300
-	}
-	for seed := range pools {
-		if !roundsOfWaiters(t, seed) {
+	for seed := range shoal.Reps(1500, 300, 100) {
+		if !roundsOfWaiters(t, uint64(seed)) {
 			return
 		}
 	}
