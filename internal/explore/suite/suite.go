@@ -2,6 +2,7 @@
 //
 //	go test -tags poolsim -run TestExplore                  every schedule of every model
 //	go test -tags poolsim -run TestExplore -explore.random 100000 -explore.seed 7
+//	go test -tags poolsim -run TestExplore -explore.most 10000
 //	go test -tags poolsim -run 'TestExplore/close/Submit_and_Close' -explore.replay '0*31 2*4 1'
 package suite
 
@@ -22,6 +23,7 @@ var (
 	random = flag.Int("explore.random", 0, "instead of all schedules, this many at random, and as many by PCT")
 	seed   = flag.Uint64("explore.seed", 1, "for -explore.random")
 	claim  = flag.String("explore.claim", "", "share the models with other processes that are given the same empty `folder`")
+	most   = flag.Int("explore.most", 0, "leave a model after this many schedules, and run half as many at random, and by PCT (0: run all)")
 	limit  = flag.Duration("explore.time", 0, "give up on a model after that time (0: never)")
 )
 
@@ -46,7 +48,7 @@ func (m *Model) modes() []explore.Mode {
 // Test explores all models, each as a subtest, and says at the end how much
 // that was.
 func Test(t *testing.T, models []Model) {
-	schedules, faults, ran := 0, 0, 0
+	schedules, faults, ran, left := 0, 0, 0, 0
 	for i := range models {
 		m := &models[i]
 		if *claim != "" {
@@ -68,8 +70,11 @@ func Test(t *testing.T, models []Model) {
 				return
 			}
 			ran++
-			n, ok := m.test(t)
+			n, complete, ok := m.test(t)
 			schedules += n
+			if !complete {
+				left++
+			}
 			if !ok {
 				faults++
 			}
@@ -77,16 +82,24 @@ func Test(t *testing.T, models []Model) {
 	}
 	if *replay == "" {
 		fmt.Printf("explored: %d models, %d schedules, %d faults\n", ran, schedules, faults)
+		fmt.Printf("not to the end: %d models\n", left)
 	}
 }
 
-// test explores m and reports how many schedules that took, and whether none of
-// them failed.
-func (m *Model) test(t *testing.T) (schedules int, ok bool) {
+// test explores m and reports how many schedules that took, whether they are all
+// that modes tells of, and whether none of them failed.
+func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 	reached := map[string]int{}
-	for _, mode := range m.modes() {
+	complete = true
+	modes := m.modes()
+	for i := 0; i < len(modes); i++ {
+		mode := modes[i]
 		begun := time.Now()
-		r := explore.Explore(m.Run, mode, explore.Limits{Time: *limit})
+		limits := explore.Limits{Time: *limit}
+		if *random == 0 && i == 0 {
+			limits.Schedules = *most
+		}
+		r := explore.Explore(m.Run, mode, limits)
 		schedules += r.Schedules
 		if r.Failure != nil {
 			f, err := explore.Replay(m.Run, r.Failure.Replay)
@@ -95,10 +108,15 @@ func (m *Model) test(t *testing.T) (schedules int, ok bool) {
 			}
 			t.Errorf("%v: schedule %d fails: %s\nreplay: go test -tags poolsim -run '%s' -explore.replay '%s'\n%s",
 				mode, schedules, r.Failure.Why, t.Name(), r.Failure.Replay, f.Trace)
-			return schedules, false
+			return schedules, complete, false
 		}
 		took := time.Since(begun).Round(time.Millisecond)
-		if !r.Complete {
+		switch {
+		case r.Complete:
+		case limits.Schedules > 0 && r.Schedules >= limits.Schedules:
+			complete = false
+			modes = append(modes, explore.Random(*most/2+1, *seed), explore.PCT(*most/2+1, 3, *seed))
+		default:
 			t.Errorf("%v: not complete after %d schedules in %v", mode, r.Schedules, took)
 		}
 		for place, n := range r.Reached {
@@ -107,9 +125,9 @@ func (m *Model) test(t *testing.T) (schedules int, ok bool) {
 		t.Logf("%v: %d schedules of up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Longest, r.Cut, took)
 	}
 	for _, place := range m.Reach {
-		if reached[place] == 0 {
+		if reached[place] == 0 && complete {
 			t.Errorf("no schedule comes to: %s", place)
 		}
 	}
-	return schedules, true
+	return schedules, complete, true
 }
