@@ -397,7 +397,7 @@ func (g *Group) finish(r *round) {
 		return
 	}
 	g.unblockLocked() // those at the limit are in this round: its context must not end for them
-	for s := g.state.Load(); s < groupOne && s&groupOpen != 0; s = g.state.Load() {
+	for s := g.state.Load(); s < groupBlocked && s&groupOpen != 0; s = g.state.Load() { // no task, and nobody at the limit
 		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
 	}
 	g.unlockAndWake()

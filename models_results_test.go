@@ -362,6 +362,25 @@ var resultModels = []suite.Model{
 		s.ended(g, nil, 0, 1)
 		s.shutdown()
 	})},
+	{Name: "group/one goes to the limit twice while another waits", Bound: 3, Reach: []string{"limit", "another round"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background(), Limit(1))
+		done := sy.MakeEvent()
+		s.Go("other", func() {
+			s.in(g, 0, nothing)
+			s.in(g, 1, nothing)
+			done.Set()
+		})
+		if err := g.Wait(); err != nil {
+			s.Failf("Wait = %v", err)
+		}
+		if s.times(0) == 0 || s.times(1) == 0 {
+			explore.Reach("another round")
+		}
+		done.Wait()
+		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
 	{Name: "group/the context ends while one waits for the limit", Bound: 3, Reach: []string{"limit", "skipped"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true

@@ -169,6 +169,8 @@ var mutants = []mutant{
 	// ----- groups -----
 	{name: "a group's round ends while one waits for the limit", file: "group.go", models: "group/the limit",
 		old: "	g.unblockLocked() // those at the limit", new: "	// those at the limit"},
+	{name: "a group's round ends while one has come to the limit", file: "group.go", models: "group/one goes to the limit twice",
+		old: "s < groupBlocked && s&groupOpen != 0; s = g.state.Load()", new: "s < groupOne && s&groupOpen != 0; s = g.state.Load()"},
 	{name: "a group's last task wakes nobody", file: "group.go", models: "group",
 		old: "	if s < groupOne && s&groupWaited != 0 {\n		g.finish(r)", new: "	if s < groupOne && s&groupWaited != 0 && s&groupBlocked != 0 {\n		g.finish(r)"},
 	{name: "Wait looks, then says that it waits", file: "group.go", models: "group",
