@@ -39,7 +39,7 @@ type Group struct {
 	round sy.Pointer[round] // the latest
 
 	mu    sy.Mutex // guards what follows
-	idle  sy.Latch // opened for those in Wait: no task is left, or one to help with has come
+	idle  sy.Latch // opened for those in Wait who help or may give up: no task is left, or one to help with has come
 	first round    // saves an allocation
 }
 
@@ -60,6 +60,10 @@ type round struct {
 	errs   *groupErrors // where they are collected
 	oldest *groupTask   // where the group has an outer task, its tasks, but for some that have begun; guarded by Group.mu
 	newest *groupTask
+	over   sy.Gate               // opened when the round is over, for those in Wait who only wait
+	shut   bool                  // over is; guarded by Group.mu
+	spare  sy.Pointer[groupTask] // first, until a Go has taken it
+	first  groupTask             // saves an allocation
 }
 
 type groupErrors struct {
@@ -152,6 +156,7 @@ func (g *Group) startLocked(r *round) {
 	if r.parent = g.parent; r.parent == nil {
 		r.parent = context.Background()
 	}
+	r.spare.Store(&r.first)
 	g.round.Store(r)
 	g.state.Or(groupOpen)
 }
@@ -182,7 +187,8 @@ func (g *Group) Go(f func(context.Context) error) {
 		g.leave(r, 0, err)
 		return
 	}
-	t := &groupTask{r: r, f: f}
+	t := r.newTask()
+	t.r, t.f = r, f
 	t.body, t.pool = t, g.p
 	if g.collect {
 		g.mu.Lock()
@@ -199,11 +205,21 @@ func (g *Group) Go(f func(context.Context) error) {
 		err = g.p.pushSlow(it, g.p.policy, r)
 	}
 	if err != nil {
+		t.f = nil // t may live as long as the group
 		t.over(err)
 		g.leave(r, t.i, err)
 	} else if g.outer.any() {
 		g.list(t)
 	}
+}
+
+// newTask is a task that nobody has used. One that is followed refers to more than
+// the group does.
+func (r *round) newTask() *groupTask {
+	if t := r.spare.Load(); t != nil && !r.g.p.follows() && r.spare.CompareAndSwap(t, nil) {
+		return t
+	}
+	return new(groupTask)
 }
 
 // enter counts a task, when there is room for it, and returns the round it is
@@ -397,10 +413,15 @@ func (g *Group) finish(r *round) {
 		return
 	}
 	g.unblockLocked() // those at the limit are in this round: its context must not end for them
+	over := false
 	for s := g.state.Load(); s < groupBlocked && s&groupOpen != 0; s = g.state.Load() { // no task, and nobody at the limit
-		g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
+		over = g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
 	}
+	shut := over && r.shut
 	g.unlockAndWake()
+	if shut {
+		r.over.Open()
+	}
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -432,9 +453,12 @@ func (g *Group) wait(ctx context.Context) error {
 	if g.invalid != nil {
 		return g.invalid
 	}
-	g.mu.Lock() // startLocked's two steps are one here
-	r := g.round.Load()
-	g.mu.Unlock()
+	r := g.round.Load() // before the state: if a round is open then, r is, or has been
+	if g.state.Load()&groupOpen == 0 {
+		g.mu.Lock() // startLocked's two steps are one here
+		r = g.round.Load()
+		g.mu.Unlock()
+	}
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
@@ -453,18 +477,28 @@ func (g *Group) wait(ctx context.Context) error {
 		if helps && ctx.Err() == nil && g.help(r, g.outer, nil) {
 			continue
 		}
+		only := !helps && ctx.Done() == nil
 		g.mu.Lock()
-		if g.idle.IsZero() {
-			g.idle = sy.MakeLatch()
-		}
-		idle := g.idle
 		if g.state.Load()&groupOpen == 0 || g.round.Load() != r {
 			g.mu.Unlock()
 			continue // it is over: the bit would be the next round's
 		}
+		switch {
+		case only && !r.shut:
+			r.shut = true
+			r.over.Shut()
+		case !only && g.idle.IsZero():
+			g.idle = sy.MakeLatch()
+		}
+		idle := g.idle
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
 		if s < groupOne || helps && ctx.Err() == nil && g.help(r, g.outer, g) {
+			continue
+		}
+		if only {
+			sy.Reach("wait for a round")
+			r.over.Wait()
 			continue
 		}
 		sy.Reach("wait for a group")

@@ -550,6 +550,26 @@ func TestGroupWaitInATaskRunsOnlyTheGroupsTasks(t *testing.T) {
 	})
 }
 
+// Whoever waits brings what is waited at: a group may be made before a bubble is
+// entered in which it is used.
+func TestGroupMadeOutsideABubble(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(shoal.Forever))
+	g := p.Group(bg)
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			begun := time.Now()
+			g.Go(func(context.Context) error { time.Sleep(time.Hour); return nil })
+			if err := g.Wait(); err != nil || time.Since(begun) != time.Hour {
+				t.Errorf("Wait = %v after %v, want nil after an hour", err, time.Since(begun))
+			}
+		}
+		closeAll(t, p)
+	})
+	if err := g.Wait(); err != nil {
+		t.Errorf("outside, Wait = %v", err)
+	}
+}
+
 func TestGroupGoMakesOneAllocation(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(2))
 	g := p.Group(bg)

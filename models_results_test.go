@@ -302,7 +302,7 @@ var resultModels = []suite.Model{
 
 	// ----- groups -----
 
-	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a group"}, Run: onPool(func(s *sim) {
+	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		g := s.p.Group(context.Background())
 		s.in(g, 0, nothing)
@@ -310,7 +310,7 @@ var resultModels = []suite.Model{
 		s.ended(g, nil, 0, 1)
 		s.shutdown()
 	})},
-	{Name: "group/two wait", Bound: 3, Reach: []string{"wait for a group"}, Run: onPool(func(s *sim) {
+	{Name: "group/two wait", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		g := s.p.Group(context.Background())
 		s.in(g, 0, nothing)
@@ -318,7 +318,7 @@ var resultModels = []suite.Model{
 		s.ended(g, nil, 0)
 		s.shutdown()
 	})},
-	{Name: "group/Go while another waits", Bound: 3, Reach: []string{"wait for a group", "another round"}, Run: onPool(func(s *sim) {
+	{Name: "group/Go while another waits", Bound: 3, Reach: []string{"wait for a round", "another round"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		g := s.p.Group(context.Background())
 		s.in(g, 0, nothing)
@@ -424,7 +424,7 @@ var resultModels = []suite.Model{
 		s.p.Wait()
 		s.shutdown()
 	})},
-	{Name: "group/in two tasks without contexts, two workers", Bound: 2, Reach: []string{"help", "wait for a group"}, Run: onPool(func(s *sim) {
+	{Name: "group/in two tasks without contexts, two workers", Bound: 2, Reach: []string{"help", "wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		for i := range 2 {
 			s.submitTask(i, func() {
@@ -452,6 +452,19 @@ var resultModels = []suite.Model{
 		s.ended(g, nil, 0)
 		s.in(g, 1, nothing)
 		s.ended(g, nil, 0, 1)
+		s.shutdown()
+	})},
+	{Name: "group/Wait and WaitContext", Bound: 3, Reach: []string{"wait for a group", "wait for a round"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background())
+		s.in(g, 0, nothing)
+		s.Go("other", func() {
+			if err := g.WaitContext(explore.NewContext()); err != nil {
+				s.Failf("WaitContext = %v", err)
+			}
+			s.hasRun(0, "WaitContext")
+		})
+		s.ended(g, nil, 0)
 		s.shutdown()
 	})},
 	{Name: "group/in a task, and its task adds one and waits for that", Bound: 2, Reach: []string{"help", "wait for a group"}, Run: onPool(func(s *sim) {

@@ -463,6 +463,30 @@ func TestReviewFutureRetains(t *testing.T) {
 	}
 }
 
+func TestReviewGroupRetains(t *testing.T) {
+	for _, how := range []string{"ran", "refused"} {
+		p := newPool(t, append(fixed(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Reject))...)
+		release := func() {}
+		if how == "refused" {
+			release = hold(t, p, 1)
+		}
+		g := p.Group(bg)
+		freed := make(chan struct{})
+		func() {
+			big := new([1 << 20]byte)
+			runtime.AddCleanup(big, func(int) { close(freed) }, 0)
+			g.Go(func(context.Context) error { _ = big[0]; return nil })
+		}()
+		if err := g.Wait(); (err != nil) != (how == "refused") {
+			t.Errorf("%s: Wait = %v", how, err)
+		}
+		release()
+		collect(freed) // that it is kept is seen by this not ending
+		runtime.KeepAlive(g)
+		closeAll(t, p)
+	}
+}
+
 func TestReviewLocalNeverClosed(t *testing.T) {
 	p := newPool(t, append(fixed(1), shoal.WithMaxTasksPerWorker(1))...)
 	var opened, closed atomic.Int32

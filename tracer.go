@@ -60,7 +60,7 @@ type traced struct {
 // it, and the context that takes the place of ctx. Else the body is nil.
 func (c *call) follow(ctx context.Context, kind string) (*traced, context.Context) {
 	p := c.pool
-	if p.tracer == nil && !trace.IsEnabled() {
+	if !p.follows() {
 		return nil, ctx
 	}
 	told := p.askTracer(ctx, kind)
@@ -76,6 +76,9 @@ func (c *call) follow(ctx context.Context, kind string) (*traced, context.Contex
 	}
 	return t, ctx
 }
+
+// follows reports whether anybody may want to follow p's calls.
+func (p *Pool) follows() bool { return p.tracer != nil || trace.IsEnabled() }
 
 // askTracer is Tracer.Submitted.
 func (p *Pool) askTracer(ctx context.Context, kind string) context.Context {
@@ -103,7 +106,7 @@ func (c *contextCall) trace(kind string) *traced {
 // trace is contextCall.trace for the task of a group, whose context is that of the
 // group's other tasks.
 func (t *groupTask) trace() {
-	if t.pool.tracer == nil && !trace.IsEnabled() {
+	if !t.pool.follows() {
 		return
 	}
 	returned := false

@@ -239,10 +239,16 @@ var mutants = []mutant{
 		old: "	p.limit.Store(0) // there is less room now: have submitters look\n", new: ""},
 
 	// ----- found by reviewers -----
+	{name: "a round ends, and its gate stays shut", file: "group.go", models: "group/two",
+		old: "	if shut {\n		r.over.Open()", new: "	if shut && g.limit != nil {\n		r.over.Open()"},
+	{name: "the gate of a round is opened before the round is over", file: "group.go", models: "group/",
+		old: "	shut := over && r.shut", new: "	shut := r.shut && (over || g.limit == nil)"},
+	{name: "the first task of a round is given to two", file: "group.go", models: "group/", tests: "Group",
+		old: "&& r.spare.CompareAndSwap(t, nil) {", new: "{"},
 	{name: "a late finish ends the next round", file: "group.go", models: "group/the last task leaves late, and the next round fails",
 		old: "	if g.round.Load() != r { // a later one has begun\n		g.mu.Unlock()\n		return\n	}\n", new: ""},
 	{name: "who waits takes a round that begins for one that is over", file: "group.go", models: "group/Wait while Go begins a round",
-		old: "	g.mu.Lock() // startLocked's two steps are one here\n	r := g.round.Load()\n	g.mu.Unlock()\n", new: "	r := g.round.Load()\n"},
+		old: "	if g.state.Load()&groupOpen == 0 {\n		g.mu.Lock() // startLocked's", new: "	if false {\n		g.mu.Lock() // startLocked's"},
 	{name: "who waits marks the next round", file: "group.go", models: "group/two have waited, and the next round fails",
 		old: "		if g.state.Load()&groupOpen == 0 || g.round.Load() != r {\n			g.mu.Unlock()\n			continue", new: "		if false {\n			g.mu.Unlock()\n			continue"},
 	{name: "what is not put yet is no husk", file: "help.go", models: "help/DropOldest of a task that is not put yet, and Cancel",

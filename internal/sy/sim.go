@@ -327,3 +327,35 @@ func (l Latch) WaitOr(cancel <-chan struct{}) bool {
 	}
 	return l.IsOpen()
 }
+
+// A Gate is shut once, and opened once.
+type Gate struct {
+	s    signal
+	shut bool
+}
+
+// Shut has those wait who come later.
+func (g *Gate) Shut() {
+	explore.Access(&g.s.o, Write, "Gate.Shut")
+	if g.shut {
+		panic("sy: second Shut of a Gate")
+	}
+	g.shut = true
+}
+
+// Open lets all waiters through.
+func (g *Gate) Open() {
+	explore.Access(&g.s.o, Write, "Gate.Open")
+	if !g.shut || g.s.set.On() {
+		panic("sy: Open of a Gate that is not shut")
+	}
+	g.s.set.Set()
+}
+
+// Wait parks while g is shut.
+func (g *Gate) Wait() {
+	explore.Access(&g.s.o, Read, "Gate.Wait")
+	if g.shut {
+		explore.Wait(&g.s.o, Read, &g.s.set, nil, "Gate.Wait")
+	}
+}

@@ -213,3 +213,18 @@ func (l Latch) WaitOr(cancel <-chan struct{}) bool {
 		return l.IsOpen()
 	}
 }
+
+// A Gate lets every waiter through until it is shut, and again from when it is
+// opened. It is for those who wait for nothing else, and needs no allocation. It
+// must be shut in the testing/synctest bubble of those who wait and of who opens
+// it, if there is one, and must not be copied.
+type Gate struct{ wg sync.WaitGroup }
+
+// Shut has those wait who come later. Once only.
+func (g *Gate) Shut() { g.wg.Add(1) }
+
+// Open lets all waiters through. Once only, after Shut.
+func (g *Gate) Open() { g.wg.Done() }
+
+// Wait parks while g is shut.
+func (g *Gate) Wait() { g.wg.Wait() }
