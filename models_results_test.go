@@ -302,6 +302,88 @@ var resultModels = []suite.Model{
 
 	// ----- groups -----
 
+	{Name: "admit/DropOldest beside a reserved place", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		r := s.reserve(1)
+		s.submit(0)
+		s.submit(1)
+		s.submit(2) // there is room for it in every state, or a task to drop
+		r.Release()
+		s.p.Wait()
+		if n := s.times(0) + s.times(1) + int(s.p.Stats().Dropped); n != 2 || s.times(2) != 1 {
+			s.Failf("%d of the first two ran or were dropped", n)
+		}
+		s.close()
+	})},
+	{Name: "admit/DropOldest drops nothing for one that is refused", Bound: 3, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		r := s.reserve(1)
+		s.submit(0)
+		s.p.Pause()
+		if !s.try(1) && s.p.Stats().Dropped != 0 {
+			s.Failf("dropped for one that was refused")
+		}
+		s.p.Resume()
+		r.Release()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "reserve/DropOldest in a pause, and Wait", Bound: 3, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		r := s.reserve(2)
+		s.p.Pause()
+		s.accepted[0] = true
+		r.Submit(context.Background(), func(context.Context) error { s.did(0); return nil }, nil)
+		waited := sy.MakeEvent()
+		s.Go("waiter", func() { s.p.Wait(); waited.Set() })
+		ok := s.try(1)
+		dropped := s.p.Stats().Dropped
+		r.Release()
+		s.p.Resume()
+		waited.Wait()
+		if !ok && dropped > 0 {
+			s.Failf("dropped for one that was refused")
+		}
+		s.close()
+	})},
+	{Name: "reserve/DropOldest tells of the lost before the end", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		r := s.reserve(1)
+		s.p.Pause()
+		var o sy.Object
+		told := false
+		s.accepted[0] = true
+		err := r.Submit(context.Background(), func(context.Context) error { s.did(0); return nil },
+			func(error) { sy.Access(&o, sy.Write); told = true })
+		if err != nil {
+			s.Failf("%v", err)
+		}
+		s.Go("dropper", func() { s.try(1) })
+		s.close()
+		if sy.Access(&o, sy.Read); s.times(0) == 0 && !told {
+			s.Failf("closed, and lost is yet to come")
+		}
+	})},
+	{Name: "key/DropOldest drops for nobody", Bound: 3, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		gate := sy.MakeEvent()
+		s.keepAs("key", 0, gate.Wait)
+		s.keep(1)
+		s.p.Pause()
+		two := s.try(2)
+		before := s.p.Stats().Dropped
+		if three := s.try(3); two && !three && s.p.Stats().Dropped != before {
+			s.Failf("a task was dropped for one that was refused")
+		}
+		gate.Set()
+		s.p.Resume()
+		s.shutdown()
+	})},
 	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		g := s.p.Group(context.Background())

@@ -620,3 +620,24 @@ func ExamplePool_Reserve() {
 	fmt.Println(ran.Load(), "jobs, never more than 2 at once:", most.Load() <= 2)
 	// Output: 5 jobs, never more than 2 at once: true
 }
+
+func TestDropOldestDropsAsManyAsItTakes(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(3), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
+	r, err := p.Reserve(bg, 3)
+	must(t, err)
+	p.Pause()
+	var lost []error
+	for range 3 {
+		must(t, r.Submit(bg, fine, func(err error) { lost = append(lost, err) }))
+	}
+	ran := false
+	must(t, p.Submit(func() { ran = true })) // a paused pool takes one
+	if len(lost) != 3 || lost[0] != shoal.ErrDropped || p.Stats().Dropped != 3 || p.Len() != 1 {
+		t.Errorf("%v are lost, %d wait; want three dropped, and one that waits", lost, p.Len())
+	}
+	p.Resume()
+	shutClean(t, p)
+	if !ran {
+		t.Error("the task that they were dropped for did not run")
+	}
+}

@@ -331,13 +331,12 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			p.mu.Unlock()
 			return p.runHere(it)
 		case DropOldest:
-			if p.capacity == 0 || (p.parked.Load() > 0 || p.reserved > 0) && p.tail.Load()&ticketMask == headTicket(p.head.Load()) {
+			d, enough := p.dropOldestLocked()
+			if !enough {
 				break // what is in the queue is being handed to a free worker, or all wait for their keys, or are yet to come
 			}
-			// Where there is nothing to drop any more workers have taken it, and
-			// so made room. The place is taken in the same critical section: it
-			// must not go to somebody else, nor be lost to the end of the pool.
-			seg, t, ok, late := p.takeOldestLocked()
+			// The place is taken in the same critical section: it must not go to
+			// somebody else, nor be lost to the end of the pool.
 			promoted := p.admitWaitersLocked() // before those who reserve, who come next time round
 			admitted := p.room.empty() && p.admitLocked(it)
 			switch {
@@ -349,13 +348,7 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			default:
 				p.mu.Unlock()
 			}
-			if ok {
-				it := p.takeCell(seg, t)
-				if late {
-					p.seizeLate(it)
-				}
-				discard(it, ErrDropped)
-			}
+			p.discardAll(d)
 			if admitted {
 				return nil
 			}
@@ -445,11 +438,13 @@ func (p *Pool) forceLocked(it queue.Item) {
 
 // roomLocked is how many more tasks may be accepted when tail is t. Later it
 // can only be more, until somebody moves tail, pauses or resizes (A2).
-func (p *Pool) roomLocked(t uint64) int64 {
+func (p *Pool) roomLocked(t uint64) int64 { return p.roomAt(t, p.head.Load()) }
+
+// roomAt is roomLocked when head is h.
+func (p *Pool) roomAt(t, h uint64) int64 {
 	if p.capacity == Unbounded {
-		return maxCapacity - int64(ahead(t, headTicket(p.head.Load())))
+		return maxCapacity - int64(ahead(t, headTicket(h)))
 	}
-	h := p.head.Load()
 	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load() - int64(p.reserved)
 	if !p.paused {
 		room += int64(max(0, p.max-headBusy(h)-p.turning))
@@ -457,33 +452,77 @@ func (p *Pool) roomLocked(t uint64) int64 {
 	return room
 }
 
-// takeOldestLocked takes the ticket of the task that waits at the front, to
-// discard it. The caller empties the cell, after unlocking: its putter may be
-// slow. With late set the caller must call seizeLate then.
-func (p *Pool) takeOldestLocked() (seg *queue.Segment, ticket uint64, ok, late bool) {
-	seg = p.front.Load()
+// A drop is n tickets that were taken to discard their tasks.
+type drop struct {
+	seg   *queue.Segment // as for takeCell
+	first uint64
+	n     uint64
+	late  []uint64 // of these tickets the putters were slow
+}
+
+// dropOldestLocked takes the tickets of the tasks that wait at the front, as many as it
+// takes for there to be room for one more, or none where a worker has made it. It
+// takes none either, and says so, where all that wait are not enough. The caller must
+// call discardAll, after unlocking.
+func (p *Pool) dropOldestLocked() (d drop, enough bool) {
+	if p.capacity == 0 {
+		return d, false
+	}
+	d.seg = p.front.Load()
 	for {
+		t := p.tail.Load()
 		h := p.head.Load()
-		t := headTicket(h)
-		if p.tail.Load()&ticketMask == t {
-			return nil, 0, false, false
+		n := 1 - p.roomAt(t, h)
+		if p.tail.Load() != t {
+			continue // as in admitLocked
 		}
-		if p.head.CompareAndSwap(h, h+ticketOne) {
-			sy.Reach("drop oldest")
-			switch husk, put := p.seizeLocked(seg, t); {
-			case !put: // whether it is claimed is not known yet: it is nobody's meanwhile
-				p.passed++
-				p.outside++
-				late = true
-			case husk:
-				p.husks.Add(^uint64(0))
-				p.passed++
-			default:
-				p.dropped++
-			}
-			p.displaced.Add(1)
-			return seg, t, true, late
+		d.first = headTicket(h)
+		switch {
+		case n <= 0:
+			return d, true
+		case n > int64(ahead(t, d.first)):
+			return d, false
 		}
+		if p.head.CompareAndSwap(h, h+uint64(n)*ticketOne) {
+			d.n = uint64(n)
+			break
+		}
+	}
+	sy.Reach("drop oldest")
+	p.helpers++ // the pool is not over before somebody was told
+	for t := range d.n {
+		t = (d.first + t) & ticketMask
+		switch husk, put := p.seizeLocked(d.seg, t); {
+		case !put: // whether it is claimed is not known yet: it is nobody's meanwhile
+			p.passed++
+			p.outside++
+			d.late = append(d.late, t)
+		case husk:
+			p.husks.Add(^uint64(0))
+			p.passed++
+		default:
+			p.dropped++
+		}
+	}
+	p.displaced.Add(d.n)
+	return d, true
+}
+
+// discardAll discards the tasks of d. It empties their cells not under the lock: a putter
+// may be slow.
+func (p *Pool) discardAll(d drop) {
+	if d.n == 0 {
+		return
+	}
+	defer p.helperDone()
+	for t := range d.n {
+		t = (d.first + t) & ticketMask
+		it := p.takeCell(d.seg, t)
+		if len(d.late) > 0 && d.late[0] == t {
+			d.late = d.late[1:]
+			p.seizeLate(it)
+		}
+		discard(it, ErrDropped)
 	}
 }
 
