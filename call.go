@@ -68,8 +68,8 @@ func (c *call) over(err error) {
 func discard(it queue.Item, err error) {
 	if it.IsRecord() && !isHusk(it) {
 		c := queue.As[call](it)
+		defer c.body.resolve(err) // also if a Tracer ends the goroutine
 		c.over(err)
-		c.body.resolve(err)
 	}
 }
 
@@ -122,10 +122,7 @@ func (l *lazyContext) Err() error {
 	if l.cause != nil {
 		return l.last // whatever has become of the parent since
 	}
-	if l.inner != nil {
-		return l.inner.Err()
-	}
-	return l.parent.Err()
+	return l.parent.Err() // an inner context ends after that, and must not be alive again
 }
 
 // Value is the parent's, or where there is one the inner context's, by which
@@ -277,8 +274,8 @@ func (c *waitedCall) await(ctx context.Context) error {
 		case err != nil:
 			return err
 		case got == stranded && n == nil:
-			n = c
-			defer c.pool.unstrand(c)
+			n = &waiting{c}
+			defer c.pool.unstrand(n)
 			continue
 		case got == ran:
 			continue

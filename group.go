@@ -174,9 +174,16 @@ func (g *Group) Go(f func(context.Context) error) {
 		return
 	}
 	r, here, err := g.enter()
+	i := 0 // its place among those whose errors are collected
+	if g.collect {
+		g.mu.Lock()
+		r.errs.n++
+		i = r.errs.n
+		g.mu.Unlock()
+	}
 	switch {
 	case err != nil:
-		g.fail(r, 0, err)
+		g.fail(r, i, err)
 		return
 	case f == nil:
 		err = ErrNilTask
@@ -184,18 +191,12 @@ func (g *Group) Go(f func(context.Context) error) {
 		err = r.refusal()
 	}
 	if err != nil {
-		g.leave(r, 0, err)
+		g.leave(r, i, err)
 		return
 	}
 	t := r.newTask()
-	t.r, t.f = r, f
+	t.r, t.f, t.i = r, f, i
 	t.body, t.pool = t, g.p
-	if g.collect {
-		g.mu.Lock()
-		r.errs.n++
-		t.i = r.errs.n
-		g.mu.Unlock()
-	}
 	t.trace()
 	it := queue.Record(&t.call)
 	switch {
@@ -422,6 +423,9 @@ func (g *Group) finish(r *round) {
 	if shut {
 		r.over.Open()
 	}
+	if over {
+		r.stop(context.Canceled) // those in Wait do that too, if there are any yet
+	}
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -463,7 +467,12 @@ func (g *Group) wait(ctx context.Context) error {
 		return ErrClosed // the zero Group
 	}
 	// The stack that told then tells now: this may be another goroutine.
-	helps := g.outer.c != nil || g.outer.own != nil && g.p.onOwnWorker()
+	helps := g.outer.c != nil && g.outer.c.state.Load() != callOver || g.outer.own != nil && g.p.onOwnWorker()
+	var n nudger // told when there is a place to help
+	if helps && g.p.up != nil {
+		n = &waiting{g}
+		defer g.p.unstrand(n)
+	}
 	for {
 		s := g.state.Load()
 		switch {
@@ -493,7 +502,7 @@ func (g *Group) wait(ctx context.Context) error {
 		idle := g.idle
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
-		if s < groupOne || helps && ctx.Err() == nil && g.help(r, g.outer, g) {
+		if s < groupOne || helps && ctx.Err() == nil && g.help(r, g.outer, n) {
 			continue
 		}
 		if only {
@@ -502,7 +511,7 @@ func (g *Group) wait(ctx context.Context) error {
 			continue
 		}
 		sy.Reach("wait for a group")
-		if err := waitFor(idle, ctx); err != nil {
+		if err := waitFor(idle, ctx); err != nil && g.state.Load()&groupOpen != 0 && g.round.Load() == r {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if g.collect || r.err == nil {

@@ -50,18 +50,20 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 // that began last began when the others were inside already.
 func (p *Pool) outerOf(ctx context.Context) helper {
 	h := p.helperOf(ctx)
-	if h.c == nil && p.wake.Load() == 0 && p.made() && p.allBusy() && p.onOwnWorker() {
+	if h.c == nil && (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker() {
 		h.own = p
 	}
 	return h
 }
 
-// allBusy reports whether every worker that p may have is inside a task.
+// allBusy reports whether every worker that p may have, or that the pools above it may
+// lend it, is inside a task.
 func (p *Pool) allBusy() bool {
 	busy := headBusy(p.head.Load())
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return busy+p.turning >= p.max
+	all := busy+p.turning+p.guests >= p.max
+	p.mu.Unlock()
+	return all || p.up != nil && p.up.allBusy()
 }
 
 // claimed is what became of an attempt to claim a task.
@@ -114,8 +116,8 @@ func (p *Pool) withdraw(c *call, err error) bool {
 	p.notifyLocked()
 	p.mu.Unlock()
 	sy.Reach("withdraw")
+	defer c.body.resolve(err) // also if a Tracer ends the goroutine
 	c.over(err)
-	c.body.resolve(err)
 	return true
 }
 

@@ -317,6 +317,7 @@ func (p *Pool) Drain() {
 // them takes no time of the user's.
 func (p *Pool) cutShort(cause error) error {
 	below := p.subsRunning()
+	foreign := p.runsForeign()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	running := headBusy(p.head.Load()) + p.outside + below
@@ -326,11 +327,25 @@ func (p *Pool) cutShort(cause error) error {
 	case running > 0: // Close came first, and there was nothing to drop
 		p.outcome = &Incomplete{Running: running, Cause: cause}
 		return p.outcome
-	case p.foreign && !p.done.IsOpen(): // a hook may run, for how long is unknown
+	case foreign && !p.done.IsOpen(): // that may be what is waited for, for how long is unknown
 		p.outcome = &Incomplete{Cause: cause}
 		return p.outcome
 	}
 	return nil
+}
+
+// runsForeign reports whether workers of p, or of its sub-pools, run functions of the user
+// that are no tasks.
+func (p *Pool) runsForeign() bool {
+	if p.foreign || p.kept.Load() {
+		return true
+	}
+	for _, s := range p.Subs() {
+		if s.runsForeign() {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends the pool at once: it refuses new tasks, drops what is queued
@@ -447,22 +462,45 @@ func (p *Pool) end(to phase, cause error) {
 		p.tidyLane()
 	}
 	p.rearm()
-	for _, it := range orphans {
-		discard(it, ErrDropped)
-	}
-	for i := range queued {
-		t := (ticket + i) & ticketMask
-		if !seg.Holds(t) {
-			seg = p.front.Seek(seg, t)
+	doAll(func() bool {
+		switch {
+		case len(orphans) > 0:
+			it := orphans[0]
+			orphans = orphans[1:]
+			discard(it, ErrDropped)
+		case queued > 0:
+			t := ticket & ticketMask
+			ticket++
+			queued--
+			if !seg.Holds(t) {
+				seg = p.front.Seek(seg, t)
+			}
+			discard(seg.Take(t), ErrDropped)
+		case len(calls) > 0:
+			c := calls[0]
+			calls = calls[1:]
+			c.body.end(ErrClosed)
+		default:
+			return false
 		}
-		discard(seg.Take(t), ErrDropped)
-	}
-	for _, c := range calls {
-		c.body.end(ErrClosed)
-	}
+		return true
+	})
 	if last {
 		p.finish()
 	}
+}
+
+// doAll calls f until that returns false, also if f ends the goroutine.
+func doAll(f func() bool) {
+	over := false
+	defer func() {
+		if !over {
+			doAll(f)
+		}
+	}()
+	for f() {
+	}
+	over = true
 }
 
 // sealLocked seals tail: from here on nobody is admitted.
@@ -511,10 +549,10 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 
 // finish opens done. It is the last act of the pool's last goroutine.
 func (p *Pool) finish() {
-	freeSite(p.site)
-	last := p.up != nil && p.up.removeSub(p)
-	p.done.Open()
-	if last {
+	defer freeSite(p.site) // after done: until then the stack may be asked about p
+	if p.up == nil {
+		p.done.Open()
+	} else if p.up.removeSub(p) {
 		p.up.finish()
 	}
 }
@@ -553,12 +591,16 @@ func (p *Pool) follow(parent context.Context) {
 		p.helpers++
 		p.stopParent = nil
 		p.mu.Unlock()
+		defer p.helperDone() // also if a Tracer ends the goroutine
 		p.end(phaseStopping, ErrClosed)
-		p.helperDone()
 	})
 	p.mu.Lock()
-	if !fired {
+	over := p.ending
+	if !fired && !over {
 		p.stopParent = stop
 	}
 	p.mu.Unlock()
+	if over {
+		stop() // it would keep p for as long as parent lives
+	}
 }

@@ -126,7 +126,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 				return
 			}
 		}
-		if err := m.submit(v); err == ErrClosed || err != nil && ctx.Err() != nil {
+		if err := m.submit(v); err == ErrClosed || err != nil && err == ctx.Err() {
 			break
 		}
 	}
@@ -153,12 +153,12 @@ func (p *Pool) lookAhead() int {
 func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v, at: m.open.len()}
 	t.bind(t, m.ctx, m.p)
-	m.open.push(t)
 	err := m.p.submitCall(&t.contextCall, "Map")
 	if err != nil {
 		t.over(err)
 		t.resolve(err)
 	}
+	m.open.push(t) // not before it is certain: a Tracer may end the goroutine
 	return err
 }
 

@@ -384,6 +384,79 @@ var resultModels = []suite.Model{
 		s.p.Resume()
 		s.shutdown()
 	})},
+	{Name: "sub/its task waits for another without its context", Bound: 2, Reach: []string{"help"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(2)})
+		s.accepted[0], s.accepted[1] = true, true
+		u := Go(context.Background(), s.sub, func(context.Context) (int, error) {
+			s.did(0)
+			s.result(context.Background(), 1, Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			return 0, nil
+		})
+		s.result(context.Background(), 0, u)
+		s.shutdown()
+	})},
+	{Name: "sub/a guest waits for another without its context", Bound: 2, Reach: []string{"help"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)})
+		s.accepted[1], s.accepted[2] = true, true
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(1)
+				s.result(context.Background(), 2, Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil }))
+				return 1, nil
+			}))
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/two wait for one task of a full sub-pool, and one gives up", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+			x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
+			s.Go("place", func() { x.Wait(ctx); gone.Set() })
+			began.Wait()
+			u := Go(ctx, s.sub, func(context.Context) (int, error) { return 0, nil })
+			short, cancel := sy.WithCancelCause(ctx)
+			s.Go("canceler", func() { cancel(nil) })
+			s.Go("impatient", func() { u.Wait(short); gate.Set() })
+			u.Wait(ctx)
+			gone.Wait()
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/Close of both", Bound: 3, Run: onPool(func(s *sim) {
+		s.related(0, nil)
+		s.Go("other", func() { s.sub.Close() })
+		s.close()
+		if st := s.sub.State(); st != Closed {
+			s.Failf("the parent is closed, its sub-pool is %v", st)
+		}
+	})},
+	{Name: "close/the context of Shutdown ends while a Local is closed", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0)
+		gate, ctx := sy.MakeLatch(), explore.NewContext()
+		l := NewLocal(s.p, func(int) (int, error) { return 0, nil }, func(int) { gate.Wait() })
+		s.p.SubmitContext(context.Background(), func(c context.Context) { l.Get(c) })
+		s.p.Wait()
+		s.Go("canceler", ctx.Cancel)
+		s.p.Shutdown(ctx)
+		gate.Open()
+		s.p.done.Wait()
+	})},
+	{Name: "help/Err of a context while the one above ends", Run: onPool(func(s *sim) {
+		s.pool(0)
+		above := &lazyContext{parent: context.Background()}
+		above.Done()
+		below := &lazyContext{parent: above}
+		s.Go("ender", func() { above.end(errors.New("boom")) })
+		first := below.Err()
+		below.Done()
+		if first != nil && below.Err() == nil {
+			s.Failf("Err was %v and is nil", first)
+		}
+		s.shutdown()
+	})},
 	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		g := s.p.Group(context.Background())

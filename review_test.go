@@ -2,6 +2,7 @@ package shoal_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -485,6 +486,65 @@ func TestReviewGroupRetains(t *testing.T) {
 		runtime.KeepAlive(g)
 		closeAll(t, p)
 	}
+}
+
+func TestReviewRoundWithoutAWaitEndsItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		g := p.Group(bg)
+		gate := make(chan struct{})
+		g.Go(func(context.Context) error { <-gate; return nil })
+		first := g.Context()
+		first.Done()
+		wantErr(t, "WaitContext", g.WaitContext(canceledContext()), context.Canceled)
+		close(gate)
+		synctest.Wait() // that round is over
+		g.Go(fine)
+		must(t, g.Wait())
+		if first.Err() == nil {
+			t.Error("the context of the first round never ends")
+		}
+		g.Go(fine)
+		if err := g.WaitContext(g.Context()); err != nil { // which ends because the round is over
+			t.Errorf("WaitContext with the group's own context: %v", err)
+		}
+		closeAll(t, p)
+	})
+}
+
+func TestReviewGroupOutlivesItsTask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		var g *shoal.Group
+		shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+			g = p.Group(context.WithoutCancel(ctx))
+			return 0, nil
+		}).Wait(bg)
+		p.Pause()
+		var ran atomic.Bool
+		g.Go(func(context.Context) error { ran.Store(true); return nil })
+		done := inBackground(func() { g.Wait() })
+		synctest.Wait()
+		if ran.Load() {
+			t.Error("a paused pool ran a task, on a goroutine that is in none")
+		}
+		p.Resume()
+		<-done
+		closeAll(t, p)
+	})
+}
+
+func TestReviewErrorsAreCollectedInTheOrderOfGo(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	g := p.Group(bg, shoal.CollectErrors())
+	boom := errors.New("boom")
+	g.Go(func(context.Context) error { return boom })
+	g.Go(nil)
+	g.Go(func(context.Context) error { return boom })
+	if got, want := g.Wait().Error(), errors.Join(boom, shoal.ErrNilTask, boom).Error(); got != want {
+		t.Errorf("Wait = %q, want %q", got, want)
+	}
+	closeAll(t, p)
 }
 
 func TestReviewLocalNeverClosed(t *testing.T) {

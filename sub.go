@@ -570,7 +570,8 @@ func (p *Pool) Subs() []*Pool {
 	return subs
 }
 
-// removeSub forgets sub, which has ended. It returns as endLocked does.
+// removeSub forgets sub, which has ended, and opens its done. It returns as endLocked
+// does.
 func (p *Pool) removeSub(sub *Pool) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -581,6 +582,7 @@ func (p *Pool) removeSub(sub *Pool) (last bool) {
 		}
 	}
 	p.lanes = lanes
+	sub.done.Open() // before p can end, which waits for its sub-pools
 	return p.endLocked()
 }
 
@@ -626,6 +628,10 @@ func (c *call) next(root *Pool) *call {
 
 // A nudger waits for tasks that it could run itself if there were a place.
 type nudger interface{ nudge() }
+
+// waiting is a nudger for one of those who wait for the same thing, each of whom is to be
+// told.
+type waiting struct{ nudger }
 
 // borrowPlace makes room under p's maximum of workers for a helper from
 // elsewhere: there is some, or a worker of a sub-pool that has not begun gives

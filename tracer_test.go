@@ -320,7 +320,31 @@ func TestTracerThatExitsHangsNobody(t *testing.T) {
 			cancel()
 			release()
 			p.Wait()
+			release = hold(t, p, 1)
+			futures := make(chan *shoal.Future[int], 1)
+			<-inBackground(func() { defer close(futures); futures <- shoal.Go(t.Context(), p, one) })
+			if f := <-futures; f != nil {
+				<-inBackground(func() { f.Cancel() })
+				<-f.Done()
+			}
+			release()
+			<-inBackground(func() {
+				for range shoal.Map(t.Context(), p, upTo(1), double) {
+				}
+			})
+			p.Wait()
 			checkIdentity(t, p.Stats())
+			release = hold(t, p, 1) // and the end, which drops several
+			all := make(chan *shoal.Future[int], 3)
+			for range cap(all) {
+				<-inBackground(func() { all <- shoal.Go(t.Context(), p, one) })
+			}
+			closed := inBackground(func() { p.Close() })
+			for range len(all) {
+				<-(<-all).Done()
+			}
+			release()
+			<-closed
 			must(t, p.Close())
 		}
 	})
