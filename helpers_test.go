@@ -39,7 +39,7 @@ var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|unlockEnding|due|reclaimIdle|reclaimIdle-fm|` +
-		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d)\(` +
+		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d(\.deferwrap\d)?)\(` +
 		`|^github\.com/shoal-go/shoal\.startAll\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)

@@ -70,7 +70,7 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 // that goes, and where all that wait wait for their key the policy is Reject.
 //
 // Under [CallerRuns] and [Spawn], and for tasks that submit to a full queue of
-// their own pool, a task whose key is busy cannot be run by or beside its
+// their own pool, a task whose key has others cannot be run by or beside its
 // submitter: it is accepted beyond the capacity.
 //
 // A task must not wait for a later one of its own key.
@@ -162,10 +162,26 @@ func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
 	}
 }
 
+func (t *keyedTask[K]) takeFirst() bool {
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines[t.key] != nil {
+		return false
+	}
+	t.acceptedLocked(s)
+	t.line.running = true
+	t.turn = t.line.popLocked()
+	return true
+}
+
 func (t *keyedTask[K]) takeTurn() bool {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.turn != nil {
+		return true // by takeFirst
+	}
 	if t.line.running {
 		return false
 	}

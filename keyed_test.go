@@ -372,3 +372,73 @@ func TestKeyedWhateverHappens(t *testing.T) {
 		}
 	}
 }
+
+func TestTaskAgeOfATurnIsNotTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		for range 2 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Second) }))
+		}
+		time.Sleep(500 * time.Millisecond)
+		for range p.Workers() { // has the worker note when a task begins
+		}
+		time.Sleep(time.Second)
+		for w := range p.Workers() {
+			if w.TaskAge > 500*time.Millisecond {
+				t.Errorf("a task that began half a second ago is %v old", w.TaskAge)
+			}
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestFailedTurnsCountForTheirWorker(t *testing.T) {
+	noLog(t)
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		for range 3 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Second); panic("boom") }))
+		}
+		p.Wait()
+		var failed uint64
+		for w := range p.Workers() {
+			failed += w.Failed
+		}
+		if failed != 3 || p.Stats().Failed != 3 {
+			t.Errorf("of the workers' tasks %d have failed, of the pool's %d; want 3", failed, p.Stats().Failed)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestManyTurnsWhileDraining(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		synctest.Wait()
+		ran := 0
+		for i := range 200 {
+			must(t, k.Submit(1, func() {
+				if ran++; ran != i+1 {
+					t.Errorf("task %d is the %d. to run", i, ran)
+				}
+				for w := range p.Workers() {
+					if w.Executed > 201 {
+						t.Errorf("turn %d: %d executed", i, w.Executed)
+					}
+				}
+			}))
+		}
+		synctest.Wait()
+		p.Drain()
+		close(gate)
+		<-p.Done()
+		if ran != 200 {
+			t.Errorf("%d of 200 ran", ran)
+		}
+	})
+}

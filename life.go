@@ -549,10 +549,11 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 
 // finish opens done. It is the last act of the pool's last goroutine.
 func (p *Pool) finish() {
-	defer freeSite(p.site) // after done: until then the stack may be asked about p
-	if p.up == nil {
+	freeSite(p.site)
+	switch {
+	case p.up == nil:
 		p.done.Open()
-	} else if p.up.removeSub(p) {
+	case p.up.removeSub(p):
 		p.up.finish()
 	}
 }

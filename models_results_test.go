@@ -396,7 +396,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/a guest waits for another without its context", Bound: 2, Reach: []string{"help"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)})
+		s.related(0, []Option{WithMaxWorkers(1)}, WithMaxWorkers(2))
 		s.accepted[1], s.accepted[2] = true, true
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
@@ -455,6 +455,54 @@ var resultModels = []suite.Model{
 		if first != nil && below.Err() == nil {
 			s.Failf("Err was %v and is nil", first)
 		}
+		s.shutdown()
+	})},
+	{Name: "key/a task submits behind one that waits for it", Bound: 3, Run: onPool(func(s *sim) {
+		s.keyed(3, WithQueueCapacity(1))
+		queued, e := sy.MakeEvent(), sy.MakeEvent()
+		s.submitTask(0, s.and(0, func() { queued.Wait(); s.keep(2); e.Set() }))
+		s.keepAs("key", 1, e.Wait)
+		queued.Set()
+	})},
+	{Name: "key/who submits runs no turns, and Shutdown", Bound: 2, Reach: []string{"run here", "leave a turn"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+		free, begun, z, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		s.submitTask(0, s.and(0, free.Wait)) // the only worker
+		s.Go("other", func() { begun.Wait(); s.keepAs("key", 2, e.Wait); s.p.Drain(); z.Set() })
+		s.keepAs("key", 1, func() { begun.Set(); free.Set(); z.Wait() }) // here
+		e.Set()
+		s.shutdown()
+		s.hasRun(2, "Shutdown")
+	})},
+	{Name: "key/a panic that the submitter recovers from", Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns), WithCrashOnPanic())
+		s.p.Pause()
+		func() {
+			defer func() {
+				if v := recover(); v != nil && v != "boom" {
+					panic(v)
+				}
+			}()
+			s.keepAs("key", 0, func() { panic("boom") })
+		}()
+		s.p.Resume()
+		s.keep(1)
+		s.p.Wait()
+		s.hasRun(1, "Wait")
+		s.shutdown()
+	})},
+	{Name: "key/a higher priority calls a worker from its turns", Bound: 2, Reach: []string{"leave a turn", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithPriority(1)}, WithMaxWorkers(2))
+		s.keys = NewKeyed[string](s.p)
+		gate, begun, high := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		s.keepAs("key", 0, gate.Wait)
+		s.keepAs("key", 1, func() { s.hasRun(3, "the turn of a lower priority") })
+		s.to(s.sub, 2, func() { begun.Set(); high.Wait() })
+		begun.Wait()
+		s.to(s.sub, 3, high.Set) // in the lane when Submit returns
+		gate.Set()
+		s.p.Wait()
+		s.sub.Wait()
 		s.shutdown()
 	})},
 	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {

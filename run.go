@@ -167,12 +167,21 @@ func inGoexit() bool {
 }
 
 // runHere runs it on the calling goroutine, as an accepted task of the pool,
-// unless the pool takes no more.
+// unless the pool takes no more. A task that has to wait for its key is queued.
 func (p *Pool) runHere(it queue.Item) error {
 	p.mu.Lock()
 	if p.phase != phaseOpen {
 		p.mu.Unlock()
 		return ErrClosed
+	}
+	if it.IsRecord() {
+		if c := queue.As[call](it); c.turns && !c.body.(turnTaker).takeFirst() {
+			// Others come before it, and could wait for the caller.
+			p.forceLocked(it)
+			p.mu.Unlock()
+			p.published()
+			return nil
+		}
 	}
 	p.outsideLocked(it)
 	p.mu.Unlock()
@@ -236,14 +245,14 @@ func (p *Pool) invoke(c *call) (err error) {
 	return err
 }
 
-// runOutside runs it, as a worker would.
-func (p *Pool) runOutside(it queue.Item) {
+// runOutside runs it, as a worker would, and reports whether it failed.
+func (p *Pool) runOutside(it queue.Item) (failed bool) {
 	var c *call
 	var err error
 	returned, canceled := false, false
 	if it.IsRecord() {
 		if c = queue.As[call](it); c.turns && !p.takeTurnOutside(c) {
-			return
+			return false
 		}
 	}
 	var temporary *worker
@@ -264,6 +273,7 @@ func (p *Pool) runOutside(it queue.Item) {
 			return
 		}
 		if r := recover(); r != nil {
+			failed = true
 			err = p.report(r)
 		}
 	}()
@@ -277,6 +287,7 @@ func (p *Pool) runOutside(it queue.Item) {
 		p.asTask(p.inRegion(it.Func()))
 	}
 	returned = true
+	return err != nil && !canceled
 }
 
 func (p *Pool) outsideDone(c *call, err error, canceled bool) {
@@ -308,8 +319,8 @@ func (p *Pool) outsideEnded(c *call, err error, canceled bool) {
 	p.mu.Unlock()
 	if c != nil {
 		c.body.resolve(err)
-		if c.turns && !(p.crash && err == ErrGoexit && !inGoexit()) { // else the process is about to die
-			p.runTurns(c, nil)
+		if c.turns {
+			p.runTurns(c, nil) // also in a panic, which the submitter may recover from
 		}
 	}
 	if last {

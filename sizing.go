@@ -211,7 +211,7 @@ func (p *Pool) sizing() Sizing {
 	others := p.live - 1
 	return Sizing{
 		Workers: others,
-		Idle:    max(0, others-headBusy(p.head.Load())),
+		Idle:    max(0, others-headBusy(p.head.Load())-p.turning),
 		Min:     p.min,
 		Max:     p.max,
 		Queued:  p.waitingTasks(),

@@ -574,7 +574,7 @@ func (p *Pool) Subs() []*Pool {
 // does.
 func (p *Pool) removeSub(sub *Pool) (last bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.mu.Unlock() // until then nobody else finds p at its end
 	lanes := make([]*lane, 0, len(p.lanes))
 	for _, l := range p.lanes {
 		if l.sub != sub {
@@ -582,8 +582,9 @@ func (p *Pool) removeSub(sub *Pool) (last bool) {
 		}
 	}
 	p.lanes = lanes
-	sub.done.Open() // before p can end, which waits for its sub-pools
-	return p.endLocked()
+	last = p.endLocked()
+	sub.done.Open() // before p is done, which waits for its sub-pools
+	return last
 }
 
 // A helper is a task that waits for others.

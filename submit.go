@@ -427,7 +427,7 @@ func (p *Pool) admitLocked(it queue.Item) bool {
 func (p *Pool) forceLocked(it queue.Item) {
 	seg := p.back.Load()
 	for {
-		t := p.tail.Load() // not sealed: that takes the lock
+		t := p.tail.Load() // if it is sealed, it stays so: turns are given back while a pool drains
 		if p.tail.CompareAndSwap(t, t+1) {
 			accepted(it)
 			p.put(seg, t, it)

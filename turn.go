@@ -24,6 +24,7 @@ import (
 type turnTaker interface {
 	body
 	accepted()         // its place in line is certain; Pool.mu may be held
+	takeFirst() bool   // takes its turn if no task of its key is accepted, which also accepts it; Pool.mu is held
 	takeTurn() bool    // false: a task of its key is running
 	leaveTurn() bool   // to that one, unless it has ended; Pool.mu is held
 	free() bool        // the task has ended: free the line, unless a turn was left
@@ -107,14 +108,15 @@ const maxTurns = 32
 // runTurns runs the tasks that have left their turn to c, which has ended, on
 // worker w; or gives the turns back, as tickets at the end of the queue: after
 // some, where w is to stop or is wanted elsewhere, and where w is nil, which is a
-// goroutine that is no worker's or is about to end. A pool that ends gives out no
-// tickets, so then they are run.
+// goroutine that is no worker's or is about to end. In a pool that stops they are
+// dropped.
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
 	for n := 0; !t.free(); n++ {
 		back := w == nil || n == maxTurns || w.host != nil && w.recalled(p.now()) || p.tasksPerWorker > 0 && w.done()+1 >= p.tasksPerWorker // the task that has ended counts later
 		p.mu.Lock()
-		if (back || p.stopsTakingLocked()) && p.phase == phaseOpen {
+		back = back || p.stopsTakingLocked() || p.own != nil && p.neededLocked(p.own)
+		if back && p.phase != phaseStopping {
 			sy.Reach("give turns back")
 			for _, ticket := range t.giveBack() {
 				p.parked.Add(-1)
@@ -152,20 +154,33 @@ func (p *Pool) runTurnsOn(w *worker, c *call) {
 
 // runTurn runs f, and if that ends the goroutine sees to the other turns too.
 func (p *Pool) runTurn(f func(), c *call, w *worker) {
-	returned := false
+	failed, returned := true, false
 	defer func() {
-		if !returned && !(p.crash && !inGoexit()) { // else the process is about to die
-			p.runTurns(c, nil)
+		if w != nil && failed {
+			p.mu.Lock()
+			w.faults++
+			p.mu.Unlock()
 		}
+		if returned {
+			return
+		}
+		if w != nil { // as in finish: the goroutine is about to end, and in no task
+			if p.watch != nil {
+				w.since.Store(p.now())
+			}
+			w.status.Store(uint64(w.done()+1)<<statusBits | idleBit)
+		}
+		p.runTurns(c, nil)
 	}()
 	if w != nil {
 		w.left-- // it counts as run, and towards the next tick
+		w.watched.Store(false)
 		if p.watch != nil {
 			w.since.Store(p.now())
 		}
 		w.publish(w.done(), p.watch != nil)
 	}
-	p.runOutside(queue.Func(f))
+	failed = p.runOutside(queue.Func(f))
 	if w != nil {
 		pprof.SetGoroutineLabels(p.labels)
 	}
