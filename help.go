@@ -94,6 +94,7 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 		return notClaimed
 	}
 	p.husks.Add(1)
+	p.watch.claimed()
 	p.outside++
 	p.registerLocked(c)
 	p.mu.Unlock()
@@ -111,6 +112,7 @@ func (p *Pool) withdraw(c *call, err error) bool {
 		return false
 	}
 	p.husks.Add(1)
+	p.watch.claimed()
 	p.canceled++
 	p.outCanceled++
 	p.notifyLocked()

@@ -413,6 +413,9 @@ func (p *Pool) end(to phase, cause error) {
 	if p.phase == phaseOpen {
 		p.phase = phaseDraining
 		p.sealLocked()
+		if p.paused && p.watch != nil {
+			p.watch.outAt = p.now() // as in Resume
+		}
 		p.paused = false
 		orphans = p.refuseLocked()
 		p.endReservationsLocked()

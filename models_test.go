@@ -182,6 +182,18 @@ func (s *sim) took(i int, err error) bool {
 	return err == nil
 }
 
+// noStall makes a pool that must not be said to be stalled, which it is after a second.
+// One task is inside until release is set.
+func (s *sim) noStall(opts ...Option) (release sy.Event) {
+	s.Timed()
+	s.pool(0, append(opts, WithStallAfter(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
+		WithAlarmHandler(func(a Alarm) { s.Failf("stall for %v", a.For) }))...)
+	began, release := sy.MakeEvent(), sy.MakeEvent()
+	s.p.Submit(func() { began.Set(); release.Wait() })
+	began.Wait()
+	return release
+}
+
 // submit submits task i, which must be accepted.
 func (s *sim) submit(i int) { s.submitTask(i, s.task(i)) }
 
@@ -1003,6 +1015,45 @@ var models = []suite.Model{
 		told.Wait()
 		s.Advance(5 * time.Second)
 		release.Set()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "watch/a husk, and a task that is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		e := s.noStall()
+		Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil }).Cancel()
+		s.Advance(5 * time.Second)
+		s.p.Submit(func() {})
+		e.Set()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "watch/a task goes, and the next one is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		e := s.noStall()
+		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+		s.Advance(time.Second - 1)
+		s.p.Submit(func() {})
+		f.Cancel()
+		s.Advance(time.Second - 1)
+		e.Set()
+		s.p.Wait()
+		s.close()
+	})},
+	{Name: "watch/Drain ends a pause", Bound: 2, Run: onPool(func(s *sim) {
+		e := s.noStall()
+		s.p.Pause()
+		s.p.Submit(func() {})
+		s.Advance(5 * time.Second)
+		s.p.Drain()
+		e.Set()
+		s.shutdown()
+	})},
+	{Name: "watch/a delayed task comes due at capacity 0", Bound: 1, Run: onPool(func(s *sim) {
+		s.drops = true
+		s.workers = 2
+		e := s.noStall(WithQueueCapacity(0))
+		s.p.SubmitAfter(5*time.Second, func() {})
+		s.Advance(5 * time.Second)
+		e.Set()
 		s.p.Wait()
 		s.close()
 	})},

@@ -69,9 +69,6 @@ func (l *waitList) remove(w *waiter) {
 // found no room, and finds it unlocked on return.
 func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 	w := &waiter{it: it, woken: sy.MakeEvent()}
-	if p.watch != nil && p.capacity == 0 && p.room.empty() {
-		p.watch.queuedAt.Store(p.now())
-	}
 	if p.enlistLocked(w) {
 		p.mu.Unlock()
 		p.published()
@@ -105,6 +102,9 @@ func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 // enlistLocked lists w, unless there is room after all: then it admits w's
 // task and returns true, and the caller must call published.
 func (p *Pool) enlistLocked(w *waiter) bool {
+	if p.watch != nil && p.capacity == 0 && p.room.empty() {
+		p.watch.queuedAt.Store(p.now())
+	}
 	p.room.push(w)
 	p.setAttentionLocked() // before the last look for room
 	if w != p.room.first || !p.admitLocked(w.it) {

@@ -245,7 +245,7 @@ func (p *Pool) stamp(seg *queue.Segment, t uint64) {
 	now := p.now()
 	*seg.Stamp(t) = now
 	if d := p.watch; d != nil {
-		if headTicket(p.head.Load()) == t {
+		if ahead(t, headTicket(p.head.Load())) <= p.husks.Load() { // nobody waits before it
 			d.queuedAt.Store(now)
 		}
 		d.stamped.Add(1)
@@ -337,8 +337,12 @@ func (p *Pool) pushSlow(it queue.Item, policy FullPolicy, ctx context.Context) e
 			}
 			// The place is taken in the same critical section: it must not go to
 			// somebody else, nor be lost to the end of the pool.
+			since := p.watch.waitingSince()
 			promoted := p.admitWaitersLocked() // before those who reserve, who come next time round
 			admitted := p.room.empty() && p.admitLocked(it)
+			if d.n > 0 && p.watch != nil {
+				p.watch.queuedAt.Store(since) // some task has been waiting ever since
+			}
 			switch {
 			case admitted:
 				p.unlockPushed(promoted)

@@ -261,6 +261,22 @@ func (d *watchdog) stallAgeLocked(now int64, s Stats) time.Duration {
 	return time.Duration(now - since)
 }
 
+// claimed notes that a task that waited does not any more, though its ticket does. How
+// long the next one has been waiting is not known: from now on.
+func (d *watchdog) claimed() {
+	if d != nil {
+		d.queuedAt.Store(d.p.now())
+	}
+}
+
+// waitingSince is when a task came before which none waited.
+func (d *watchdog) waitingSince() int64 {
+	if d == nil {
+		return 0
+	}
+	return d.queuedAt.Load()
+}
+
 // lookBelow notes whether tasks of sub-pools have ended: these keep workers, but
 // not for ever.
 func (d *watchdog) lookBelow(now int64) {

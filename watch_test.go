@@ -126,6 +126,23 @@ func TestStallIsToldOfOnceAndExactlyThen(t *testing.T) {
 	})
 }
 
+func TestStallWhileTasksAreDropped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, capacity := range []int{1, 2} {
+			l := newAlarmLog()
+			noLog(t)
+			p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(shoal.DropOldest),
+				shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+			must(t, p.Submit(sleep(time.Minute)))
+			for range 30 { // more often than that
+				must(t, p.Submit(func() {}))
+				time.Sleep(100 * time.Millisecond)
+			}
+			l.want(t, "1s: stall for 1s, 1")
+		}
+	})
+}
+
 func TestNoStallWhileTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		l := newAlarmLog()
