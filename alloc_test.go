@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/shoal-go/shoal"
 )
@@ -170,6 +171,27 @@ func TestMemoryReturnsAfterABurstOfWorkers(t *testing.T) {
 		t.Errorf("%d bytes are still held after a burst of %d workers", grown, n)
 	}
 	runtime.KeepAlive(p)
+}
+
+func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {
+	const n = 200_000
+	p := openPool(t, shoal.WithMaxWorkers(1))
+	stops := make([]func() bool, n)
+	before := heapInUse()
+	for i := range stops {
+		stop, err := p.SubmitAfter(time.Hour, nothing)
+		must(t, err)
+		stops[i] = stop
+	}
+	for i, stop := range stops {
+		stop()
+		stops[i] = nil
+	}
+	if grown := heapInUse() - before; grown > slack+16*n { // the runtime keeps 16 bytes for as many timers
+		t.Errorf("%d bytes are still held after a burst of %d delayed tasks", grown, n)
+	}
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(stops)
 }
 
 // The segments of the queue are linked: whoever holds on to an old one holds

@@ -33,11 +33,8 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	if p.phase != phaseOpen {
 		return nil, ErrClosed
 	}
-	if p.delayed == nil {
-		p.delayed = make(map[*delayed]struct{})
-	}
 	t := &delayed{task: task}
-	p.delayed[t] = struct{}{}
+	p.delayed.add(t)
 	t.timer = sy.AfterFunc(d, func() { p.due(t) })
 	return func() bool { return p.stopDelayed(t) }, nil
 }
@@ -45,11 +42,11 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 func (p *Pool) stopDelayed(t *delayed) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.delayed[t]; !ok || t.stopped {
+	if !p.delayed.has(t) || t.stopped {
 		return false
 	}
 	if t.timer.Stop() {
-		delete(p.delayed, t)
+		p.delayed.remove(t)
 	}
 	t.stopped, t.task = true, nil
 	return true
@@ -61,7 +58,7 @@ func (p *Pool) due(t *delayed) {
 	if !t.joined {
 		p.helpers++
 	}
-	delete(p.delayed, t)
+	p.delayed.remove(t)
 	it := t.task
 	t.task = nil // whoever keeps the stop function does not keep the task
 	switch {
@@ -81,9 +78,9 @@ func (p *Pool) due(t *delayed) {
 
 // dropDelayedLocked drops all tasks that are not yet due.
 func (p *Pool) dropDelayedLocked() {
-	for t := range p.delayed {
+	for t := range p.delayed.m {
 		if t.timer.Stop() {
-			delete(p.delayed, t)
+			p.delayed.remove(t)
 			t.task = nil
 			p.dropOutsideLocked(1)
 		} else if !t.joined {

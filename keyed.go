@@ -157,7 +157,7 @@ func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
 	}
 	*l = keyLine[K]{}
 	s.spare = l
-	if len(s.lines) == 0 && s.most > 16 {
+	if len(s.lines) == 0 && s.most > keepMap {
 		s.lines, s.most = nil, 0 // a map keeps the memory of the most that were in it
 	}
 }

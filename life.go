@@ -544,7 +544,7 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 			}
 		}
 	}
-	for c := range p.outCalls {
+	for c := range p.outCalls.m {
 		calls = append(calls, c)
 	}
 	return calls

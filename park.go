@@ -300,10 +300,10 @@ func (w *worker) leave() {
 	defer w.gone() // whatever the hook does
 	p := w.p
 	if w.inHook { // the start hook has ended the goroutine
-		p.logHookGoexit("start")
 		p.mu.Lock()
 		p.hookBroken = true // the next one would end the same way, without end
 		p.mu.Unlock()
+		p.logHookGoexit("start")
 	}
 	defer w.stopHook() // whatever closing does
 	w.kept.closeAll(p)
@@ -331,6 +331,7 @@ func (w *worker) countOut() {
 	if w.apartIn != nil {
 		*w.apartIn--
 	}
+	w.endTurnLocked()
 	if w.leaving {
 		p.departing--
 	}

@@ -92,23 +92,23 @@ type Pool struct {
 	stranded map[nudger]struct{} // those who wait for a place among the workers
 	guests   int                 // tasks that run on goroutines of others of the family, under the maximum of workers
 
-	canceling   sy.Bool            // task contexts are being cancelled: only false to true
-	outside     int                // accepted tasks that run on goroutines that are no workers
-	outCalls    map[*call]struct{} // of these, the ones with a context
-	outTotal    uint64             // tasks ever accepted to run outside
-	outDone     uint64             // of these, ended
-	outCanceled uint64             // of these, not run because their context had ended
-	outDropped  uint64             // of these, discarded without having been run
-	delayed     map[*delayed]struct{}
+	canceling   sy.Bool    // task contexts are being cancelled: only false to true
+	outside     int        // accepted tasks that run on goroutines that are no workers
+	outCalls    set[*call] // of these, the ones with a context
+	outTotal    uint64     // tasks ever accepted to run outside
+	outDone     uint64     // of these, ended
+	outCanceled uint64     // of these, not run because their context had ended
+	outDropped  uint64     // of these, discarded without having been run
+	delayed     set[*delayed]
 
 	dropped, canceled, failed, spawned uint64
-	passed                             uint64                    // tickets taken of tasks that others had claimed: husks
-	husks                              sy.Uint64                 // such tickets that nobody has taken yet; written under mu
-	parked                             sy.Int64                  // tasks in outside that wait for their turn; written under mu
-	outLeft                            sy.Uint64                 // how often outside became less; written under mu
-	turning                            int                       // workers that run the tasks of a key, one after the other, which count in outside
-	reserved                           int                       // places of reservations
-	reservations                       map[*Reservation]struct{} // that have some left
+	passed                             uint64            // tickets taken of tasks that others had claimed: husks
+	husks                              sy.Uint64         // such tickets that nobody has taken yet; written under mu
+	parked                             sy.Int64          // tasks in outside that wait for their turn; written under mu
+	outLeft                            sy.Uint64         // how often outside became less; written under mu
+	turning                            int               // workers that run the tasks of a key, one after the other, which count in outside
+	reserved                           int               // places of reservations
+	reservations                       set[*Reservation] // that have some left
 	reservers                          []*reserver
 	stall                              stall
 	rejected                           sy.Uint64

@@ -112,10 +112,7 @@ func (p *Pool) grantLocked() {
 		}
 		sy.Reach("grant")
 		q.got = &Reservation{p: p, n: n, revoked: sy.MakeLatch()}
-		if p.reservations == nil {
-			p.reservations = make(map[*Reservation]struct{})
-		}
-		p.reservations[q.got] = struct{}{}
+		p.reservations.add(q.got)
 		p.reserved += n
 		p.reservers[0] = nil
 		p.reservers = p.reservers[1:]
@@ -142,14 +139,14 @@ func (p *Pool) endReservationsLocked() {
 	}
 	p.reservers = nil
 	p.revokeLocked()
-	for r := range p.reservations {
+	for r := range p.reservations.m {
 		r.giveLocked(r.n)
 	}
 }
 
 // revokeLocked tells those who hold places that they are not wanted any more.
 func (p *Pool) revokeLocked() {
-	for r := range p.reservations {
+	for r := range p.reservations.m {
 		if !r.revoked.IsOpen() {
 			sy.Reach("revoke")
 			r.revoked.Open()
@@ -162,7 +159,7 @@ func (r *Reservation) giveLocked(n int) {
 	r.n -= n
 	r.p.reserved -= n
 	if r.n == 0 {
-		delete(r.p.reservations, r)
+		r.p.reservations.remove(r)
 	}
 }
 
@@ -244,7 +241,7 @@ func (r *Reservation) Release() {
 }
 
 // Revoked is closed when the pool is paused, is given fewer workers by [Pool.Resize],
-// or is shut down: then who waits for something to submit should give the places back,
+// or is shut down, while places are left: then who waits for something to submit should give the places back,
 // and reserve again. The places are there until then, except in a pool that is shut
 // down.
 func (r *Reservation) Revoked() <-chan struct{} { return r.revoked.C() }

@@ -121,7 +121,7 @@ func reserveProgram(t *testing.T, seed int64) {
 				}
 				p.mu.Lock()
 				sum := 0
-				for r := range p.reservations {
+				for r := range p.reservations.m {
 					sum += r.n
 				}
 				if sum != p.reserved {

@@ -98,6 +98,7 @@ func (p *Pool) logPanic(e *PanicError) {
 }
 
 func (p *Pool) logHookGoexit(hook string) {
+	defer func() { recover() }() // as there
 	p.log().Error("shoal: worker hook called runtime.Goexit; later workers run without it",
 		"pool", p.name, "hook", hook)
 }
@@ -224,10 +225,7 @@ func (p *Pool) leaveOutsideLocked(n int) {
 // registerLocked notes that c, which is counted in outside, is to be told when
 // the pool is closed.
 func (p *Pool) registerLocked(c *call) {
-	if p.outCalls == nil {
-		p.outCalls = make(map[*call]struct{})
-	}
-	p.outCalls[c] = struct{}{}
+	p.outCalls.add(c)
 }
 
 // asTask calls f so that the stack tells that it is a task of p, and of the pools
@@ -313,7 +311,7 @@ func (p *Pool) outsideEnded(c *call, err error, canceled bool) {
 	default:
 		p.outDone++
 	}
-	delete(p.outCalls, c)
+	p.outCalls.remove(c)
 	p.notifyLocked()
 	last := p.endLocked()
 	p.mu.Unlock()

@@ -662,12 +662,15 @@ func (p *Pool) borrowPlace(n nudger) bool {
 		return false
 	}
 	p.mu.Lock()
-	p.guests++ // w is live and does not run
-	delete(p.stranded, n)
-	p.setAvailLocked(0)
+	ok := p.live-1+p.guests < p.max // w is live and does not run; but there may be fewer than there were
+	if ok {
+		p.guests++
+		delete(p.stranded, n)
+		p.setAvailLocked(0)
+	}
 	p.mu.Unlock()
 	w.countOut()
-	return true
+	return ok
 }
 
 // borrowPlaces borrows a place in p, and in the pools between that and h's,

@@ -202,23 +202,25 @@ func TestSubsShareByWeight(t *testing.T) {
 }
 
 func TestSubAndItsParentShareByWeight(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPool(t, fixed(2)...)
-		s := newSub(t, p, shoal.WithWeight(3))
-		var ran [2]atomic.Int32
-		for i, pool := range []*shoal.Pool{p, s} {
-			var task func()
-			task = func() { time.Sleep(time.Millisecond); ran[i].Add(1); pool.Submit(task) }
-			for range 5 {
-				must(t, pool.Submit(task))
+	for _, perWorker := range []int{0, 1} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2, shoal.WithMaxTasksPerWorker(perWorker))...)
+			s := newSub(t, p, shoal.WithWeight(3))
+			var ran [2]atomic.Int32
+			for i, pool := range []*shoal.Pool{p, s} {
+				var task func()
+				task = func() { time.Sleep(time.Millisecond); ran[i].Add(1); pool.Submit(task) }
+				for range 5 {
+					must(t, pool.Submit(task))
+				}
 			}
-		}
-		time.Sleep(20 * time.Second)
-		if got := float64(ran[1].Load()) / float64(ran[0].Load()+ran[1].Load()); got < 0.75*0.95 || got > 0.75*1.05 {
-			t.Errorf("the sub-pool of weight 3 has %.3f of the time", got)
-		}
-		p.Close()
-	})
+			time.Sleep(20 * time.Second)
+			if got := float64(ran[1].Load()) / float64(ran[0].Load()+ran[1].Load()); got < 0.75*0.95 || got > 0.75*1.05 {
+				t.Errorf("%d tasks a worker: the sub-pool of weight 3 has %.3f of the time", perWorker, got)
+			}
+			p.Close()
+		})
+	}
 }
 
 func TestIdleTimeIsNobodysTurn(t *testing.T) {

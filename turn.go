@@ -68,7 +68,7 @@ func (p *Pool) takeTurnOutside(c *call) bool {
 	for !t.takeTurn() {
 		p.mu.Lock()
 		if t.leaveTurn() {
-			delete(p.outCalls, c)
+			p.outCalls.remove(c)
 			p.parkLocked()
 			p.notifyLocked()
 			p.unlockEnding()
