@@ -142,7 +142,7 @@ var mutants = []mutant{
 	{name: "an old quiet moment wakes late waiters", file: "life.go", models: "wait/while another submits",
 		old: "		if q.tail <= tail {", new: "		if q.tail <= tail || true {"},
 	{name: "the end of a task on a caller wakes nobody", file: "run.go", models: "wait/for what the caller runs",
-		old: "	delete(p.outCalls, c)\n	p.notifyLocked()\n", new: "	delete(p.outCalls, c)\n"},
+		old: "	p.outCalls.remove(c)\n	p.notifyLocked()\n", new: "	p.outCalls.remove(c)\n"},
 	{name: "the result before the count", file: "worker.go", models: "wait/for a result",
 		old: "		w.finish(func() { p.failed++; w.faults++ })\n		c.body.resolve(err)\n		return\n	}\n	if c.turns", new: "		c.body.resolve(err)\n		w.finish(func() { p.failed++; w.faults++ })\n		return\n	}\n	if c.turns"},
 	{name: "a result is kept until the next task", file: "worker.go", models: "wait/for a result, and the context ends", tests: "SubmitWait",
@@ -360,7 +360,7 @@ var mutants = []mutant{
 
 	// ----- delayed tasks -----
 	{name: "a delayed task is stopped and runs", file: "delay.go", models: "delay",
-		old: "	if t.timer.Stop() {\n		delete(p.delayed, t)\n	}\n	t.stopped, t.task = true, nil\n	return true\n", new: "	return true\n"},
+		old: "	if t.timer.Stop() {\n		p.delayed.remove(t)\n	}\n	t.stopped, t.task = true, nil\n	return true\n", new: "	return true\n"},
 	{name: "a task that is due is lost at the end", file: "delay.go", models: "delay",
 		old: "		p.dropOutsideLocked(1)\n	default:", new: "	default:"},
 	{name: "who is about to submit is not waited for", file: "delay.go", models: "delay",
