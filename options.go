@@ -38,7 +38,8 @@ type FullPolicy int
 
 // The five policies.
 const (
-	// Block waits for room, first come first served. The goroutine is parked.
+	// Block waits for room. The goroutine is parked, after it has let others run a
+	// few times; those that are parked are served first come first served.
 	Block FullPolicy = iota
 	// Reject returns [ErrQueueFull].
 	Reject

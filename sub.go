@@ -77,11 +77,14 @@ const (
 // Shutdown reports as dropped, are about its own tasks, but its workers that run
 // tasks of a sub-pool count as running.
 // Pausing p, or having it have fewer workers, calls workers back from sub-pools
-// as their tasks end. A sub-pool may have sub-pools.
+// as their tasks end. A sub-pool may have sub-pools. Under [Block] a task of another pool
+// of the family that finds a sub-pool full does not wait: what it submits is accepted
+// beyond the capacity.
 //
 // A task may wait for tasks of any pool of the family, by their Future or Group:
 // as in [Future.Wait] it runs them itself where it can. It keeps the limits of
-// sub-pools in doing so (that of a sub-pool between them too); so tasks of two
+// sub-pools in doing so (that of a sub-pool between them too), where a task that was
+// given a context derived from that of another one counts as a part of it; so tasks of two
 // sub-pools that are both at their limits must not wait for tasks of each other
 // that have not started, as locks must not be taken in different orders. What
 // waits for a sub-pool as a whole, Wait and Shutdown, holds the worker on which it
