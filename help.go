@@ -94,9 +94,9 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 		return notClaimed
 	}
 	p.husks.Add(1)
-	p.watch.claimed()
+	p.watch.waitsFromNow()
 	p.outside++
-	p.registerLocked(c)
+	p.outCalls.add(c)
 	p.mu.Unlock()
 	sy.Reach("help")
 	p.runOutside(queue.Record(c))
@@ -112,7 +112,7 @@ func (p *Pool) withdraw(c *call, err error) bool {
 		return false
 	}
 	p.husks.Add(1)
-	p.watch.claimed()
+	p.watch.waitsFromNow()
 	p.canceled++
 	p.outCanceled++
 	p.notifyLocked()

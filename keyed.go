@@ -32,8 +32,7 @@ const keyShards = 64 >> (2 * sy.Shorter) // in models one: the hash is another o
 
 type keyShard[K comparable] struct {
 	mu    sy.Mutex // guards lines and what is in them; Pool.mu may be held, and must not be taken
-	lines map[K]*keyLine[K]
-	most  int         // lines in the map since it was made
+	lines burstMap[K, *keyLine[K]]
 	spare *keyLine[K] // one that was in the map, to be used again
 	_     [128 - 32]byte
 }
@@ -116,18 +115,14 @@ func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
 	if t.line != nil {
 		return // a ticket for a turn that was given back: its task is in the line
 	}
-	l := s.lines[t.key]
+	l := s.lines.m[t.key]
 	if l == nil {
-		if s.lines == nil {
-			s.lines = make(map[K]*keyLine[K])
-		}
 		if l = s.spare; l == nil {
 			l = new(keyLine[K])
 		}
 		s.spare = nil
 		if t.key == t.key { // else, as for NaN, every task has a line of its own
-			s.lines[t.key] = l
-			s.most = max(s.most, len(s.lines))
+			s.lines.put(t.key, l)
 		}
 	}
 	t.line = l
@@ -153,20 +148,17 @@ func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
 		return
 	}
 	if key == key {
-		delete(s.lines, key)
+		s.lines.remove(key)
 	}
 	*l = keyLine[K]{}
 	s.spare = l
-	if len(s.lines) == 0 && s.most > keepMap {
-		s.lines, s.most = nil, 0 // a map keeps the memory of the most that were in it
-	}
 }
 
 func (t *keyedTask[K]) takeFirst() bool {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lines[t.key] != nil {
+	if s.lines.m[t.key] != nil {
 		return false
 	}
 	t.acceptedLocked(s)

@@ -72,15 +72,20 @@ func (p *Pool) Pause() {
 // Resume ends a pause. On a pool that is not paused it does nothing.
 func (p *Pool) Resume() {
 	p.mu.Lock()
-	if p.paused && p.watch != nil {
-		p.watch.outAt = p.now() // a pool is not stalled while it is paused
-	}
-	p.paused = false
+	p.unpauseLocked()
 	p.setAttentionLocked()
 	p.setAvailLocked(0)
 	p.promoteLocked()
 	p.mu.Unlock()
 	p.rearm()
+}
+
+// unpauseLocked ends a pause, if there is one.
+func (p *Pool) unpauseLocked() {
+	if p.paused && p.watch != nil {
+		p.watch.outAt = p.now() // a pool is not stalled while it is paused
+	}
+	p.paused = false
 }
 
 // Resize sets the minimum and the maximum of workers. More are started as
@@ -413,10 +418,7 @@ func (p *Pool) end(to phase, cause error) {
 	if p.phase == phaseOpen {
 		p.phase = phaseDraining
 		p.sealLocked()
-		if p.paused && p.watch != nil {
-			p.watch.outAt = p.now() // as in Resume
-		}
-		p.paused = false
+		p.unpauseLocked()
 		orphans = p.refuseLocked()
 		p.endReservationsLocked()
 		p.dropOutsideLocked(len(orphans))
@@ -475,10 +477,9 @@ func (p *Pool) end(to phase, cause error) {
 			t := ticket & ticketMask
 			ticket++
 			queued--
-			if !seg.Holds(t) {
-				seg = p.front.Seek(seg, t)
-			}
-			discard(seg.Take(t), ErrDropped)
+			var it queue.Item
+			it, seg = p.takeCell(seg, t)
+			discard(it, ErrDropped)
 		case len(calls) > 0:
 			c := calls[0]
 			calls = calls[1:]

@@ -300,7 +300,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 
-	// ----- groups -----
+	// ----- found by reviewers -----
 
 	{Name: "admit/DropOldest beside a reserved place", Bound: 3, Reach: []string{"drop oldest"}, Run: onPool(func(s *sim) {
 		s.drops = true
@@ -505,6 +505,8 @@ var resultModels = []suite.Model{
 		s.sub.Wait()
 		s.shutdown()
 	})},
+	// ----- groups -----
+
 	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		g := s.p.Group(context.Background())

@@ -94,7 +94,7 @@ type Pool struct {
 
 	canceling   sy.Bool    // task contexts are being cancelled: only false to true
 	outside     int        // accepted tasks that run on goroutines that are no workers
-	outCalls    set[*call] // of these, the ones with a context
+	outCalls    set[*call] // of these, the ones with a context, which are told when the pool is closed
 	outTotal    uint64     // tasks ever accepted to run outside
 	outDone     uint64     // of these, ended
 	outCanceled uint64     // of these, not run because their context had ended

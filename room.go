@@ -102,8 +102,8 @@ func (p *Pool) waitForRoom(it queue.Item, ctx context.Context) error {
 // enlistLocked lists w, unless there is room after all: then it admits w's
 // task and returns true, and the caller must call published.
 func (p *Pool) enlistLocked(w *waiter) bool {
-	if p.watch != nil && p.capacity == 0 && p.room.empty() {
-		p.watch.queuedAt.Store(p.now())
+	if p.capacity == 0 && p.room.empty() {
+		p.watch.waitsFromNow()
 	}
 	p.room.push(w)
 	p.setAttentionLocked() // before the last look for room

@@ -211,7 +211,7 @@ func (p *Pool) outsideLocked(it queue.Item) {
 		c := queue.As[call](it)
 		c.state.Store(callTaken) // before others know of it
 		accepted(it)
-		p.registerLocked(c)
+		p.outCalls.add(c)
 	}
 }
 
@@ -220,12 +220,6 @@ func (p *Pool) outsideLocked(it queue.Item) {
 func (p *Pool) leaveOutsideLocked(n int) {
 	p.outside -= n
 	p.outLeft.Add(1)
-}
-
-// registerLocked notes that c, which is counted in outside, is to be told when
-// the pool is closed.
-func (p *Pool) registerLocked(c *call) {
-	p.outCalls.add(c)
 }
 
 // asTask calls f so that the stack tells that it is a task of p, and of the pools

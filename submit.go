@@ -521,7 +521,8 @@ func (p *Pool) discardAll(d drop) {
 	defer p.helperDone()
 	for t := range d.n {
 		t = (d.first + t) & ticketMask
-		it := p.takeCell(d.seg, t)
+		var it queue.Item
+		it, d.seg = p.takeCell(d.seg, t)
 		if len(d.late) > 0 && d.late[0] == t {
 			d.late = d.late[1:]
 			p.seizeLate(it)
@@ -531,10 +532,10 @@ func (p *Pool) discardAll(d drop) {
 }
 
 // takeCell empties the cell of ticket t. seg was loaded from front before t
-// was taken.
-func (p *Pool) takeCell(seg *queue.Segment, t uint64) queue.Item {
+// was taken. It returns t's segment too, for the next ticket.
+func (p *Pool) takeCell(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) {
 	if !seg.Holds(t) {
 		seg = p.front.Seek(seg, t)
 	}
-	return seg.Take(t)
+	return seg.Take(t), seg
 }

@@ -261,9 +261,9 @@ func (d *watchdog) stallAgeLocked(now int64, s Stats) time.Duration {
 	return time.Duration(now - since)
 }
 
-// claimed notes that a task that waited does not any more, though its ticket does. How
-// long the next one has been waiting is not known: from now on.
-func (d *watchdog) claimed() {
+// waitsFromNow notes that no task has been waiting for longer, as far as is known: it is
+// the first, or the one before it was claimed.
+func (d *watchdog) waitsFromNow() {
 	if d != nil {
 		d.queuedAt.Store(d.p.now())
 	}
