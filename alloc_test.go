@@ -283,3 +283,56 @@ func TestClosedPoolsAreCollected(t *testing.T) {
 		t.Errorf("%d bytes are held by 2000 closed pools", grown)
 	}
 }
+
+func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
+	const rounds = 20_000
+	nop := func(context.Context) (int, error) { return 0, nil }
+	for name, round := range map[string]func(ctx context.Context, p *shoal.Pool){
+		"future":   func(ctx context.Context, p *shoal.Pool) { shoal.Go(ctx, p, nop).Wait(ctx) },
+		"canceled": func(ctx context.Context, p *shoal.Pool) { shoal.Go(ctx, p, nop).Cancel() },
+		"futures": func(ctx context.Context, p *shoal.Pool) {
+			first, second := shoal.Go(ctx, p, nop), shoal.Go(ctx, p, nop)
+			second.Wait(ctx)
+			first.Wait(ctx)
+		},
+		"group": func(ctx context.Context, p *shoal.Pool) {
+			g := p.Group(ctx)
+			for range 2 {
+				g.Go(func(context.Context) error { return nil })
+			}
+			g.Wait()
+		},
+		"map": func(ctx context.Context, p *shoal.Pool) {
+			for range shoal.Map(ctx, p, slices.Values([]int{1, 2}), func(_ context.Context, i int) (int, error) { return i, nil }) {
+			}
+		},
+	} {
+		for _, in := range []string{"its own pool", "its own pool, as the tickets wrap", "a sub-pool"} {
+			first := uint64(0)
+			if in == "its own pool, as the tickets wrap" {
+				first = 1<<shoal.TicketBits - rounds/2
+			}
+			root := shoal.NewAt(first, shoal.WithMaxWorkers(1))
+			defer root.Close()
+			p := root
+			if in == "a sub-pool" {
+				p = newSub(t, root)
+			}
+			var before, after int64
+			_, err := shoal.Go(context.Background(), root, func(ctx context.Context) (int, error) {
+				before = heapInUse()
+				for range rounds {
+					round(ctx, p)
+				}
+				after = heapInUse()
+				return 0, nil
+			}).Wait(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grown := after - before; grown > rounds*8 {
+				t.Errorf("%s, in %s: %d bytes more for each of %d rounds", name, in, grown/rounds, rounds)
+			}
+		}
+	}
+}

@@ -198,12 +198,11 @@ func (g *Group) Go(f func(context.Context) error) {
 	t.r, t.f, t.i = r, f, i
 	t.body, t.pool = t, g.p
 	t.trace()
-	it := queue.Record(&t.call)
 	switch {
 	case here:
-		err = g.p.runHere(it)
-	case !g.p.push(it):
-		err = g.p.pushSlow(it, g.p.policy, r)
+		err = g.p.runHere(queue.Record(&t.call))
+	case !g.p.pushCall(&t.call):
+		err = g.p.pushSlow(queue.Record(&t.call), g.p.policy, r)
 	}
 	if err != nil {
 		t.f = nil // t may live as long as the group

@@ -85,7 +85,9 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 	if !p.borrowPlaces(h, n) {
 		return stranded
 	}
-	defer p.returnPlaces(h)
+	begun := false
+	defer func() { p.returnPlaces(h, begun) }()
+	guest := !h.in(p)
 	p.mu.Lock()
 	// In a pool that stops, c is about to be dropped. While p is paused c runs:
 	// it is part of the task that waits for it.
@@ -93,11 +95,16 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 		p.mu.Unlock()
 		return notClaimed
 	}
-	p.husks.Add(1)
-	p.watch.waitsFromNow()
+	begun = true
+	if c.guest = guest; guest {
+		p.inside++
+	}
 	p.outside++
 	p.outCalls.add(c)
-	p.mu.Unlock()
+	p.huskAndUnlock(c)
+	if guest {
+		p.up.enterPlaces(h)
+	}
 	sy.Reach("help")
 	p.runOutside(queue.Record(c))
 	return ran
@@ -111,12 +118,11 @@ func (p *Pool) withdraw(c *call, err error) bool {
 		p.mu.Unlock()
 		return false
 	}
-	p.husks.Add(1)
-	p.watch.waitsFromNow()
 	p.canceled++
 	p.outCanceled++
-	p.notifyLocked()
-	p.mu.Unlock()
+	p.helpers++ // the pool is not over before somebody was told
+	defer p.helperDone()
+	p.huskAndUnlock(c)
 	sy.Reach("withdraw")
 	defer c.body.resolve(err) // also if a Tracer ends the goroutine
 	c.over(err)
@@ -124,35 +130,106 @@ func (p *Pool) withdraw(c *call, err error) bool {
 }
 
 // sweep is finish for a husk.
-func (w *worker) sweep() {
+func (w *worker) sweep(c *call) {
 	p := w.p
 	sy.Reach("husk")
 	w.notRun()
 	w.finish(func() {
-		p.husks.Add(^uint64(0))
+		p.huskGoneLocked(c)
 		p.passed++
 	})
 }
 
+// huskAndUnlock ends the critical section in which the caller has claimed c. It counts the
+// husk, or takes its ticket where that is at the front of the queue, and those of the
+// husks that come next: so tasks that go on forever, submit, and wait for what they
+// submit, do not fill the queue with husks.
+func (p *Pool) huskAndUnlock(c *call) {
+	p.watch.waitsFromNow()
+	seg := p.front.Load() // before the ticket, as for takeCell
+	swept := uint64(0)
+	if p.passFrontLocked(seg, c) {
+		swept++
+	} else {
+		p.husks.Add(1)
+		p.huskAt.put(c.at, c)
+		if c.guest {
+			p.shells++
+		}
+	}
+	for o := p.huskAt.m[headTicket(p.head.Load())]; o != nil; o = p.huskAt.m[headTicket(p.head.Load())] {
+		if p.passFrontLocked(seg, o) {
+			p.huskGoneLocked(o)
+			swept++
+		}
+	}
+	p.displaced.Add(swept)
+	promoted, tidy := false, false
+	if swept > 0 {
+		sy.Reach("sweep")
+		tidy = p.up != nil && p.phase != phaseOpen
+	}
+	if swept > 0 || c.guest { // there may be room
+		promoted = p.promoteLocked()
+	}
+	p.notifyLocked()
+	p.mu.Unlock()
+	if promoted {
+		p.published()
+	}
+	if tidy {
+		p.tidyLane()
+	}
+}
+
+// passFrontLocked takes the ticket of c, which somebody has claimed, if it is at the front
+// of the queue.
+func (p *Pool) passFrontLocked(seg *queue.Segment, c *call) bool {
+	for h := p.head.Load(); headTicket(h) == c.at; h = p.head.Load() {
+		if p.head.CompareAndSwap(h, h+ticketOne) {
+			p.takeCell(seg, c.at)
+			p.passed++
+			return true
+		}
+	}
+	return false
+}
+
+// isShellLocked reports whether ticket t is the husk of a guest.
+func (p *Pool) isShellLocked(t uint64) bool {
+	c := p.huskAt.m[t]
+	return c != nil && c.guest
+}
+
+// huskGoneLocked counts the husk of c out: its ticket was taken.
+func (p *Pool) huskGoneLocked(c *call) {
+	p.husks.Add(^uint64(0))
+	p.huskAt.remove(c.at)
+	if c.guest {
+		p.shells--
+		p.limit.Store(0) // where there are more workers than there may be, to take the ticket has made room
+	}
+}
+
 // seizeLocked is called by who has taken ticket t, not to run it. It reports
-// whether that is a husk; if not, nobody can claim it from here on. Where its
+// the task if that is a husk; if not, nobody can claim it from here on. Where its
 // putter has not put it yet neither is known.
-func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk, put bool) {
+func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk *call, put bool) {
 	it := p.front.Seek(seg, t).Cell(t).Peek()
 	switch {
 	case it.IsZero():
-		return false, false
+		return nil, false
 	case !it.IsRecord():
-		return false, true
+		return nil, true
 	}
 	c := queue.As[call](it)
 	if !c.take() {
-		return true, true
+		return c, true
 	}
 	if c.turns {
 		c.body.resolve(ErrDropped) // now, lest a later task of its key goes
 	}
-	return false, true
+	return nil, true
 }
 
 // seizeLate is seizeLocked for a ticket that was not put then, and counted as
@@ -162,7 +239,7 @@ func (p *Pool) seizeLate(it queue.Item) {
 	p.mu.Lock()
 	p.leaveOutsideLocked(1)
 	if it.IsRecord() && !queue.As[call](it).take() {
-		p.husks.Add(^uint64(0)) // somebody has claimed it meanwhile
+		p.huskGoneLocked(queue.As[call](it)) // somebody has claimed it meanwhile
 	} else {
 		p.dropped++
 		p.outDropped++
@@ -171,8 +248,8 @@ func (p *Pool) seizeLate(it queue.Item) {
 	p.unlockEnding()
 }
 
-// husksLocked is how many of the n tickets from first on are husks. Nobody
-// claims any more, and nobody has emptied their cells.
+// husksLocked counts out the husks among the n tickets from first on, which the caller
+// has taken, and tells how many there are. Nobody claims any more, and nobody has emptied their cells.
 func (p *Pool) husksLocked(seg *queue.Segment, first, n uint64) (husks uint64) {
 	if p.husks.Load() == 0 {
 		return 0
@@ -180,8 +257,9 @@ func (p *Pool) husksLocked(seg *queue.Segment, first, n uint64) (husks uint64) {
 	for i := range n {
 		t := (first + i) & ticketMask
 		seg = p.front.Seek(seg, t)
-		if isHusk(seg.Cell(t).Peek()) {
+		if it := seg.Cell(t).Peek(); isHusk(it) {
 			husks++
+			p.huskGoneLocked(queue.As[call](it))
 		}
 	}
 	return husks

@@ -111,7 +111,7 @@ func (p *Pool) Resize(min, max int) error {
 		p.revokeLocked()
 	}
 	p.min, p.max = min, max
-	for p.live-p.departing > max && p.idle.n > 0 {
+	for p.tooManyLocked() && p.idle.n > 0 {
 		w := p.idle.bottom
 		p.idle.remove(w)
 		w.parked = false
@@ -527,7 +527,6 @@ func (p *Pool) dropAllLocked(seg *queue.Segment) (first, n uint64, dropped int) 
 		n = ahead(p.tail.Load(), first)
 		if p.head.CompareAndSwap(h, h+n<<ticketBit) {
 			husks := p.husksLocked(seg, first, n)
-			p.husks.Add(-husks)
 			p.passed += husks
 			p.dropped += n - husks
 			return first, n, int(n - husks)

@@ -25,7 +25,8 @@ type Local[S any] struct {
 // NewLocal makes a Local of p. open is called with the worker's id, on its
 // goroutine, by the task that asks first; close, unless it is nil, on its
 // goroutine before the worker's stop hook. A panic of close is reported as
-// those of tasks are.
+// those of tasks are. The workers of a sub-pool are those of the pool that it is
+// part of: what they have opened stays while they do, also after the sub-pool.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
 		p.root().kept.Store(true)

@@ -64,7 +64,7 @@ func (s *sim) related(n int, of []Option, opts ...Option) {
 	s.sub = sub
 	s.After(func() {
 		st := sub.Stats()
-		if st.State != Closed || st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped || s.p.lent != 0 || s.p.wanted.Load() != 0 || len(s.p.lanes) != 1 {
+		if st.State != Closed || st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped+st.Canceled || s.p.lent != 0 || sub.guests != 0 || sub.inside != 0 || sub.shells != 0 || sub.husks.Load() != 0 || s.p.wanted.Load() != 0 || len(s.p.lanes) != 1 {
 			s.Failf("at the end: %+v, lent %d, wanted %d, %d lanes", st, s.p.lent, s.p.wanted.Load(), len(s.p.lanes))
 		}
 	})
@@ -180,7 +180,7 @@ func (s *sim) atLimit(workers int) {
 }
 
 var resultModels = []suite.Model{
-	{Name: "help/a task waits for a task, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+	{Name: "help/a task waits for a task, one worker", Reach: []string{"help", "sweep"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.result(ctx, 1, s.begin(ctx, 1, nothing))
@@ -408,6 +408,266 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
+	{Name: "help/a husk behind another task", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.submit(2)
+			s.result(ctx, 1, s.begin(ctx, 1, nothing))
+			return nil
+		}))
+		s.waitAndEnd()
+	})},
+	{Name: "help/a husk behind another task, and Close", Bound: 3, Reach: []string{"help"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		began, helped := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("stopper", func() { helped.Wait(); s.close() })
+		s.submitTask(0, func() {
+			s.did(0)
+			began.Wait()
+			s.submit(2)
+			u := s.begin(context.Background(), 1, func(context.Context) error { helped.Set(); return nil })
+			s.result(context.Background(), 1, u)
+		})
+		began.Set()
+		s.p.done.Wait()
+	})},
+	{Name: "help/who waits for room gets that of a husk", Bound: 3, Reach: []string{"sweep", "promote"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(1))
+		began, e := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("other", func() { began.Wait(); s.submit(2); e.Set() })
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			u := s.begin(ctx, 1, nothing)
+			began.Set()
+			s.result(ctx, 1, u)
+			e.Wait() // there is room now, and no other worker
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "help/two tasks wait for theirs again and again", Bound: 2, Reach: []string{"help", "sweep", "husk"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		ask := func(i int) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				s.result(ctx, i, s.begin(ctx, i, nothing))
+				s.result(ctx, i+1, s.begin(ctx, i+1, nothing))
+				return nil
+			}
+		}
+		a, b := s.begin(context.Background(), 0, ask(2)), s.begin(context.Background(), 1, ask(4))
+		s.result(context.Background(), 0, a)
+		s.result(context.Background(), 1, b)
+		s.shutdown()
+		if n := s.p.husks.Load(); n != 0 {
+			s.Failf("%d husks", n)
+		}
+	})},
+	{Name: "help/DropOldest while husks are swept", Bound: 3, Reach: []string{"sweep", "drop oldest"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		began := sy.MakeEvent()
+		done := sy.MakeEvent()
+		s.Go("other", func() { began.Wait(); s.submit(2); done.Set() })
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			u := s.begin(ctx, 1, nothing)
+			began.Set()
+			if _, err := u.Wait(ctx); (err == nil) != (s.times(1) == 1) || err != nil && !errors.Is(err, ErrDropped) {
+				s.Failf("task 1 ran %d times: %v", s.times(1), err)
+			}
+			return nil
+		}))
+		done.Wait()
+		s.shutdown()
+	})},
+	{Name: "sub/room beside a guest", Bound: 2, Reach: []string{"help", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(2), WithQueueCapacity(0), WithFullPolicy(Reject)}, WithMaxWorkers(2))
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(1)
+				gate := sy.MakeEvent()
+				first := s.took(2, s.sub.Submit(func() { s.did(2); gate.Wait() }))
+				second := s.took(3, s.sub.Submit(func() { s.did(3) }))
+				if !first || second {
+					s.Failf("with two workers and one task %v, with two tasks %v", first, second)
+				}
+				gate.Set()
+				return 1, nil
+			}))
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/the place of a guest", Bound: 1, Reach: []string{"help", "promote"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(0)}, WithMaxWorkers(2))
+		began, late := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("other", func() {
+			began.Wait()
+			s.to(s.sub, 2, func() {}) // waits for room until the guest has left
+			late.Set()
+		})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); began.Set(); return 1, nil }))
+			late.Wait()
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/Cancel of what a guest would run", Bound: 3, Reach: []string{"help", "withdraw"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2)})
+		s.drops = true
+		began, done := sy.MakeEvent(), sy.MakeEvent()
+		var u *Future[int]
+		s.Go("canceler", func() { began.Wait(); u.Cancel(); done.Set() })
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1], s.accepted[2] = true, true
+			v := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u = Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil })
+			began.Set()
+			if _, err := u.Wait(ctx); (err == nil) != (s.times(2) == 1) || err != nil && err != context.Canceled {
+				s.Failf("task 2 ran %d times: %v", s.times(2), err)
+			}
+			s.result(ctx, 1, v)
+			return nil
+		}))
+		done.Wait()
+		s.shutdown()
+	})},
+	{Name: "sub/Cancel while the sub-pool drains", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)})
+		s.drops = true
+		began, drain, done, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		var u *Future[int]
+		s.Go("canceler", func() { began.Wait(); u.Cancel(); done.Set() })
+		s.Go("stopper", func() { drain.Wait(); s.sub.Shutdown(context.Background()); gone.Set() })
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			u = Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			began.Set()
+			drain.Set()
+			u.Wait(ctx)
+			done.Wait()
+			gone.Wait() // no worker of the parent's is needed for that
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/the room of what a guest runs while the sub-pool is paused", Bound: 2, Reach: []string{"help", "promote"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2)})
+		began, e := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("other", func() { began.Wait(); s.to(s.sub, 3, func() {}); e.Set() })
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1], s.accepted[2] = true, true
+			s.sub.Pause()
+			v := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); e.Wait(); return 2, nil })
+			began.Set()
+			s.result(ctx, 2, u)
+			s.sub.Resume()
+			s.result(ctx, 1, v)
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/DropOldest where husks make no room", Bound: 2, Reach: []string{"help"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(3), WithQueueCapacity(1), WithFullPolicy(DropOldest)})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			r, err := s.sub.Reserve(context.Background(), 1)
+			if err != nil {
+				s.Failf("Reserve: %v", err)
+			}
+			s.accepted[1], s.accepted[2] = true, true
+			v := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u := Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(2)
+				if s.took(3, s.sub.Submit(func() { s.did(3) })) || s.sub.Stats().Dropped > 0 {
+					s.Failf("accepted %v, dropped %d: one waits, one place is reserved, and the capacity is 1", s.accepted[3], s.sub.Stats().Dropped)
+				}
+				return 2, nil
+			})
+			s.sub.Pause()
+			s.result(ctx, 2, u)
+			s.sub.Resume()
+			s.result(ctx, 1, v)
+			r.Release()
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "sub/Resize beside a guest", Bound: 1, Reach: []string{"help", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(2)}, WithMaxWorkers(3))
+		s.accepted[1] = true
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(1)
+				began, gate, ends := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+				s.to(s.sub, 2, func() { began.Set(); gate.Wait(); ends.Set() })
+				began.Wait()
+				s.to(s.sub, 3, func() { s.enter(); s.exit() })
+				if err := s.sub.Resize(0, 1); err != nil {
+					s.Failf("Resize: %v", err)
+				}
+				s.enter() // nobody else begins
+				gate.Set()
+				ends.Wait()
+				s.exit()
+				return 1, nil
+			}))
+			return nil
+		}))
+		s.shutdown()
+		s.hasRun(3, "Shutdown")
+	})},
+	{Name: "sub/Resize with a worker in the lane", Bound: 2, Reach: []string{"lend"}, Run: onPool(func(s *sim) {
+		s.family(3, []Option{WithMaxWorkers(2)})
+		gate := sy.MakeEvent()
+		s.to(s.p, 0, gate.Wait)
+		s.Go("resizer", func() { s.sub.Resize(0, 1); gate.Set() })
+		s.to(s.sub, 1, func() {})
+		s.to(s.sub, 2, func() {})
+	})},
+	{Name: "sub/a guest of a sub-pool of a sub-pool", Bound: 1, Reach: []string{"help", "serve"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(2), WithQueueCapacity(0), WithFullPolicy(Reject)}, WithMaxWorkers(2))
+		below := Must(s.sub.Sub(WithTiming(TimingOff)))
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[1] = true
+			s.result(ctx, 1, Go(ctx, below, func(context.Context) (int, error) {
+				s.did(1)
+				gate := sy.MakeEvent()
+				first := s.took(2, s.sub.Submit(func() { s.did(2); gate.Wait() }))
+				second := s.took(3, s.sub.Submit(func() { s.did(3) }))
+				if first && second { // a worker that comes to see what there is below may be the one for the first
+					s.Failf("with two workers, one task below, and one more task, there was room")
+				}
+				gate.Set()
+				return 1, nil
+			}))
+			return nil
+		}))
+		s.shutdown()
+	})},
+	{Name: "key/on a sub-pool, beside a task of its parent", Bound: 1, Reach: []string{"serve"}, Run: onPool(func(s *sim) {
+		s.family(3, nil, WithMaxWorkers(2))
+		s.keys = NewKeyed[string](s.sub)
+		s.keep(0)
+		s.to(s.p, 1, func() {})
+		s.keep(2)
+	})},
+	{Name: "pause/SubmitBatch", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(1), WithFullPolicy(Reject))
+		done := sy.MakeEvent()
+		s.Go("pauser", func() { s.p.Pause(); s.p.Resume(); done.Set() })
+		n, err := s.p.SubmitBatch([]func(){s.task(0), s.task(1), s.task(2)})
+		for i := range n {
+			s.accepted[i] = true
+		}
+		if n < 1 || (n == 3) != (err == nil) {
+			s.Failf("SubmitBatch = %d, %v", n, err)
+		}
+		done.Wait()
+		s.waitAndEnd()
+	})},
 	{Name: "sub/two wait for one task of a full sub-pool, and one gives up", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
 		s.related(0, []Option{WithMaxWorkers(1)})
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
@@ -606,7 +866,7 @@ var resultModels = []suite.Model{
 		}
 		s.shutdown()
 	})},
-	{Name: "group/in a task, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+	{Name: "group/in a task, one worker", Reach: []string{"help", "sweep"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			g := s.p.Group(ctx)
@@ -617,7 +877,7 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
-	{Name: "group/in a task without a context, one worker", Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+	{Name: "group/in a task without a context, one worker", Reach: []string{"help", "sweep"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.submitTask(0, func() {
 			s.did(0)
@@ -754,7 +1014,7 @@ var resultModels = []suite.Model{
 			s.accepted[i] = ran[i] > 0
 		}
 	})},
-	{Name: "map/in a task, one worker", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+	{Name: "map/in a task, one worker", Bound: 3, Reach: []string{"help", "sweep"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.result(context.Background(), 7, s.begin(context.Background(), 7, func(ctx context.Context) error {
 			n := 0
@@ -954,7 +1214,7 @@ var resultModels = []suite.Model{
 		e.Set()
 		s.shutdown()
 	})},
-	{Name: "sub/a task waits for one of the sub-pool, one worker", Bound: 3, Reach: []string{"help", "husk"}, Run: onPool(func(s *sim) {
+	{Name: "sub/a task waits for one of the sub-pool, one worker", Bound: 3, Reach: []string{"help", "sweep"}, Run: onPool(func(s *sim) {
 		s.related(0, nil)
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true

@@ -110,7 +110,7 @@ func (s *sim) check() {
 		s.Failf("%d workers, of at most %d", st.PeakWorkers, s.workers)
 	case p.wake.Load()&standbyMask != 0:
 		s.Failf("%d on standby at the end", p.wake.Load()&standbyMask)
-	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty() || p.turning != 0 || len(p.reservers) != 0 || p.reserved != 0:
+	case p.waiting.Load() != 0 || len(p.quieters) != 0 || !p.room.empty() || p.turning != 0 || len(p.reservers) != 0 || p.reserved != 0 || p.guests != 0 || p.inside != 0 || p.shells != 0 || p.husks.Load() != 0:
 		s.Failf("somebody is still on a list")
 	}
 	dropped := 0
@@ -1020,10 +1020,14 @@ var models = []suite.Model{
 	})},
 	{Name: "watch/a husk, and a task that is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
+		began, gate := sy.MakeEvent(), sy.MakeEvent()
+		s.p.Submit(func() { began.Set(); gate.Wait() })
 		Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil }).Cancel()
+		e.Set()
+		began.Wait() // the husk is first
 		s.Advance(5 * time.Second)
 		s.p.Submit(func() {})
-		e.Set()
+		gate.Set()
 		s.p.Wait()
 		s.close()
 	})},

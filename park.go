@@ -84,7 +84,7 @@ func (w *worker) park() bool {
 	aside := w.aside && p.phase == phaseOpen && p.config.idle > 0 && p.wake.Load()&standbyMask != 0
 	w.aside = false
 	switch {
-	case p.phase == phaseStopping, p.live-p.departing > p.max:
+	case p.phase == phaseStopping, p.tooManyLocked():
 		p.idle.remove(w)
 		p.departLocked(w)
 		p.mu.Unlock()

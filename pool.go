@@ -91,6 +91,8 @@ type Pool struct {
 	lent     int                 // busy workers that serve sub-pools
 	stranded map[nudger]struct{} // those who wait for a place among the workers
 	guests   int                 // tasks that run on goroutines of others of the family, under the maximum of workers
+	inside   int                 // of these, the ones that have claimed their task
+	shells   int                 // the husks of such tasks, which count as busy, not as what waits
 
 	canceling   sy.Bool    // task contexts are being cancelled: only false to true
 	outside     int        // accepted tasks that run on goroutines that are no workers
@@ -102,13 +104,14 @@ type Pool struct {
 	delayed     set[*delayed]
 
 	dropped, canceled, failed, spawned uint64
-	passed                             uint64            // tickets taken of tasks that others had claimed: husks
-	husks                              sy.Uint64         // such tickets that nobody has taken yet; written under mu
-	parked                             sy.Int64          // tasks in outside that wait for their turn; written under mu
-	outLeft                            sy.Uint64         // how often outside became less; written under mu
-	turning                            int               // workers that run the tasks of a key, one after the other, which count in outside
-	reserved                           int               // places of reservations
-	reservations                       set[*Reservation] // that have some left
+	passed                             uint64                  // tickets taken of tasks that others had claimed: husks
+	husks                              sy.Uint64               // such tickets that nobody has taken yet; written under mu
+	huskAt                             burstMap[uint64, *call] // of these, the ones that have tickets with others before them
+	parked                             sy.Int64                // tasks in outside that wait for their turn; written under mu
+	outLeft                            sy.Uint64               // how often outside became less; written under mu
+	turning                            int                     // workers that run the tasks of a key, one after the other, which count in outside
+	reserved                           int                     // places of reservations
+	reservations                       set[*Reservation]       // that have some left
 	reservers                          []*reserver
 	stall                              stall
 	rejected                           sy.Uint64

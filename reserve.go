@@ -40,7 +40,8 @@ type reserver struct {
 // can run. Those who wait are served in order.
 //
 // A worker is free when no accepted task needs it; there is none while tasks or
-// submitters wait, or while the pool is paused. A reserved place counts as a task that was
+// submitters wait, or while the pool is paused. (A task that waits for its key needs
+// none until its turn has come.) A reserved place counts as a task that was
 // accepted, so at capacity 0 it is there when it is used. Where the pool has a queue, what
 // others submit meanwhile, up to the capacity, is run by any worker, and comes before what
 // the holder of a place submits later. One Submit, or one step of a SubmitBatch, that is on
@@ -127,8 +128,8 @@ func (p *Pool) freeLocked() int {
 		return 0
 	}
 	h := p.head.Load() // first: tail is never behind it
-	inFlight := ahead(p.tail.Load()&^sealedBit, headTicket(h)) + uint64(headBusy(h))
-	return p.max - p.turning - p.guests - p.reserved - int(min(inFlight, MaxWorkers))
+	free := int64(p.max-headBusy(h)-p.turning-p.guests-p.reserved) - int64(ahead(p.tail.Load()&^sealedBit, headTicket(h)))
+	return int(max(0, free+int64(p.shells)))
 }
 
 // endReservationsLocked ends all waits for places with ErrClosed, and takes all places

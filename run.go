@@ -210,7 +210,7 @@ func (p *Pool) outsideLocked(it queue.Item) {
 	if it.IsRecord() {
 		c := queue.As[call](it)
 		c.state.Store(callTaken) // before others know of it
-		accepted(it)
+		c.accepted()
 		p.outCalls.add(c)
 	}
 }

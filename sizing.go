@@ -226,5 +226,9 @@ func (p *Pool) stopsTaking() bool {
 }
 
 func (p *Pool) stopsTakingLocked() bool {
-	return p.paused || p.phase == phaseStopping || p.live-p.departing > p.max
+	return p.paused || p.phase == phaseStopping || p.tooManyLocked()
 }
+
+// tooManyLocked reports whether there are more workers and guests than there may be:
+// Resize has lowered the maximum.
+func (p *Pool) tooManyLocked() bool { return p.live-p.departing+p.guests > p.max }

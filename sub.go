@@ -88,7 +88,12 @@ const (
 // sub-pools that are both at their limits must not wait for tasks of each other
 // that have not started, as locks must not be taken in different orders. What
 // waits for a sub-pool as a whole, Wait and Shutdown, holds the worker on which it
-// is called; on the only one, for ever.
+// is called; on the only one, for ever. A task of a sub-pool that runs on no worker, by
+// [Spawn] or [CallerRuns], is beyond the limits of the pools above it too: it runs what
+// it waits for there itself, beside their workers.
+//
+// When the Wait or Shutdown of a sub-pool returns, the last worker that it had is p's
+// again only a moment later.
 //
 // The options that are about goroutines, [WithMinWorkers], [WithSizing],
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning] and
@@ -235,8 +240,8 @@ func (p *Pool) lend(w *worker) {
 
 // tidyLane takes p's workers out of its lane if p ends and there is nothing for
 // them to do: they need not wait for a goroutine of the parent to find that out.
-// It is called after p's phase has changed, and after a worker was put there, so
-// none stays. (A parent that stops runs none; it has changed the phase of its
+// It is called after p's phase has changed, after a worker was put there, and after
+// husks were taken, so none stays. (A parent that stops runs none; it has changed the phase of its
 // sub-pools, or is about to.)
 func (p *Pool) tidyLane() {
 	p.mu.Lock()
@@ -397,14 +402,20 @@ func (w *worker) endTurnLocked() {
 	w.turn = turn{}
 }
 
+// endsTask notes, if w is in a turn, that it has run done tasks.
+func (w *worker) endsTask(done int) {
+	if w.turn.lane != nil && w.turn.done != done {
+		w.turn.ended = w.p.now()
+	}
+}
+
 // tickTurn is called now and then while w runs tasks of its own pool, which has
 // sub-pools. It charges for them, unless nobody else needs w.
 func (w *worker) tickTurn(now int64) {
 	p := w.p
 	p.mu.Lock()
-	if !p.neededLocked(p.own) {
-		w.turn.ended = 0
-	} else if w.turn.ended == 0 {
+	w.turn.ended = 0
+	if p.neededLocked(p.own) {
 		w.turn.ended = now
 	}
 	w.endTurnLocked()
@@ -643,9 +654,7 @@ type waiting struct{ nudger }
 func (p *Pool) borrowPlace(n nudger) bool {
 	p.mu.Lock()
 	if p.live+p.guests < p.max {
-		p.guests++
-		delete(p.stranded, n)
-		p.setAvailLocked(0)
+		p.addGuestLocked(n)
 		p.mu.Unlock()
 		return true
 	}
@@ -666,14 +675,20 @@ func (p *Pool) borrowPlace(n nudger) bool {
 	}
 	p.mu.Lock()
 	ok := p.live-1+p.guests < p.max // w is live and does not run; but there may be fewer than there were
+	p.departLocked(w)
 	if ok {
-		p.guests++
-		delete(p.stranded, n)
-		p.setAvailLocked(0)
+		p.addGuestLocked(n)
 	}
 	p.mu.Unlock()
-	w.countOut()
+	w.countOut() // it looks for tasks, for w was on standby
 	return ok
+}
+
+// addGuestLocked counts the guest who was told of places as n.
+func (p *Pool) addGuestLocked(n nudger) {
+	p.guests++
+	delete(p.stranded, n)
+	p.setAvailLocked(0)
 }
 
 // borrowPlaces borrows a place in p, and in the pools between that and h's,
@@ -687,15 +702,27 @@ func (p *Pool) borrowPlaces(h helper, n nudger) bool {
 		return false
 	}
 	if !p.borrowPlace(n) {
-		p.up.returnPlaces(h)
+		p.up.returnPlaces(h, false)
 		return false
 	}
 	return true
 }
 
-func (p *Pool) returnPlaces(h helper) {
+// enterPlaces is for h that has claimed a task of a sub-pool of p, and has places there
+// and in p.
+func (p *Pool) enterPlaces(h helper) {
 	for ; p != nil && !h.in(p); p = p.up {
-		p.returnPlace()
+		p.mu.Lock()
+		p.inside++
+		p.limit.Store(0) // there is less room now: have submitters look
+		p.mu.Unlock()
+	}
+}
+
+// returnPlaces gives back what was borrowed. With inside set h has claimed its task.
+func (p *Pool) returnPlaces(h helper, inside bool) {
+	for ; p != nil && !h.in(p); p = p.up {
+		p.returnPlace(inside)
 	}
 }
 
@@ -709,12 +736,15 @@ func (p *Pool) unstrand(n nudger) {
 }
 
 // returnPlace gives a place that was borrowed back.
-func (p *Pool) returnPlace() {
+func (p *Pool) returnPlace(inside bool) {
 	p.mu.Lock()
 	p.guests--
+	if inside {
+		p.inside--
+	}
 	p.setAvailLocked(0)
-	p.grantLocked()
-	p.mu.Unlock()
+	p.setAttentionLocked()
+	p.promoteAndUnlock()
 	p.rearm()
 	p.nudge()
 }

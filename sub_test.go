@@ -202,21 +202,38 @@ func TestSubsShareByWeight(t *testing.T) {
 }
 
 func TestSubAndItsParentShareByWeight(t *testing.T) {
-	for _, perWorker := range []int{0, 1} {
+	for _, test := range []struct {
+		perWorker int
+		panics    [2]bool // the parent's tasks, the sub-pool's
+		time      time.Duration
+	}{
+		{time: time.Millisecond},
+		{time: time.Millisecond, perWorker: 1},
+		{time: 10 * time.Microsecond},
+		{time: 10 * time.Microsecond, panics: [2]bool{true, false}},
+		{time: 10 * time.Microsecond, panics: [2]bool{false, true}},
+	} {
 		inBubble(t, func(t *testing.T) {
-			p := newPool(t, fixed(2, shoal.WithMaxTasksPerWorker(perWorker))...)
+			p := newPool(t, fixed(2, shoal.WithMaxTasksPerWorker(test.perWorker), shoal.WithPanicHandler(func(*shoal.PanicError) {}))...)
 			s := newSub(t, p, shoal.WithWeight(3))
 			var ran [2]atomic.Int32
 			for i, pool := range []*shoal.Pool{p, s} {
 				var task func()
-				task = func() { time.Sleep(time.Millisecond); ran[i].Add(1); pool.Submit(task) }
+				task = func() {
+					time.Sleep(test.time)
+					ran[i].Add(1)
+					pool.Submit(task)
+					if test.panics[i] {
+						panic("boom")
+					}
+				}
 				for range 5 {
 					must(t, pool.Submit(task))
 				}
 			}
-			time.Sleep(20 * time.Second)
+			time.Sleep(20_000 * test.time)
 			if got := float64(ran[1].Load()) / float64(ran[0].Load()+ran[1].Load()); got < 0.75*0.95 || got > 0.75*1.05 {
-				t.Errorf("%d tasks a worker: the sub-pool of weight 3 has %.3f of the time", perWorker, got)
+				t.Errorf("%+v: the sub-pool of weight 3 has %.3f of the time", test, got)
 			}
 			p.Close()
 		})

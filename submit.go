@@ -112,11 +112,10 @@ func (p *Pool) submitCall(c *contextCall, kind string) error {
 		return err
 	}
 	t := c.trace(kind)
-	it := queue.Record(&c.call)
-	if p.push(it) {
+	if p.pushCall(&c.call) {
 		return nil
 	}
-	err := p.pushSlow(it, p.policy, c.parent)
+	err := p.pushSlow(queue.Record(&c.call), p.policy, c.parent)
 	if err != nil {
 		t.refuse(err)
 	}
@@ -161,6 +160,18 @@ func (p *Pool) push(it queue.Item) bool {
 	t, ok := p.takeTicket()
 	if ok {
 		p.put(seg, t, it)
+		p.pushed(t + 1)
+	}
+	return ok
+}
+
+// pushCall is push for a call.
+func (p *Pool) pushCall(c *call) bool {
+	seg := p.back.Load()
+	t, ok := p.takeTicket()
+	if ok {
+		c.at = t & ticketMask
+		p.put(seg, t, queue.Record(c))
 		p.pushed(t + 1)
 	}
 	return ok
@@ -420,7 +431,7 @@ func (p *Pool) admitLocked(it queue.Item) bool {
 		}
 		if p.tail.CompareAndSwap(t, t+1) {
 			p.limit.Store(t + uint64(room))
-			accepted(it)
+			admitted(it, t)
 			p.put(seg, t, it)
 			return true
 		}
@@ -433,7 +444,7 @@ func (p *Pool) forceLocked(it queue.Item) {
 	for {
 		t := p.tail.Load() // if it is sealed, it stays so: turns are given back while a pool drains
 		if p.tail.CompareAndSwap(t, t+1) {
-			accepted(it)
+			admitted(it, t)
 			p.put(seg, t, it)
 			return
 		}
@@ -449,9 +460,9 @@ func (p *Pool) roomAt(t, h uint64) int64 {
 	if p.capacity == Unbounded {
 		return maxCapacity - int64(ahead(t, headTicket(h)))
 	}
-	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) - p.parked.Load() - int64(p.reserved)
+	room := int64(p.capacity) - int64(ahead(t, headTicket(h))) + int64(p.shells) - p.parked.Load() - int64(p.reserved)
 	if !p.paused {
-		room += int64(max(0, p.max-headBusy(h)-p.turning))
+		room += int64(max(0, p.max-headBusy(h)-p.turning-p.inside))
 	}
 	return room
 }
@@ -481,14 +492,19 @@ func (p *Pool) dropOldestLocked() (d drop, enough bool) {
 			continue // as in admitLocked
 		}
 		d.first = headTicket(h)
-		switch {
-		case n <= 0:
-			return d, true
-		case n > int64(ahead(t, d.first)):
-			return d, false
+		if n <= 0 {
+			return drop{}, true
 		}
-		if p.head.CompareAndSwap(h, h+uint64(n)*ticketOne) {
-			d.n = uint64(n)
+		waiting := ahead(t, d.first)
+		for d.n = 0; n > 0 && d.n < waiting; d.n++ {
+			if p.shells == 0 || !p.isShellLocked((d.first+d.n)&ticketMask) { // else that is no place
+				n--
+			}
+		}
+		if n > 0 {
+			return drop{}, false
+		}
+		if p.head.CompareAndSwap(h, h+d.n*ticketOne) {
 			break
 		}
 	}
@@ -501,8 +517,8 @@ func (p *Pool) dropOldestLocked() (d drop, enough bool) {
 			p.passed++
 			p.outside++
 			d.late = append(d.late, t)
-		case husk:
-			p.husks.Add(^uint64(0))
+		case husk != nil:
+			p.huskGoneLocked(husk)
 			p.passed++
 		default:
 			p.dropped++

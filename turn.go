@@ -32,12 +32,19 @@ type turnTaker interface {
 	giveBack() []*call // a ticket for each turn that was left, and free the line; Pool.mu is held
 }
 
-// accepted tells it, which has a place in line now, if it wants to know.
-func accepted(it queue.Item) {
+// admitted tells it, if it wants to know, that it has ticket t.
+func admitted(it queue.Item, t uint64) {
 	if it.IsRecord() {
-		if c := queue.As[call](it); c.turns {
-			c.body.(turnTaker).accepted()
-		}
+		c := queue.As[call](it)
+		c.at = t & ticketMask
+		c.accepted()
+	}
+}
+
+// accepted tells c, which has a place in line now, if it wants to know.
+func (c *call) accepted() {
+	if c.turns {
+		c.body.(turnTaker).accepted()
 	}
 }
 

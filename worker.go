@@ -239,7 +239,7 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 		p.awaitOwedLocked()
 	}
 	switch {
-	case p.phase == phaseStopping, p.live-p.departing > p.max:
+	case p.phase == phaseStopping, p.tooManyLocked():
 		p.departLocked(w)
 		p.mu.Unlock()
 		p.rearm()
@@ -336,7 +336,7 @@ func (w *worker) endTiming() {
 func (w *worker) runCall(c *call) {
 	p := w.p
 	if !c.take() {
-		w.sweep()
+		w.sweep(c)
 		return
 	}
 	if c.turns && !w.takeTurn(c) {
@@ -399,6 +399,7 @@ func (w *worker) finishLocked(count func()) {
 	if p.watch != nil {
 		w.since.Store(p.now())
 	}
+	w.endsTask(w.done() + 1)
 	w.status.Store(uint64(w.done()+1)<<statusBits | idleBit) // loop counts it later
 	h := p.head.Add(^uint64(0))                              // busy - 1
 	w.busy = false
@@ -426,9 +427,7 @@ func (w *worker) idle() {
 	if p.watch != nil {
 		w.since.Store(p.now())
 	}
-	if w.turn.lane != nil && w.turn.ended == 0 && w.turn.done != w.done() {
-		w.turn.ended = p.now()
-	}
+	w.endsTask(w.done())
 	w.status.Store(uint64(w.done())<<statusBits | idleBit)
 	h := p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
