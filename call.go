@@ -16,7 +16,7 @@ type call struct {
 	pool  *Pool
 	state sy.Uint64 // callWaiting, then callTaken or callClaimed, then callOver
 	turns bool      // body is a turnTaker
-	guest bool      // claimed by a guest of the pool: see Pool.guests; guarded by Pool.mu
+	shell bool      // a guest has claimed it, and its ticket counts: see Pool.shells; guarded by Pool.mu
 	at    uint64    // the ticket; written before it is put
 	w     *worker   // whose goroutine it runs on, if that is a worker's; written before it starts
 }

@@ -96,8 +96,9 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 		return notClaimed
 	}
 	begun = true
-	if c.guest = guest; guest {
+	if guest {
 		p.inside++
+		c.shell = !p.late.has(c.at)
 	}
 	p.outside++
 	p.outCalls.add(c)
@@ -145,31 +146,50 @@ func (w *worker) sweep(c *call) {
 // husks that come next: so tasks that go on forever, submit, and wait for what they
 // submit, do not fill the queue with husks.
 func (p *Pool) huskAndUnlock(c *call) {
-	p.watch.waitsFromNow()
+	since := p.watch.waitingSince()
 	seg := p.front.Load() // before the ticket, as for takeCell
 	swept := uint64(0)
-	if p.passFrontLocked(seg, c) {
-		swept++
+	h := p.head.Load()
+	for headTicket(h) == c.at && swept == 0 {
+		if p.head.CompareAndSwap(h, h+ticketOne) {
+			swept++
+		}
+		h = p.head.Load()
+	}
+	if swept > 0 {
+		_, seg = p.takeCell(seg, c.at)
 	} else {
 		p.husks.Add(1)
 		p.huskAt.put(c.at, c)
-		if c.guest {
+		if c.shell {
 			p.shells++
 		}
 	}
-	for o := p.huskAt.m[headTicket(p.head.Load())]; o != nil; o = p.huskAt.m[headTicket(p.head.Load())] {
-		if p.passFrontLocked(seg, o) {
+	for swept < batchStep { // others, and those who come next, are not to wait for long
+		h := p.head.Load()
+		o := p.huskAt.m[headTicket(h)]
+		if o == nil {
+			break
+		}
+		if p.head.CompareAndSwap(h, h+ticketOne) {
+			_, seg = p.takeCell(seg, o.at)
 			p.huskGoneLocked(o)
 			swept++
 		}
 	}
-	p.displaced.Add(swept)
-	promoted, tidy := false, false
+	promoted, ends := false, false
 	if swept > 0 {
 		sy.Reach("sweep")
-		tidy = p.up != nil && p.phase != phaseOpen
+		p.passed += swept
+		p.displaced.Add(swept)
+		if p.watch != nil {
+			// Nobody has been waiting for longer, as far as is known; unless one has come
+			// meanwhile, and said so.
+			p.watch.queuedAt.CompareAndSwap(since, p.now())
+		}
+		ends = p.phase != phaseOpen
 	}
-	if swept > 0 || c.guest { // there may be room
+	if swept > 0 || c.shell { // there may be room
 		promoted = p.promoteLocked()
 	}
 	p.notifyLocked()
@@ -177,35 +197,22 @@ func (p *Pool) huskAndUnlock(c *call) {
 	if promoted {
 		p.published()
 	}
-	if tidy {
+	if ends {
 		p.tidyLane()
 	}
-}
-
-// passFrontLocked takes the ticket of c, which somebody has claimed, if it is at the front
-// of the queue.
-func (p *Pool) passFrontLocked(seg *queue.Segment, c *call) bool {
-	for h := p.head.Load(); headTicket(h) == c.at; h = p.head.Load() {
-		if p.head.CompareAndSwap(h, h+ticketOne) {
-			p.takeCell(seg, c.at)
-			p.passed++
-			return true
-		}
-	}
-	return false
 }
 
 // isShellLocked reports whether ticket t is the husk of a guest.
 func (p *Pool) isShellLocked(t uint64) bool {
 	c := p.huskAt.m[t]
-	return c != nil && c.guest
+	return c != nil && c.shell
 }
 
 // huskGoneLocked counts the husk of c out: its ticket was taken.
 func (p *Pool) huskGoneLocked(c *call) {
 	p.husks.Add(^uint64(0))
 	p.huskAt.remove(c.at)
-	if c.guest {
+	if c.shell {
 		p.shells--
 		p.limit.Store(0) // where there are more workers than there may be, to take the ticket has made room
 	}
@@ -234,9 +241,10 @@ func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk *call, put bool) 
 
 // seizeLate is seizeLocked for a ticket that was not put then, and counted as
 // passed and in outside.
-func (p *Pool) seizeLate(it queue.Item) {
+func (p *Pool) seizeLate(it queue.Item, t uint64) {
 	sy.Reach("seize late")
 	p.mu.Lock()
+	p.late.remove(t)
 	p.leaveOutsideLocked(1)
 	if it.IsRecord() && !queue.As[call](it).take() {
 		p.huskGoneLocked(queue.As[call](it)) // somebody has claimed it meanwhile

@@ -414,6 +414,10 @@ func (p *Pool) end(to phase, cause error) {
 		ticket  uint64
 		queued  uint64
 	)
+	below := 0
+	if to == phaseStopping && p.lends.Load() {
+		below = p.subsRunning()
+	}
 	p.mu.Lock()
 	if p.phase == phaseOpen {
 		p.phase = phaseDraining
@@ -436,7 +440,7 @@ func (p *Pool) end(to phase, cause error) {
 		p.canceling.Store(true) // before the look at the workers' calls
 		calls = p.runningCallsLocked()
 		left += p.dropParkedLocked()
-		running := headBusy(p.head.Load()) + p.outside
+		running := headBusy(p.head.Load()) + p.outside + below
 		if left > 0 || running > 0 && cause != ErrClosed {
 			p.outcome = &Incomplete{Dropped: left, Running: running, Cause: cause}
 		}
@@ -463,9 +467,7 @@ func (p *Pool) end(to phase, cause error) {
 	if p.lends.Load() {
 		p.endSubs(to, cause)
 	}
-	if p.up != nil {
-		p.tidyLane()
-	}
+	p.tidyLane()
 	p.rearm()
 	doAll(func() bool {
 		switch {
@@ -558,6 +560,8 @@ func (p *Pool) finish() {
 		p.done.Open()
 	case p.up.removeSub(p):
 		p.up.finish()
+	default:
+		p.up.tidyLane()
 	}
 }
 

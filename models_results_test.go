@@ -595,6 +595,38 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
+	{Name: "sub/DropOldest of what a guest runs, before it is put", Bound: 2, Reach: []string{"help", "seize late"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2), WithFullPolicy(DropOldest)})
+		s.drops = true
+		began, done := sy.MakeEvent(), sy.MakeEvent()
+		s.Go("dropper", func() {
+			began.Wait()
+			s.took(3, s.sub.Submit(func() { s.did(3) }))
+			s.took(4, s.sub.Submit(func() { s.did(4) }))
+			done.Set()
+		})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.sub.Pause()
+			s.accepted[1], s.accepted[2] = true, true
+			s.sub.Submit(func() { s.did(1) }) // the next submission is on the fast path
+			began.Set()
+			Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(2)
+				s.took(5, s.sub.Submit(func() { s.did(5) }))
+				s.sub.mu.Lock() // nobody moves tail, or head, without it; what Stats tells is cut at the capacity
+				n := int(ahead(s.sub.tail.Load(), headTicket(s.sub.head.Load()))) - int(s.sub.husks.Load())
+				s.sub.mu.Unlock()
+				if n > 2 {
+					s.Failf("%d wait", n)
+				}
+				return 2, nil
+			}).Wait(ctx)
+			done.Wait()
+			s.sub.Resume()
+			return nil
+		}))
+		s.shutdown()
+	})},
 	{Name: "sub/Resize beside a guest", Bound: 1, Reach: []string{"help", "serve"}, Run: onPool(func(s *sim) {
 		s.related(0, []Option{WithMaxWorkers(2)}, WithMaxWorkers(3))
 		s.accepted[1] = true
@@ -1277,7 +1309,7 @@ var resultModels = []suite.Model{
 		s.ended(g, boom)
 		s.shutdown()
 	})},
-	{Name: "group/the last task leaves late, and the next round fails", Bound: 4, Run: onPool(func(s *sim) {
+	{Name: "group/the last task leaves late, and the next round fails", Bound: 3, Run: onPool(func(s *sim) {
 		s.inline()
 		g := s.p.Group(context.Background())
 		w := sy.MakeEvent()

@@ -1031,6 +1031,19 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
+	{Name: "watch/Cancel while the next one is only just coming", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		e := s.noStall()
+		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+		done := sy.MakeEvent()
+		s.Go("canceler", func() { f.Cancel(); done.Set() })
+		s.Advance(time.Second - 1)
+		s.p.Submit(func() {})
+		done.Wait()
+		s.Advance(time.Second - 1)
+		e.Set()
+		s.p.Wait()
+		s.close()
+	})},
 	{Name: "watch/a task goes, and the next one is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
 		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })

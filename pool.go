@@ -107,6 +107,7 @@ type Pool struct {
 	passed                             uint64                  // tickets taken of tasks that others had claimed: husks
 	husks                              sy.Uint64               // such tickets that nobody has taken yet; written under mu
 	huskAt                             burstMap[uint64, *call] // of these, the ones that have tickets with others before them
+	late                               set[uint64]             // tickets that DropOldest took before they were put
 	parked                             sy.Int64                // tasks in outside that wait for their turn; written under mu
 	outLeft                            sy.Uint64               // how often outside became less; written under mu
 	turning                            int                     // workers that run the tasks of a key, one after the other, which count in outside

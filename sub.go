@@ -34,7 +34,7 @@ type lane struct {
 	priority, weight int
 	want             fifo[*worker]
 	waits            bool  // of the parent's own: it has tasks, as of the last look
-	out              int   // workers of the parent that are lent
+	out              int   // workers of the parent that are lent; of the parent's own: in its tasks, as of the last look
 	credit           int64 // how much time it may use before others have their turn, in nanoseconds
 	usual            int64 // the time that a turn took lately
 }
@@ -96,8 +96,8 @@ const (
 // again only a moment later.
 //
 // The options that are about goroutines, [WithMinWorkers], [WithSizing],
-// [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning] and
-// [WithWorkerHooks], are not for sub-pools. Its panic handler, logger and [Tracer] are
+// [WithIdleTimeout], [WithMaxTasksPerWorker] (that of p counts p's own tasks), [WithSpin],
+// [WithThreadPinning] and [WithWorkerHooks], are not for sub-pools. Its panic handler, logger and [Tracer] are
 // those of p unless it has its own. The error matches [ErrConfig], or is [ErrClosed].
 func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	if p == nil || !p.made() {
@@ -240,10 +240,13 @@ func (p *Pool) lend(w *worker) {
 
 // tidyLane takes p's workers out of its lane if p ends and there is nothing for
 // them to do: they need not wait for a goroutine of the parent to find that out.
-// It is called after p's phase has changed, after a worker was put there, and after
-// husks were taken, so none stays. (A parent that stops runs none; it has changed the phase of its
+// It is called after p's phase has changed, after a worker was put there, after husks were
+// taken, and after a sub-pool of p's own has ended, so none stays. (A parent that stops runs none; it has changed the phase of its
 // sub-pools, or is about to.)
 func (p *Pool) tidyLane() {
+	if p.up == nil {
+		return
+	}
 	p.mu.Lock()
 	idle := p.phase == phaseStopping || p.phase == phaseDraining && !p.backlog()
 	p.mu.Unlock()
@@ -292,6 +295,7 @@ func (w *worker) beginOwnTurn(now int64) {
 // get as much as it takes for one to have it.
 func (p *Pool) pickLocked() (l *lane) {
 	p.own.waits = p.ownWaitsLocked(0)
+	p.own.out = headBusy(p.head.Load()) - p.lent
 	for _, c := range p.lanes {
 		switch {
 		case c.waiting():
@@ -534,8 +538,8 @@ func (w *worker) wanted(now int64) bool {
 		case c == l || !c.waiting():
 		case c.priority > l.priority:
 			return true
-		case c.priority == l.priority && p.avail == 0 && now-t.began >= l.share():
-			return true // there is nobody else for it
+		case c.priority == l.priority && (p.avail == 0 || p.up != nil) && now-t.began >= l.share():
+			return true // there is nobody else for it; of a sub-pool, nobody that is certain to come
 		}
 	}
 	if !p.neededLocked(t.lane) {
@@ -559,11 +563,11 @@ func (p *Pool) endSubs(to phase, cause error) {
 	}
 }
 
-// subsRunning is how many tasks of sub-pools, and of theirs, run on no worker.
+// subsRunning is how many tasks of sub-pools, and of theirs, run on no worker of p's.
 func (p *Pool) subsRunning() (n int) {
 	for _, s := range p.Subs() {
 		s.mu.Lock()
-		n += s.outside
+		n += s.outside - s.turning - int(s.parked.Load())
 		s.mu.Unlock()
 		n += s.subsRunning()
 	}

@@ -706,3 +706,155 @@ func TestSubWhoWaitsForAPlaceIsToldOfOne(t *testing.T) {
 		}
 	})
 }
+
+func TestSubOfASubPoolLeavesItsParentItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		q := newSub(t, p, shoal.WithMaxWorkers(3))
+		s, sibling := newSub(t, q), newSub(t, q)
+		var task func()
+		task = func() { time.Sleep(time.Millisecond); s.Submit(task) }
+		must(t, s.Submit(task))
+		must(t, s.Submit(task))
+		time.Sleep(10 * time.Millisecond)
+		for _, pool := range []*shoal.Pool{q, sibling} {
+			start := time.Now()
+			must(t, pool.SubmitWait(bg, func(context.Context) error { return nil }))
+			if d := time.Since(start); d > 5*time.Millisecond {
+				t.Errorf("a task waited for %v", d)
+			}
+		}
+		must(t, p.Close())
+	})
+}
+
+func TestSubEndsWithoutItsParentsWorkers(t *testing.T) {
+	ended := func(t *testing.T, q *shoal.Pool) {
+		t.Helper()
+		select {
+		case <-q.Done():
+		case <-time.After(time.Hour):
+			t.Error("a sub-pool with nothing to do waits for a worker of its parent")
+		}
+	}
+	for name, run := range map[string]func(t *testing.T, ctx context.Context, q, s *shoal.Pool){
+		"a task helps": func(t *testing.T, ctx context.Context, q, s *shoal.Pool) {
+			f := shoal.Go(ctx, s, func(context.Context) (int, error) { return 0, nil })
+			q.Drain()
+			f.Wait(ctx)
+			ended(t, q)
+		},
+		"a task is canceled": func(t *testing.T, ctx context.Context, q, s *shoal.Pool) {
+			f := shoal.Go(ctx, s, func(context.Context) (int, error) { return 0, nil })
+			q.Drain()
+			f.Cancel()
+			ended(t, q)
+		},
+		"the lower one is closed": func(t *testing.T, _ context.Context, q, s *shoal.Pool) {
+			must(t, s.Submit(func() {}))
+			q.Drain()
+			must(t, s.Close())
+			ended(t, q)
+		},
+		"the upper one drains": func(t *testing.T, _ context.Context, q, s *shoal.Pool) {
+			must(t, s.Submit(func() {}))
+			must(t, s.Close())
+			q.Drain()
+			ended(t, q)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, fixed(1)...)
+				q := newSub(t, p, shoal.WithMaxWorkers(2))
+				s := newSub(t, q, shoal.WithMaxWorkers(2))
+				must(t, p.SubmitWait(bg, func(ctx context.Context) error { run(t, ctx, q, s); return nil }))
+				must(t, p.Close())
+			})
+		})
+	}
+}
+
+func TestSubAndFewLongTasksOfItsParentShare(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		s := newSub(t, p)
+		const short, long, length = 100 * time.Microsecond, 10 * time.Millisecond, 10 * time.Second
+		var used atomic.Int64
+		var task func()
+		task = func() { time.Sleep(short); used.Add(int64(short)); s.Submit(task) }
+		for range 4 {
+			must(t, s.Submit(task))
+		}
+		ctx, cancel := context.WithCancel(bg)
+		for i := range 2 {
+			go func() {
+				time.Sleep(time.Duration(i) * long / 2)
+				for ctx.Err() == nil {
+					p.SubmitWait(bg, func(context.Context) error { time.Sleep(long); return nil })
+				}
+			}()
+		}
+		time.Sleep(length)
+		if got := float64(used.Load()) / float64(2*length); got < 0.5*0.95 {
+			t.Errorf("the sub-pool has %.3f of the time", got)
+		}
+		cancel()
+		synctest.Wait()
+		time.Sleep(long)
+		p.Close()
+	})
+}
+
+func TestShutdownCountsTheTurnsOfSubPoolsOnce(t *testing.T) {
+	for _, spawns := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2)...)
+			release := make(chan struct{})
+			if spawns {
+				s := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
+				must(t, s.Submit(func() { <-release }))
+				must(t, s.Submit(func() { <-release }))
+			} else {
+				k := shoal.NewKeyed[int](newSub(t, p))
+				must(t, k.Submit(1, func() { time.Sleep(time.Second) }))
+				must(t, k.Submit(1, func() { <-release }))
+				must(t, k.Submit(2, func() { <-release }))
+				time.Sleep(2 * time.Second)
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			var incomplete *shoal.Incomplete
+			if err := p.Shutdown(ctx); !errors.As(err, &incomplete) || incomplete.Running != 2 {
+				t.Errorf("spawned %v: two tasks run: %v", spawns, err)
+			}
+			close(release)
+			<-p.Done()
+		})
+	}
+}
+
+func TestTaskAgeAfterASubPoolWasServed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		q := newSub(t, p)
+		s := newSub(t, q)
+		for range 2 { // the first task of a pool is timed
+			must(t, q.SubmitWait(bg, func(context.Context) error { return nil }))
+		}
+		must(t, s.Submit(func() { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		for range q.Workers() {
+		}
+		must(t, q.Submit(func() { time.Sleep(time.Second) })) // by the same worker
+		time.Sleep(time.Hour + time.Second/2)
+		for w := range q.Workers() {
+			if w.TaskAge > time.Second {
+				t.Errorf("a task of half a second is %v old", w.TaskAge)
+			}
+		}
+		p.Wait()
+		must(t, p.Shutdown(bg))
+	})
+}

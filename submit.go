@@ -517,6 +517,7 @@ func (p *Pool) dropOldestLocked() (d drop, enough bool) {
 			p.passed++
 			p.outside++
 			d.late = append(d.late, t)
+			p.late.add(t)
 		case husk != nil:
 			p.huskGoneLocked(husk)
 			p.passed++
@@ -541,7 +542,7 @@ func (p *Pool) discardAll(d drop) {
 		it, d.seg = p.takeCell(d.seg, t)
 		if len(d.late) > 0 && d.late[0] == t {
 			d.late = d.late[1:]
-			p.seizeLate(it)
+			p.seizeLate(it, t)
 		}
 		discard(it, ErrDropped)
 	}

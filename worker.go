@@ -136,6 +136,7 @@ func (w *worker) loop() (again bool) {
 		if !ok {
 			if w.served {
 				w.served = false
+				w.watched.Store(false)
 				pprof.SetGoroutineLabels(p.labels)
 				if w.left--; w.left <= 0 && !w.tick() {
 					return false
