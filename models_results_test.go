@@ -1309,7 +1309,7 @@ var resultModels = []suite.Model{
 		s.ended(g, boom)
 		s.shutdown()
 	})},
-	{Name: "group/the last task leaves late, and the next round fails", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "group/the last task leaves late, and the next round fails", Bound: 4, Run: onPool(func(s *sim) {
 		s.inline()
 		g := s.p.Group(context.Background())
 		w := sy.MakeEvent()
