@@ -211,10 +211,11 @@ func (c *common) panicked(e *shoal.PanicError) {
 }
 
 // submit submits by one of the two, as the options have it.
-func (c *common) submit(wait, try func() error) error {
+// wait calls what it is given when the task begins, if it is given something.
+func (c *common) submit(wait func(begins func()) error, try func() error) error {
 	o := &c.options
 	if !o.Nonblocking && o.MaxBlockingTasks == 0 {
-		return known(wait())
+		return known(wait(nil))
 	}
 	err := try()
 	if err != shoal.ErrQueueFull || o.Nonblocking {
@@ -229,13 +230,20 @@ func (c *common) submit(wait, try func() error) error {
 			break
 		}
 	}
-	defer c.blocked.Add(-1)
-	return known(wait())
+	var once sync.Once
+	unblock := func() { once.Do(func() { c.blocked.Add(-1) }) }
+	defer unblock()
+	return known(wait(unblock)) // a task of the pool runs it itself, which is no wait
 }
 
 func (c *common) submitFunc(task func()) error {
 	e := c.engine.Load()
-	return c.submit(func() error { return e.Submit(task) }, func() error { return e.TrySubmit(task) })
+	return c.submit(func(begins func()) error {
+		if begins == nil {
+			return e.Submit(task)
+		}
+		return e.Submit(func() { begins(); task() })
+	}, func() error { return e.TrySubmit(task) })
 }
 
 // known is the error of this package for err.
@@ -366,6 +374,7 @@ func nothing() {}
 // [NewPoolWithFuncGeneric].
 type PoolWithFuncGeneric[T any] struct {
 	*common
+	pf   func(T)
 	call atomic.Pointer[shoal.Func[T]]
 }
 
@@ -375,7 +384,7 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 	if pf == nil {
 		return nil, ErrLackPoolFunc
 	}
-	p := new(PoolWithFuncGeneric[T])
+	p := &PoolWithFuncGeneric[T]{pf: pf}
 	var err error
 	p.common, err = newCommon(size, options, func(e *shoal.Pool) error {
 		p.call.Store(shoal.NewFunc(e, pf))
@@ -390,8 +399,13 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 // Invoke has a worker call the function with arg. It blocks while none is free, as
 // the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
-	f := p.call.Load()
-	return p.submit(func() error { return f.Submit(arg) }, func() error { return f.TrySubmit(arg) })
+	e, f := p.engine.Load(), p.call.Load()
+	return p.submit(func(begins func()) error {
+		if begins == nil {
+			return f.Submit(arg)
+		}
+		return e.Submit(func() { begins(); p.pf(arg) })
+	}, func() error { return f.TrySubmit(arg) })
 }
 
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.

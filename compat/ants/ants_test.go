@@ -459,3 +459,33 @@ func TestMultiPools(t *testing.T) {
 	expect.Equal(t, "ReleaseTimeout", g.ReleaseTimeout(time.Minute), nil)
 	expect.Equal(t, "sum", sum.Load(), 2*5050)
 }
+
+func TestMaxBlockingTasksCountsThoseThatWait(t *testing.T) {
+	p, err := ants.NewPool(1, ants.WithMaxBlockingTasks(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := ants.NewPoolWithFunc(1, func(f any) { f.(func())() }, ants.WithMaxBlockingTasks(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, submit := range map[string]func(func()) error{
+		"Pool":         p.Submit,
+		"PoolWithFunc": func(task func()) error { return f.Invoke(task) },
+	} {
+		var inner error
+		done := make(chan struct{})
+		submit(func() {
+			submit(func() { // there is no worker: it runs here
+				inner = submit(func() {})
+				close(done)
+			})
+		})
+		<-done
+		if inner != nil {
+			t.Errorf("%s: a task within a task, of which none waits: %v", name, inner)
+		}
+	}
+	p.Release()
+	f.Release()
+}

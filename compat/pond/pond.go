@@ -212,11 +212,19 @@ func (p *WorkerPool) MaxCapacity() int { return p.maxCapacity }
 // Strategy is the resizing strategy.
 func (p *WorkerPool) Strategy() ResizingStrategy { return p.strategy }
 
-// SubmittedTasks is the number of tasks that were accepted.
-func (p *WorkerPool) SubmittedTasks() uint64 { return p.pool.Stats().Submitted }
+// SubmittedTasks is the number of tasks that were accepted, or whose Submit waits for
+// room.
+func (p *WorkerPool) SubmittedTasks() uint64 {
+	s := p.pool.Stats()
+	return s.Submitted + uint64(s.Blocked)
+}
 
-// WaitingTasks is the number of tasks that have not started.
-func (p *WorkerPool) WaitingTasks() uint64 { return settle.Waiting(p.pool.Stats()) }
+// WaitingTasks is the number of tasks that have not started, those whose Submit waits
+// for room among them.
+func (p *WorkerPool) WaitingTasks() uint64 {
+	s := p.pool.Stats()
+	return settle.Waiting(s) + uint64(s.Blocked)
+}
 
 // SuccessfulTasks is the number of tasks that have returned.
 func (p *WorkerPool) SuccessfulTasks() uint64 {
@@ -240,6 +248,7 @@ func (p *WorkerPool) Submit(task func()) {
 	if task == nil {
 		return
 	}
+	p.refuse() // while Stop waits for tasks that are about to start the engine would accept it
 	if p.pool.Submit(task) != nil {
 		p.refuse()
 	}
@@ -253,13 +262,16 @@ func (p *WorkerPool) refuse() {
 }
 
 // TrySubmit queues task if there is room, and reports whether there was.
-func (p *WorkerPool) TrySubmit(task func()) bool { return p.pool.TrySubmit(task) == nil }
+func (p *WorkerPool) TrySubmit(task func()) bool {
+	return !p.Stopped() && p.pool.TrySubmit(task) == nil
+}
 
 // SubmitAndWait is Submit, and waits for the task to end.
 func (p *WorkerPool) SubmitAndWait(task func()) {
 	if task == nil {
 		return
 	}
+	p.refuse()
 	err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
 		task()
 		return nil
@@ -356,7 +368,7 @@ func (p *WorkerPool) GroupContext(ctx context.Context) (*TaskGroupWithContext, c
 		panic("a non-nil context needs to be specified when using GroupContext")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	g := &TaskGroupWithContext{TaskGroup: TaskGroup{p, p.pool.Group(ctx)}, cancel: cancel}
+	g := &TaskGroupWithContext{TaskGroup: TaskGroup{p, p.pool.Group(ctx)}, above: ctx, cancel: cancel}
 	g.ctx = g.group.Context()
 	return g, g.ctx
 }
@@ -387,6 +399,7 @@ func (g *TaskGroup) Wait() { g.group.Wait() }
 type TaskGroupWithContext struct {
 	TaskGroup
 	ctx    context.Context
+	above  context.Context // does not end with Wait
 	cancel context.CancelFunc
 	once   sync.Once
 	err    atomic.Pointer[error]
@@ -421,9 +434,15 @@ func (g *TaskGroupWithContext) fail(err error) {
 // group's context ends, and returns the first error.
 func (g *TaskGroupWithContext) Wait() error {
 	err := g.group.WaitContext(g.ctx)
+	if err == nil {
+		err = g.above.Err() // tasks were skipped, perhaps
+	}
+	if err != nil {
+		g.fail(err)
+	}
 	g.cancel()
 	if first := g.err.Load(); first != nil {
 		return *first
 	}
-	return err
+	return nil
 }

@@ -440,3 +440,80 @@ func TestStopAndWaitForNoTime(t *testing.T) { // a task that found a worker free
 		expect.Equal(t, "tasks that ran", ran.Load(), 4)
 	}
 }
+
+func TestGroupWhoseContextHasEndedFails(t *testing.T) {
+	p := pond.New(2, 10)
+	defer p.StopAndWait()
+	for _, submitted := range []int{0, 1} {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		g, _ := p.GroupContext(ctx)
+		for range submitted {
+			g.Submit(func() error { return nil })
+		}
+		if err := g.Wait(); err != context.Canceled {
+			t.Errorf("Wait of a group of a context that has ended, %d submitted: %v", submitted, err)
+		}
+	}
+}
+
+func TestCountersOfSubmittersThatWait(t *testing.T) {
+	p := pond.New(1, 0)
+	release := make(chan struct{})
+	p.Submit(func() { <-release })
+	done := make(chan struct{})
+	go func() { p.Submit(func() {}); close(done) }()
+	for p.WaitingTasks() != 1 || p.SubmittedTasks() != 2 {
+		runtime.Gosched()
+	}
+	close(release)
+	<-done
+	p.StopAndWait()
+	if n := p.SubmittedTasks(); n != 2 {
+		t.Errorf("%d submitted, want 2", n)
+	}
+}
+
+func TestNothingIsAcceptedOnceStopped(t *testing.T) {
+	for range 20 {
+		p := pond.New(64, 1000, pond.Strategy(pond.Eager()))
+		var ran, accepted atomic.Int64
+		task := func() { ran.Add(1); time.Sleep(time.Millisecond) }
+		for range 200 {
+			p.Submit(task)
+		}
+		go p.Stop()
+		for !p.Stopped() {
+			runtime.Gosched()
+		}
+		if p.TrySubmit(func() {}) {
+			accepted.Add(1)
+		}
+		func() {
+			defer func() { recover() }()
+			p.Submit(func() {})
+			accepted.Add(1)
+		}()
+		p.StopAndWait()
+		if accepted.Load() > 0 {
+			t.Fatalf("%d accepted by a pool that says that it is stopped", accepted.Load())
+		}
+	}
+}
+
+func TestStopDropsNoTaskThatHadAWorker(t *testing.T) {
+	const workers = 500
+	p := pond.New(workers, 0)
+	var ran atomic.Int64
+	for range workers {
+		p.Submit(func() {
+			ran.Add(1)
+			for start := time.Now(); time.Since(start) < 200*time.Microsecond; {
+			}
+		})
+	}
+	<-p.Stop().Done()
+	if n := ran.Load(); n != workers {
+		t.Errorf("%d of %d tasks ran, each of which had a worker", n, workers)
+	}
+}

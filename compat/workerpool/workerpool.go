@@ -48,10 +48,14 @@ type config struct{ idleTimeout time.Duration }
 // An Option configures a pool.
 type Option func(*config)
 
-// WithIdleTimeout sets for how long a worker may be idle before it leaves. 0 is
-// [DefaultIdleTimeout]; with a negative value workers stay.
+// WithIdleTimeout sets for how long a worker may be idle before it leaves; the default
+// is [DefaultIdleTimeout], and with a negative value workers stay. 0 changes nothing.
 func WithIdleTimeout(timeout time.Duration) Option {
-	return func(c *config) { c.idleTimeout = timeout }
+	return func(c *config) {
+		if timeout != 0 {
+			c.idleTimeout = timeout
+		}
+	}
 }
 
 // A WorkerPool is a pool of workers with a queue that has no bound. It is made by
@@ -127,7 +131,11 @@ func (p *WorkerPool) Stopped() bool {
 // Do queues task and never blocks. It returns [ErrStopped] if the pool has been
 // stopped. A nil task is ignored.
 func (p *WorkerPool) Do(task func()) error {
-	if task != nil && p.pool.Submit(task) != nil {
+	switch {
+	case task == nil:
+	case p.Stopped(): // while Stop waits for tasks that are about to start the engine would accept it
+		return ErrStopped
+	case p.pool.Submit(task) != nil:
 		return ErrStopped
 	}
 	return nil
@@ -136,8 +144,11 @@ func (p *WorkerPool) Do(task func()) error {
 // DoWait is Do, and waits until the task has ended. It returns [ErrStopped] if the
 // pool is stopped before the task has started.
 func (p *WorkerPool) DoWait(task func()) error {
-	if task == nil {
+	switch {
+	case task == nil:
 		return nil
+	case p.Stopped():
+		return ErrStopped
 	}
 	switch err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
 		task()

@@ -37,14 +37,17 @@ func Stop(p *shoal.Pool, mayRefuse bool) {
 // await gives the workers that are about to take a task a moment to do so.
 func await(p *shoal.Pool, mayRefuse bool) {
 	s := p.Stats()
-	want := started(s) + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
-	for n := 0; n < 300 && started(s) < want && (!mayRefuse || s.Workers == 0); n++ {
+	last := started(s)
+	want := last + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
+	for n := 0; n < 300 && last < want && (!mayRefuse || s.Workers == 0); n++ {
 		if n < 100 {
 			runtime.Gosched()
 		} else {
 			time.Sleep(50 * time.Microsecond) // a CPU is busy with something else
 		}
-		s = p.Stats()
+		if s = p.Stats(); started(s) > last {
+			last, n = started(s), 0 // they come one after the other
+		}
 	}
 }
 
