@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -127,6 +128,14 @@ func (l *lazyContext) Err() error {
 	return l.parent.Err() // an inner context ends after that, and must not be alive again
 }
 
+// String lets who prints the context not look into it, which others may be changing.
+func (l *lazyContext) String() string {
+	if s, ok := l.parent.(fmt.Stringer); ok {
+		return s.String() + ".WithTask"
+	}
+	return fmt.Sprintf("%T.WithTask", l.parent)
+}
+
 // Value is the parent's, or where there is one the inner context's, by which
 // the contexts that are derived from this one find it.
 func (l *lazyContext) Value(key any) any {
@@ -201,7 +210,9 @@ type contextTask struct {
 }
 
 func (c *contextTask) run() error {
-	c.f(c.given(&c.contextCall))
+	f := c.f
+	c.f = nil // what it captured is not needed for as long as the context
+	f(c.given(&c.contextCall))
 	return nil
 }
 
@@ -265,6 +276,9 @@ func (c *waitedCall) isResolved() bool {
 func (c *waitedCall) await(ctx context.Context) error {
 	var n nudger // told when there is a place to run c
 	for !c.isResolved() {
+		if err := ctx.Err(); err != nil && !c.isResolved() {
+			return err // and does not help
+		}
 		if c.pool == nil {
 			return waitFor(c.waker(), ctx)
 		}
@@ -318,4 +332,8 @@ type resultTask struct {
 	f func(context.Context) error
 }
 
-func (c *resultTask) run() error { return c.f(c.given(&c.contextCall)) }
+func (c *resultTask) run() error {
+	f := c.f
+	c.f = nil // as there
+	return f(c.given(&c.contextCall))
+}

@@ -65,3 +65,22 @@ func Standby(p *Pool) int { return int(p.wake.Load() & standbyMask) }
 
 // Stranded is how many are on the list of those who wait for a place.
 func Stranded(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.stranded) }
+
+// Sites is how many pools have call sites of their own, and one.
+const Sites = sites
+
+// HasSite reports whether p has.
+func HasSite(p *Pool) bool { return p.site != 0 }
+
+// Executed has p's first worker, if it is parked, have run n tasks.
+func Executed(p *Pool, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.workers[0]
+	if !w.parked {
+		return false
+	}
+	w.tasks = n
+	w.status.Store(uint64(n)<<statusBits | idleBit)
+	return true
+}

@@ -205,9 +205,9 @@ func (g *Group) Go(f func(context.Context) error) {
 		err = g.p.pushSlow(queue.Record(&t.call), g.p.policy, r)
 	}
 	if err != nil {
-		t.f = nil // t may live as long as the group
+		t.f = nil                  // t may live as long as the group
+		defer g.leave(r, t.i, err) // also if a Tracer ends the goroutine
 		t.over(err)
-		g.leave(r, t.i, err)
 	} else if g.outer.any() {
 		g.list(t)
 	}
@@ -255,11 +255,16 @@ func (g *Group) enter() (r *round, here bool, err error) {
 	}
 	g.mu.Lock()
 	i := slices.Index(g.limit.blocked, w)
+	first := false
 	if i >= 0 {
+		first = g.failLocked(r, 0, r.Err()) // as long as it is listed the round does not end
 		g.limit.blocked = slices.Delete(g.limit.blocked, i, i+1)
 		g.unblockLocked()
 	}
 	g.mu.Unlock()
+	if first {
+		r.stop(r.Err())
+	}
 	if i >= 0 {
 		return r, false, r.Err()
 	}
@@ -387,6 +392,15 @@ func (g *Group) leave(r *round, i int, err error) {
 // fail notes an error of task i of r.
 func (g *Group) fail(r *round, i int, err error) {
 	g.mu.Lock()
+	first := g.failLocked(r, i, err)
+	g.mu.Unlock()
+	if first {
+		r.stop(err)
+	}
+}
+
+// failLocked is fail, but reports whether the caller must stop r, after unlocking.
+func (g *Group) failLocked(r *round, i int, err error) (stop bool) {
 	first := r.err == nil
 	switch {
 	case !g.collect:
@@ -399,10 +413,7 @@ func (g *Group) fail(r *round, i int, err error) {
 		r.err = err
 		r.errs.all = append(r.errs.all, groupError{i, err})
 	}
-	g.mu.Unlock()
-	if first && !g.collect {
-		r.stop(err)
-	}
+	return first && !g.collect
 }
 
 // finish ends the round, if no task is left, and wakes those who wait.
@@ -595,6 +606,7 @@ func (t *groupTask) resolve(err error) {
 }
 
 // Deadline, Done, Err and Value make a groupTask the context of its task.
+func (t *groupTask) String() string              { return t.r.String() }
 func (t *groupTask) Deadline() (time.Time, bool) { return t.r.Deadline() }
 func (t *groupTask) Done() <-chan struct{}       { return t.r.Done() }
 func (t *groupTask) Err() error                  { return t.r.Err() }

@@ -168,10 +168,10 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 // Merge is the histogram of what both recorded.
 func (h Histogram) Merge(o Histogram) Histogram {
-	if o.Count == 0 {
+	if o.Count == 0 || o.buckets == nil { // the latter: it was made by somebody else
 		return h
 	}
-	if h.Count == 0 {
+	if h.Count == 0 || h.buckets == nil {
 		return o
 	}
 	m := Histogram{Count: h.Count + o.Count, max: max(h.max, o.max)}
@@ -188,7 +188,7 @@ func (h Histogram) Merge(o Histogram) Histogram {
 // Since is the histogram of what was recorded after earlier, an earlier histogram
 // of the same kind from the same pool. Its Max is that of h: of all times.
 func (h Histogram) Since(earlier Histogram) Histogram {
-	if earlier.Count == 0 || h.Count < earlier.Count {
+	if earlier.Count == 0 || h.Count < earlier.Count || earlier.buckets == nil || h.buckets == nil {
 		return h
 	}
 	d := Histogram{max: h.max}

@@ -111,7 +111,7 @@ func (p *Pool) Resize(min, max int) error {
 		p.revokeLocked()
 	}
 	p.min, p.max = min, max
-	for p.tooManyLocked() && p.idle.n > 0 {
+	for p.idle.n > 0 && (p.tooManyLocked() || p.config.idle == 0 && p.live-p.departing > min) {
 		w := p.idle.bottom
 		p.idle.remove(w)
 		w.parked = false
@@ -275,7 +275,9 @@ func (p *Pool) wakeQuietersLocked(tail uint64) {
 // cancelled, and Shutdown returns an [*Incomplete] that says how many and
 // unwraps to ctx's error, without waiting for the tasks that run;
 // [Pool.Done] tells when they are over. If nothing was dropped or running at
-// that moment, the end was clean, and the result is nil.
+// that moment, the end was clean, and the result is nil. (But where functions of the user may
+// run that are no tasks, hooks and the like, these may be what it did not wait for: then the
+// result is an Incomplete of no tasks.)
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
 // from any goroutine; all calls of Shutdown report the one outcome. A paused
@@ -554,7 +556,7 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 
 // finish opens done. It is the last act of the pool's last goroutine.
 func (p *Pool) finish() {
-	freeSite(p.site)
+	p.leased.free()
 	switch {
 	case p.up == nil:
 		p.done.Open()

@@ -95,7 +95,7 @@ type mapTask[In, Out any] struct {
 	in       In
 	out      Out
 	err      error
-	at       int  // in open, where the order does not matter
+	at       int  // in open, where the order does not matter; -1: it is not there
 	resolved bool // guarded by mapping.mu
 }
 
@@ -151,14 +151,17 @@ func (p *Pool) lookAhead() int {
 
 // submit has the pool run f for v.
 func (m *mapping[In, Out]) submit(v In) error {
-	t := &mapTask[In, Out]{m: m, in: v, at: m.open.len()}
+	t := &mapTask[In, Out]{m: m, in: v, at: -1}
 	t.bind(t, m.ctx, m.p)
 	err := m.p.submitCall(&t.contextCall, "Map")
 	if err != nil {
 		t.over(err)
 		t.resolve(err)
 	}
-	m.open.push(t) // not before it is certain: a Tracer may end the goroutine
+	// Not before it is certain: a Tracer may end the goroutine. So may f, run here: then
+	// there is a result, and nobody to yield it.
+	t.at = m.open.len()
+	m.open.push(t)
 	return err
 }
 
@@ -212,6 +215,9 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 	m.mu.Lock()
 	t = m.ready.pop()
 	m.mu.Unlock()
+	if t.at < 0 {
+		return t
+	}
 	open := m.open.all()
 	last := open[len(open)-1]
 	open[t.at], last.at = last, t.at

@@ -105,6 +105,7 @@ func (w *worker) park() bool {
 	}
 	sy.Reach("park")
 	w.parked = true
+	w.watched.Store(false) // whoever set it looked at the last task; mu is held, as it is then
 	w.parkedAt = now
 	p.armReclaimLocked(now)
 	if w.wakeup.IsZero() {

@@ -29,6 +29,7 @@ type Pool struct {
 	lane      *lane           // of a sub-pool, its lane there
 	watch     *watchdog       // nil: there is nothing to watch
 	site      uint8           // where its tasks are called from; see whose.go
+	leased    *siteLease      // the same
 
 	_    cacheLine
 	tail sy.Uint64 // tickets given out, and sealedBit; see word.go
@@ -172,8 +173,8 @@ func newPool(c config, first uint64) *Pool {
 		max:      c.maxWorkers,
 		done:     sy.MakeLatch(),
 		roomLuck: goodLuck,
-		site:     takeSite(),
 	}
+	p.lease()
 	if c.name != "" {
 		p.labels = pprof.WithLabels(p.labels, pprof.Labels("pool", c.name))
 	}

@@ -2,8 +2,11 @@ package shoal_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -571,5 +574,121 @@ func TestReviewLocalNeverClosed(t *testing.T) {
 	closeAll(t, p)
 	if opened.Load() != closed.Load() {
 		t.Errorf("opened %d, closed %d (%v)", opened.Load(), closed.Load(), err)
+	}
+}
+
+func TestReviewMapWhoseFunctionExitsInsideItsSubmission(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
+	release, began := make(chan struct{}), make(chan struct{})
+	must(t, p.Submit(func() { close(began); <-release }))
+	<-began
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		items := func(yield func(int) bool) {
+			defer func() { time.AfterFunc(time.Millisecond, func() { close(release) }) }()
+			for i := range 3 {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+		for range shoal.MapUnordered(bg, p, items, func(_ context.Context, i int) (int, error) {
+			if i == 0 {
+				<-release
+				return i, nil
+			}
+			runtime.Goexit()
+			return 0, nil
+		}) {
+		}
+	}()
+	<-done
+	p.Wait()
+}
+
+func TestReviewWaitWithAContextThatHasEndedRunsNothing(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(1))
+	ran := false
+	f := shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		u := shoal.Go(bg, p, func(context.Context) (int, error) { ran = true; return 0, nil })
+		if _, err := u.Wait(over); err != context.Canceled || ran {
+			t.Errorf("Wait with a context that has ended: %v, the task ran: %v", err, ran)
+		}
+		return 0, nil
+	})
+	f.Wait(bg)
+}
+
+func TestReviewContextsCanBePrinted(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	print := func(ctx context.Context) {
+		done := make(chan struct{})
+		go func() { ctx.Done(); close(done) }()
+		if s := fmt.Sprintf("%v", ctx); !strings.Contains(s, "context.Background.WithTask") {
+			t.Errorf("the context is %q", s)
+		}
+		<-done
+	}
+	must(t, p.SubmitContext(bg, print))
+	must(t, p.SubmitWait(bg, func(ctx context.Context) error { print(ctx); return nil }))
+	g := p.Group(bg)
+	g.Go(func(ctx context.Context) error { print(ctx); return nil })
+	print(g.Context())
+	must(t, g.Wait())
+	p.Wait()
+}
+
+func TestReviewResizeReclaimsWhereNobodyMayIdle(t *testing.T) {
+	p := openPool(t, shoal.WithMinWorkers(8), shoal.WithMaxWorkers(8), shoal.WithIdleTimeout(0))
+	must(t, p.Resize(2, 8))
+	for p.Stats().Workers != 2 {
+		runtime.Gosched()
+	}
+}
+
+func TestReviewPoolsThatNobodyEndsGiveTheirSitesBack(t *testing.T) {
+	for range 2 * shoal.Sites {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithIdleTimeout(0)))
+		must(t, p.SubmitWait(bg, func(context.Context) error { return nil }))
+	}
+	for {
+		runtime.GC()
+		p := openPool(t)
+		if shoal.HasSite(p) {
+			return
+		}
+		p.Close()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestReviewAWorkerRunsMoreThan32BitsOfTasks(t *testing.T) {
+	p := openPool(t, shoal.WithMinWorkers(1), shoal.WithMaxWorkers(1), shoal.WithSpin(0))
+	must(t, p.SubmitWait(bg, func(context.Context) error { return nil }))
+	p.Wait()
+	for p.Stats().Idle != 1 || !shoal.Executed(p, 1<<32-2) {
+		runtime.Gosched()
+	}
+	for range 5 {
+		must(t, p.SubmitWait(bg, func(context.Context) error { return nil }))
+	}
+	p.Wait()
+	for w := range p.Workers() {
+		if w.Executed < 1<<32 || w.Executed > 1<<32+64 {
+			t.Errorf("executed %d", w.Executed)
+		}
+	}
+}
+
+func TestReviewHistogramsOfOthers(t *testing.T) {
+	var h shoal.Histogram
+	if err := json.Unmarshal([]byte(`{"Count": 3}`), &h); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), shoal.HistogramOf(1).Merge(h), h.Merge(shoal.HistogramOf(1))} {
+		m.Quantile(0.5)
 	}
 }

@@ -47,7 +47,7 @@ type turn struct {
 	ended   int64 // 0: it goes on
 	charged int64 // to the lane, beforehand
 	looked  int64 // when it was last seen whether others need the worker
-	done    int   // the tasks that the worker had run before
+	done    int64 // the tasks that the worker had run before
 }
 
 const (
@@ -407,7 +407,7 @@ func (w *worker) endTurnLocked() {
 }
 
 // endsTask notes, if w is in a turn, that it has run done tasks.
-func (w *worker) endsTask(done int) {
+func (w *worker) endsTask(done int64) {
 	if w.turn.lane != nil && w.turn.done != done {
 		w.turn.ended = w.p.now()
 	}

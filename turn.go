@@ -120,7 +120,7 @@ const maxTurns = 32
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
 	for n := 0; !t.free(); n++ {
-		back := w == nil || n == maxTurns || w.host != nil && w.recalled(p.now()) || p.tasksPerWorker > 0 && w.done()+1 >= p.tasksPerWorker // the task that has ended counts later
+		back := w == nil || n == maxTurns || w.host != nil && w.recalled(p.now()) || p.tasksPerWorker > 0 && w.done()+1 >= int64(p.tasksPerWorker) // the task that has ended counts later
 		p.mu.Lock()
 		back = back || p.stopsTakingLocked() || p.own != nil && p.neededLocked(p.own)
 		if back && p.phase != phaseStopping {

@@ -53,14 +53,39 @@ func takeSite() uint8 {
 	return 0
 }
 
-func freeSite(s uint8) {
-	if s != 0 {
-		sitesTaken[s/64].And(^(uint64(1) << (s % 64)))
+// A siteLease is a site of a pool, which is given back once.
+type siteLease struct {
+	site uint8
+	once sync.Once
+}
+
+func (l *siteLease) free() {
+	l.once.Do(func() {
+		if s := l.site; s != 0 {
+			sitesTaken[s/64].And(^(uint64(1) << (s % 64)))
+		}
+	})
+}
+
+// lease takes a site for p, until p ends, or is collected where nobody ends it.
+func (p *Pool) lease() {
+	p.leased = &siteLease{site: takeSite()}
+	p.site = p.leased.site
+	if sy.Shorter == 0 { // in models only what they start may run
+		runtime.AddCleanup(p, (*siteLease).free, p.leased)
 	}
 }
 
-// onOwnWorker reports whether the calling goroutine runs a task of p.
-func (p *Pool) onOwnWorker() bool { return p.depth() > 0 }
+// onOwnWorker reports whether the calling goroutine runs a task of p. When the end of p is
+// decided none does, and its site may be another pool's.
+func (p *Pool) onOwnWorker() bool {
+	if p.depth() == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.ending
+}
 
 // maxNesting is how many tasks of a pool may run inside each other because
 // there was no room.

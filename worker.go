@@ -19,7 +19,7 @@ type worker struct {
 	status     sy.Uint64 // tasks run, and bits; see idleBit
 	since      sy.Int64  // when the current task started, if status has exactBit; written by the worker
 	seen       uint64    // tickets before this one were given out, when w last looked at tail
-	tasks      int       // run until the last tick
+	tasks      int64     // run until the last tick
 	lastTick   int64     // by the pool's clock
 	step, left int8      // tasks between two ticks; tasks until the next
 	seenFor    uint16    // that many of the tickets before seen; 0: never looked
@@ -450,7 +450,7 @@ func (w *worker) settle() {
 
 // publish tells readers how many tasks w has run, and whether since is the
 // start of the next one.
-func (w *worker) publish(done int, exact bool) {
+func (w *worker) publish(done int64, exact bool) {
 	s := uint64(done) << statusBits
 	if exact {
 		s |= exactBit
@@ -459,15 +459,15 @@ func (w *worker) publish(done int, exact bool) {
 }
 
 // done is the number of tasks w has run.
-func (w *worker) done() int { return w.tasks + int(w.step-w.left) }
+func (w *worker) done() int64 { return w.tasks + int64(w.step-w.left) }
 
 // tick is called every step tasks. It returns false when the worker has done
 // all tasks of its life. It reads the clock, so it must be rare for short
 // tasks, but for long ones it should not be missed: step adapts.
 func (w *worker) tick() bool {
 	p := w.p
-	w.tasks += int(w.step - w.left)
-	if n := p.tasksPerWorker; n > 0 && w.tasks >= n {
+	w.tasks += int64(w.step - w.left)
+	if n := p.tasksPerWorker; n > 0 && w.tasks >= int64(n) {
 		w.step, w.left = 0, 0
 		w.idle()
 		return false
@@ -602,7 +602,7 @@ func nextStep(n int8, took time.Duration) int8 {
 // setStep begins a step of n tasks, or fewer if the worker's life is shorter.
 func (w *worker) setStep(n int8) {
 	if m := w.p.tasksPerWorker; m > 0 {
-		n = int8(min(int(n), m-w.tasks))
+		n = int8(min(int64(n), int64(m)-w.tasks))
 	}
 	w.step, w.left = n, n
 }
