@@ -35,6 +35,8 @@
 //	another error, a panic,
 //	runtime.Goexit               given back for a while that grows ([WithBackoff]);
 //	                             after [WithMaxAttempts] to the dead letters
+//	none, as the process died,   leased again when the lease is over; after
+//	  or the lease was lost      [WithMaxAttempts] to the dead letters, not run
 //	any error after the end      given back, for now
 //	  of Serve or of the pool
 //	  was seen

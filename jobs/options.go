@@ -60,7 +60,8 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 
 // WithMaxAttempts sets after how many attempts a job that fails goes to the dead
 // letters; 0: never. The default is 10. An attempt is a lease, for whatever reason the
-// one before ended.
+// one before ended: that is all that is known of a job that kills its process. One
+// that comes for another attempt than these goes to the dead letters without being run.
 func WithMaxAttempts(n int) Option { return func(c *config) { c.maxAttempts = n } }
 
 // WithBackoff sets how long a job rests that has failed at the given attempt, 1, 2, ….

@@ -232,10 +232,17 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	if s.context != nil {
 		jctx = s.context(own, j)
 	}
-	err = s.h(jctx, j)
+	if s.maxAttempts > 0 && j.Attempt > s.maxAttempts { // as of a job that kills its process each time
+		err = errSpent
+	} else {
+		err = s.h(jctx, j)
+	}
 	returned = true
 	return err
 }
+
+// errSpent is the result of a job that is not run, as its attempts are used up.
+var errSpent = errors.New("not run: none of the attempts before has settled it")
 
 // settle tells the source the result of j, whose handler has ended with err.
 func (s *server) settle(ctx context.Context, j *Job, err error) {

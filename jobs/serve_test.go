@@ -334,6 +334,44 @@ func TestServeBuriesAfterMaxAttempts(t *testing.T) {
 	}
 }
 
+// TestServeBuriesWhatItsAttemptsDidNotSettle: a job that kills its process leaves no
+// result, only leases that are over.
+func TestServeBuriesWhatItsAttemptsDidNotSettle(t *testing.T) {
+	for most, want := range map[int]int{0: 1, 3: 0, 4: 1} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ctx, ran := newSpy(), t.Context(), 0
+				s.Enqueue(ctx, jobs.Message{ID: "a"})
+				for range 3 {
+					if ds, err := s.Queue.Pull(ctx, 1); err != nil || len(ds) != 1 {
+						t.Fatal(ds, err)
+					}
+				}
+				p := shoal.Must(shoal.New())
+				defer p.Close()
+				ctx, cancel := context.WithCancel(ctx)
+				ended := make(chan error)
+				go func() {
+					ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly, jobs.WithMaxAttempts(most))
+				}()
+				time.Sleep(lease + time.Second)
+				synctest.Wait()
+				dead := s.Dead()
+				if ran != want || len(dead) != 1-want || s.Len() != 0 {
+					t.Errorf("attempt 4 with at most %d: ran %d times, dead letters %+v", most, ran, dead)
+				}
+				if want == 0 && len(dead) == 1 && (dead[0].Attempt != 4 || !strings.Contains(dead[0].Reason, "attempt 4 of 3: not run")) {
+					t.Errorf("%+v", dead)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestServeCountsFailures(t *testing.T) {
 	inWorld(t, 1, func(_ context.Context, j *jobs.Job) error {
 		switch string(j.Data) {
