@@ -23,7 +23,7 @@
 // Serve is a polite consumer. It leases a job only for a worker that it has reserved
 // ([shoal.Pool.Reserve]), so it never holds more than the pool can run and the rest is
 // there for other machines. It extends the lease of what runs for long, every third of
-// it, from one goroutine; a short job costs no extension. When it ends it stops
+// it, several at the same time; a short job costs no extension. When it ends it stops
 // pulling, lets what runs finish for a while ([WithDrain]), then cancels the rest and
 // gives it back at once, so that another machine need not wait for the lease.
 //

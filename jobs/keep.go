@@ -4,26 +4,28 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal"
 )
 
-// A keeper extends the leases of the jobs that are held, every third of the lease. It is
-// one timer, which is set while jobs are held, and for those that end sooner never
-// touched again: its function runs at most once in a third of a lease, plus once for
-// each job that is to be extended.
+// A keeper extends the leases of the jobs that are held, every third of the lease, and
+// says which are lost. It is one timer, which is set while jobs are held, and for those
+// that end sooner never touched again. Extensions are made beside each other, so one
+// that takes long does not hold up the others.
 type keeper struct {
 	s     *server
 	lease time.Duration
 
 	// What follows is guarded by server.mu.
-	held    list.List // *Job, by the time when they are due
-	timer   *time.Timer
-	armed   bool // the timer is set, or its function runs
-	stopped bool
-	running sync.WaitGroup // one while armed
+	held      list.List                   // *Job, by the time when they are due
+	extending map[*Job]context.CancelFunc // those whose Extend is under way; they are not in held
+	timer     *time.Timer
+	next      time.Time // for which the timer is set; zero if it is not
+	stopped   bool
+	running   sync.WaitGroup // calls of Extend
 }
 
 // A lease is what the keeper knows of a job. Guarded by server.mu.
@@ -40,34 +42,25 @@ const (
 )
 
 // addLocked notes that j was leased just now.
-func (k *keeper) addLocked(j *Job) { k.extendedLocked(j, time.Now()) }
-
-// extendedLocked notes that the lease of j began anew, at now or later.
-func (k *keeper) extendedLocked(j *Job, now time.Time) {
+func (k *keeper) addLocked(j *Job) {
+	now := time.Now()
 	j.lease.ends = now.Add(k.lease)
 	k.insertLocked(j, now.Add(k.lease/keepPart))
+	if k.next.IsZero() || j.lease.due.Before(k.next) {
+		k.setLocked(j.lease.due)
+	}
 }
 
 func (k *keeper) insertLocked(j *Job, due time.Time) {
 	j.lease.due = due
 	after := k.held.Back()
-	for after != nil && after.Value.(*Job).lease.due.After(due) { // only where an Extend has failed
+	for after != nil && after.Value.(*Job).lease.due.After(due) { // only where an Extend has failed, or took long
 		after = after.Prev()
 	}
 	if after == nil {
 		j.lease.at = k.held.PushFront(j)
 	} else {
 		j.lease.at = k.held.InsertAfter(j, after)
-	}
-	if k.armed || k.stopped {
-		return
-	}
-	k.armed = true
-	k.running.Add(1)
-	if d := time.Until(due); k.timer == nil {
-		k.timer = time.AfterFunc(d, k.look)
-	} else {
-		k.timer.Reset(d)
 	}
 }
 
@@ -78,58 +71,107 @@ func (k *keeper) removeLocked(j *Job) {
 	}
 }
 
-// look extends what is due. It is the timer's function.
-func (k *keeper) look() {
-	s := k.s
-	for {
-		s.mu.Lock()
-		front := k.held.Front()
-		if front == nil || k.stopped {
-			k.armed = false
-			s.mu.Unlock()
-			k.running.Done()
-			return
-		}
-		j := front.Value.(*Job)
-		if d := time.Until(j.lease.due); d > 0 {
-			k.timer.Reset(d)
-			s.mu.Unlock()
-			return
-		}
-		k.removeLocked(j)
-		idle := j.state == waiting
-		ends := j.lease.ends
-		s.mu.Unlock()
-		if idle && s.p.State() == shoal.Paused {
-			s.giveBack(s.base, j, waiting) // who knows for how long
-			continue
-		}
-		k.extend(j, ends)
+// setLocked sets the timer.
+func (k *keeper) setLocked(next time.Time) {
+	if k.stopped {
+		return
+	}
+	k.next = next
+	if d := time.Until(next); k.timer == nil {
+		k.timer = time.AfterFunc(d, k.look)
+	} else {
+		k.timer.Reset(d)
 	}
 }
 
-func (k *keeper) extend(j *Job, ends time.Time) {
+// look is the timer's function.
+func (k *keeper) look() {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	k.lookLocked()
+}
+
+// lookLocked has what is due extended, notes which leases are over, and sets the timer for
+// the next look. An Extend that ends looks too, as there is a place for another then.
+func (k *keeper) lookLocked() {
+	if k.stopped {
+		return
+	}
+	now := time.Now()
+	var next time.Time
+	until := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for j := range k.extending {
+		if now.Before(j.lease.ends) {
+			until(j.lease.ends)
+		} else {
+			k.overLocked(j)
+		}
+	}
+	var following *list.Element
+	for e := k.held.Front(); e != nil; e = following {
+		following = e.Next()
+		j := e.Value.(*Job)
+		if j.lease.due.After(now) { // so are all that follow
+			until(j.lease.due)
+			break
+		}
+		if !now.Before(j.lease.ends) {
+			k.removeLocked(j)
+			k.overLocked(j)
+			continue
+		}
+		if j.state == waiting && k.s.p.State() == shoal.Paused { // who knows for how long
+			k.s.withdrawLocked(j)
+			go k.s.back(k.s.base, j)
+			continue
+		}
+		until(j.lease.ends)
+		if len(k.extending) < atOnce {
+			k.removeLocked(j)
+			ctx, cancel := context.WithTimeout(k.s.base, min(k.lease/callPart, mostCall)) // others may wait for their turn
+			k.extending[j] = cancel
+			k.running.Go(func() { k.extend(ctx, j) })
+		}
+	}
+	k.next = time.Time{}
+	if !next.IsZero() {
+		k.setLocked(next)
+	}
+}
+
+// overLocked notes that the lease of j is over.
+func (k *keeper) overLocked(j *Job) {
+	k.s.loseLocked(j, fmt.Errorf("%w: it was not extended in time", ErrLeaseLost))
+}
+
+func (k *keeper) extend(ctx context.Context, j *Job) {
 	s := k.s
-	ctx, cancel := context.WithTimeout(s.base, min(k.lease/callPart, mostCall)) // others wait for their turn
 	now := time.Now()
 	err := j.d.Extend(ctx)
-	cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	k.extending[j]()
+	delete(k.extending, j)
 	switch {
-	case j.state == over, errors.Is(err, ErrAcked): // the answer to its Ack is on its way, or was lost
+	case j.state == over, j.lost, errors.Is(err, ErrAcked): // the answer to its Ack is on its way, or was lost
 	case err == nil:
 		s.stats.Extended++
-		k.extendedLocked(j, now)
-	case errors.Is(err, ErrLeaseLost), !time.Now().Before(ends):
+		j.lease.ends = now.Add(k.lease)
+		k.insertLocked(j, now.Add(k.lease/keepPart))
+	case errors.Is(err, ErrLeaseLost):
 		s.loseLocked(j, err)
 	default:
 		due := time.Now().Add(k.lease / retryPart)
-		if due.After(ends) {
-			due = ends
+		if due.After(j.lease.ends) {
+			due = j.lease.ends
 		}
 		k.insertLocked(j, due)
 	}
+	k.lookLocked()
 }
 
 // stop ends the keeper.
@@ -137,9 +179,11 @@ func (k *keeper) stop() {
 	s := k.s
 	s.mu.Lock()
 	k.stopped = true
-	if k.armed && k.timer.Stop() {
-		k.armed = false
-		k.running.Done()
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	for _, cancel := range k.extending {
+		cancel()
 	}
 	s.mu.Unlock()
 	k.running.Wait()

@@ -44,7 +44,7 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		config: c, p: p, src: src, h: h,
 		base:  context.WithoutCancel(ctx),
 		jobs:  make(map[*Job]struct{}),
-		keep:  keeper{lease: src.Lease()},
+		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]context.CancelFunc)},
 		quiet: make(chan struct{}),
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
@@ -359,16 +359,30 @@ func (s *server) loseLocked(j *Job, err error) {
 // giveBack gives j back, if it is in state from.
 func (s *server) giveBack(ctx context.Context, j *Job, from state) {
 	s.mu.Lock()
-	if j.state != from {
-		s.mu.Unlock()
-		return
+	mine := j.state == from
+	if mine {
+		s.withdrawLocked(j)
 	}
-	if j.state = settling; j.cancel != nil {
+	s.mu.Unlock()
+	if mine {
+		s.back(ctx, j)
+	}
+}
+
+// withdrawLocked takes j from its handler, so that it can be given back by back.
+func (s *server) withdrawLocked(j *Job) {
+	j.state = settling
+	s.keep.removeLocked(j)
+	if j.cancel != nil {
 		j.cancel(ErrStopped)
 	}
+}
+
+func (s *server) back(ctx context.Context, j *Job) {
+	defer s.done(j)
+	s.mu.Lock()
 	lost := j.lost
 	s.mu.Unlock()
-	defer s.done(j)
 	if !lost {
 		s.nak(ctx, j, 0)
 	}
@@ -440,7 +454,7 @@ func (s *server) end() error {
 	return &Abandoned{Running: s.running}
 }
 
-// atOnce is how many jobs are given back at the same time.
+// atOnce is how many jobs are given back at the same time, or extended.
 const atOnce = 16
 
 func (s *server) giveAllBack(is state) {

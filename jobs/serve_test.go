@@ -31,8 +31,9 @@ type spy struct {
 	lastNak                        time.Duration
 	failPull, failAck, failExtend  error
 	failNak                        error
-	hangAck                        bool
-	pulled                         []int // what each Pull asked for
+	hangAck, hangNak               bool
+	extend                         func(ctx context.Context, id string) error // before the extension
+	pulled                         []int                                      // what each Pull asked for
 	extended                       []time.Time
 }
 
@@ -90,8 +91,12 @@ func (d *spied) Nak(ctx context.Context, after time.Duration) error {
 	d.settled(&d.s.naks)
 	d.s.mu.Lock()
 	d.s.lastNak = after
-	err := d.s.failNak
+	err, hang := d.s.failNak, d.s.hangNak
 	d.s.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
@@ -107,8 +112,11 @@ func (d *spied) Extend(ctx context.Context) error {
 	d.s.mu.Lock()
 	d.s.exts++
 	d.s.extended = append(d.s.extended, time.Now())
-	err := d.s.failExtend
+	err, extend := d.s.failExtend, d.s.extend
 	d.s.mu.Unlock()
+	if err == nil && extend != nil {
+		err = extend(ctx, d.ID())
+	}
 	if err != nil {
 		return err
 	}
@@ -488,6 +496,121 @@ func TestServeCancelsWhenTheLeaseIsLost(t *testing.T) {
 	})
 }
 
+// TestServeExtendsBesideEachOther: an extension that takes long holds up neither those of
+// other jobs, nor the news that a lease is over.
+func TestServeExtendsBesideEachOther(t *testing.T) {
+	hang := func(ctx context.Context, id string) error {
+		if strings.HasPrefix(id, "slow") {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+	t.Run("one is in time", func(t *testing.T) {
+		inWorld(t, 11, func(ctx context.Context, j *jobs.Job) error {
+			if j.ID != "fine" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(3 * lease)
+			return context.Cause(ctx)
+		}, func(w *world) {
+			w.s.set(func() { w.s.extend = hang })
+			for i := range 10 {
+				w.put(fmt.Sprint("slow ", i))
+			}
+			w.put("fine")
+			w.after(3*lease + time.Second)
+			if s := w.stats(); s.Acked != 1 || s.LeasesLost < 10 {
+				w.Errorf("%+v", s)
+			}
+		}, jobs.WithMaxAttempts(1))
+	})
+	t.Run("all are lost in time", func(t *testing.T) {
+		const n = 40
+		var c causes
+		inWorld(t, n, c.handler, func(w *world) {
+			w.s.set(func() { w.s.extend = hang })
+			for i := range n {
+				w.put(fmt.Sprint("slow ", i))
+			}
+			w.after(lease - 1)
+			if all, at := c.all(); len(all) != 0 {
+				w.Errorf("given up after %v", at.Sub(w.start))
+			}
+			w.after(1)
+			all, at := c.all()
+			if len(all) != n || at.Sub(w.start) != lease {
+				w.Errorf("%d lost, the last after %v", len(all), at.Sub(w.start))
+			}
+			for _, err := range all {
+				if err != jobs.ErrLeaseLost {
+					w.Error(err)
+				}
+			}
+		}, jobs.WithMaxAttempts(1))
+	})
+}
+
+// TestServeNotesTheEndOfALeaseDuringItsExtension: of a source that does not heed contexts.
+func TestServeNotesTheEndOfALeaseDuringItsExtension(t *testing.T) {
+	var c causes
+	inWorld(t, 1, func(ctx context.Context, j *jobs.Job) error {
+		if j.Attempt > 1 {
+			return nil
+		}
+		return c.handler(ctx, j)
+	}, func(w *world) {
+		w.s.set(func() { w.s.extend = func(context.Context, string) error { time.Sleep(2 * lease); return nil } })
+		w.put("a")
+		w.after(lease)
+		if all, at := c.all(); len(all) != 1 || at.Sub(w.start) != lease {
+			w.Errorf("%v after %v", all, at.Sub(w.start))
+		}
+		w.after(2 * lease)
+		if s := w.stats(); s.Extended != 0 || s.LeasesLost != 1 || s.Acked != 1 {
+			w.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestServeExtendsWhileItGivesBack: a job that is given back to a source that is slow to
+// take it does not hold up the extension of one that runs.
+func TestServeExtendsWhileItGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		var ran atomic.Int64
+		go func() {
+			ended <- jobs.Serve(ctx, p, pausing{s, p, "waits"}, func(ctx context.Context, j *jobs.Job) error {
+				if ran.Add(1); j.ID == "runs" {
+					time.Sleep(3 * lease)
+				}
+				return context.Cause(ctx)
+			}, quietly)
+		}()
+		s.Enqueue(ctx, jobs.Message{ID: "runs"})
+		synctest.Wait()
+		s.set(func() { s.hangNak = true })
+		s.Enqueue(ctx, jobs.Message{ID: "waits"})
+		synctest.Wait() // leased, and waits in a paused pool
+		time.Sleep(3*lease + time.Second)
+		synctest.Wait()
+		if s.acks != 1 {
+			t.Errorf("%d acknowledged, %+v", s.acks, jobs.Of(p))
+		}
+		s.set(func() { s.hangNak = false })
+		p.Resume()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		p.Close()
+	})
+}
+
 // A job that its own handler has acknowledged, as in a transaction, is done, whatever the
 // handler returns after that, and its lease is no more to be extended.
 func TestServeKnowsWhatTheHandlerHasAcknowledged(t *testing.T) {
@@ -629,7 +752,7 @@ func TestServeGivesBackWhatDoesNotStart(t *testing.T) {
 				err := make(chan error)
 				ran := 0
 				go func() {
-					err <- jobs.Serve(ctx, p, pausing{s, p}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
+					err <- jobs.Serve(ctx, p, pausing{s, p, ""}, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly)
 				}()
 				s.Enqueue(ctx, jobs.Message{ID: "a"})
 				synctest.Wait() // leased, and waits in a paused pool
@@ -653,15 +776,16 @@ func TestServeGivesBackWhatDoesNotStart(t *testing.T) {
 	}
 }
 
-// pausing pauses the pool between the lease of the first job and its start.
+// pausing pauses the pool between the lease of a job, or the one named, and its start.
 type pausing struct {
 	*spy
-	p *shoal.Pool
+	p  *shoal.Pool
+	id string
 }
 
 func (s pausing) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	ds, err := s.spy.Pull(ctx, n)
-	if len(ds) > 0 && ds[0].Attempt() == 1 {
+	if len(ds) > 0 && ds[0].Attempt() == 1 && (s.id == "" || s.id == ds[0].ID()) {
 		ds[0] = pauses{ds[0], s.p}
 	}
 	return ds, err
