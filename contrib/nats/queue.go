@@ -61,6 +61,7 @@ const (
 	pullFor           = 5 * time.Second  // how long the server waits for a job on our behalf
 	confirmIn         = 10 * time.Second // in which the server has to confirm what was sent to it
 	mostWaiting       = 1 << 14          // machines that wait for a job at the same time
+	mostStatuses      = 16               // of the server that wait to be read
 )
 
 // An Option changes what [Open] makes, or expects to be there.
@@ -381,7 +382,9 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 	if s := q.nc.Status(); s != nats.CONNECTED {
 		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
 	}
-	sub, err := q.nc.SubscribeSync(q.nc.NewInbox())
+	// A channel, as NextMsg of a subscription takes some messages for statuses by their headers.
+	came := make(chan *nats.Msg, r.Batch+mostStatuses)
+	sub, err := q.nc.ChanSubscribe(q.nc.NewInbox(), came)
 	if err != nil {
 		return nil, err
 	}
@@ -399,10 +402,15 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 			cancel()
 			silence, cancel = context.WithTimeout(ctx, 2*r.Heartbeat)
 		}
-		m, err := sub.NextMsgWithContext(silence)
+		var m *nats.Msg
+		select {
+		case m = <-came:
+		case <-silence.Done():
+			err = silence.Err()
+		}
 		cancel()
 		if err != nil {
-			ds = append(ds, q.rest(sub)...)
+			ds = append(ds, q.rest(sub, came)...)
 			switch {
 			case len(ds) > 0:
 				return ds, nil
@@ -411,7 +419,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 			}
 			return nil, fmt.Errorf("shoalnats: queue %s: no answer to a pull: %w", q.name, err)
 		}
-		if len(m.Data) == 0 && m.Header.Get("Status") != "" {
+		if !isJob(m) {
 			over, err := q.status(m)
 			if !over && err == nil {
 				continue
@@ -427,6 +435,10 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 	_ = sub.Unsubscribe()
 	return ds, nil
 }
+
+// isJob reports whether m is a job, and no status of the server: only a job is to be
+// answered. (Its headers and its payload are those of whoever enqueued it.)
+func isJob(m *nats.Msg) bool { return m.Reply != "" }
 
 // status is what a status of the server means for the request.
 func (q *Queue) status(m *nats.Msg) (over bool, err error) {
@@ -460,23 +472,20 @@ func (q *Queue) gone(err error) error {
 }
 
 // rest ends the subscription, and returns what the server had sent before it knew.
-func (q *Queue) rest(sub *nats.Subscription) (ds []jobs.Delivery) {
+func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg) (ds []jobs.Delivery) {
 	// What was sent until the server had seen the end of the interest comes before the
 	// answer to the flush.
-	if sub.Drain() != nil || q.nc.FlushTimeout(pullFor) != nil {
-		return nil
+	if sub.Drain() == nil {
+		_ = q.nc.FlushTimeout(pullFor)
 	}
 	for {
-		n, _, err := sub.Pending()
-		if err != nil || n == 0 {
+		select {
+		case m := <-came:
+			if isJob(m) {
+				ds = append(ds, q.delivery(m))
+			}
+		default:
 			return ds
-		}
-		m, err := sub.NextMsg(time.Second)
-		if err != nil {
-			return ds
-		}
-		if len(m.Data) > 0 || m.Header.Get("Status") == "" {
-			ds = append(ds, q.delivery(m))
 		}
 	}
 }

@@ -74,6 +74,34 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 	})
 }
 
+// TestAJobIsNoStatus: whatever headers it has.
+func TestAJobIsNoStatus(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir())), "q")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, code := range []string{"100", "404", "409", "503"} {
+		for _, before := range []bool{true, false} { // Pull has asked for it
+			put := func() {
+				if err := q.Enqueue(ctx, jobs.Message{ID: code + fmt.Sprint(before), Header: jobs.Header{"Status": code}}); err != nil {
+					t.Error(err)
+				}
+			}
+			if before {
+				put()
+			} else {
+				time.AfterFunc(100*time.Millisecond, put)
+			}
+			ds, err := q.Pull(ctx, 1)
+			if err != nil || len(ds) != 1 || ds[0].Header()["Status"] != code || ds[0].Attempt() != 1 {
+				t.Fatalf("status %s: %d jobs, %v", code, len(ds), err)
+			}
+			if err := ds[0].Ack(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
