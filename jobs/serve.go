@@ -161,9 +161,13 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) error {
 		s.log.Error("jobs: the source has leased more than it was asked for", "got", len(ds), "want", n)
 	}
 	wanted := pctx.Err() == nil
+	var back []*Job
 	for _, d := range ds {
-		s.take(d, r, wanted)
+		if j := s.hold(d); !wanted || !s.submit(r, j) {
+			back = append(back, j)
+		}
 	}
+	s.giveAllBack(back, waiting)
 	return err
 }
 
@@ -177,23 +181,22 @@ func (s *server) failed(err error, first bool) {
 	}
 }
 
-// take has the job of d run, in a place of r, or gives it back where it is not wanted.
-func (s *server) take(d Delivery, r *shoal.Reservation, wanted bool) {
+// hold notes that the job of d is leased.
+func (s *server) hold(d Delivery) *Job {
 	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
 	s.mu.Lock()
 	s.jobs[j] = struct{}{}
 	s.stats.Leased++
 	s.keep.addLocked(j)
 	s.mu.Unlock()
-	if wanted {
-		err := r.Submit(s.base, func(ctx context.Context) error { return s.run(ctx, j) }, func(error) {
-			go s.giveBack(s.base, j, waiting) // the pool has discarded it
-		})
-		if err == nil {
-			return
-		}
-	}
-	s.giveBack(s.base, j, waiting)
+	return j
+}
+
+// submit has j run in a place of r. It reports whether the pool has taken it.
+func (s *server) submit(r *shoal.Reservation, j *Job) bool {
+	return nil == r.Submit(s.base, func(ctx context.Context) error { return s.run(ctx, j) }, func(error) {
+		go s.giveBack(s.base, j, waiting) // the pool has discarded it
+	})
 }
 
 // run is the task of j.
@@ -433,14 +436,14 @@ func (s *server) end() error {
 	s.mu.Unlock()
 	defer s.keep.stop()
 
-	s.giveAllBack(waiting)
+	s.giveAllBack(s.inState(waiting), waiting)
 	select {
 	case <-quiet:
 		return nil
 	case <-time.After(s.drain):
 	}
-	s.giveAllBack(waiting) // of a pool that was paused, and resumed
-	s.giveAllBack(running)
+	s.giveAllBack(s.inState(waiting), waiting) // of a pool that was paused, and resumed
+	s.giveAllBack(s.inState(running), running)
 	select {
 	case <-quiet:
 		return nil
@@ -457,12 +460,17 @@ func (s *server) end() error {
 // atOnce is how many jobs are given back at the same time, or extended.
 const atOnce = 16
 
-func (s *server) giveAllBack(is state) {
-	ctx, cancel := context.WithTimeout(s.base, mostCall)
+// giveAllBack gives back those of js that are in a state. Those of which the source has
+// not heard in time are left to the end of their leases.
+func (s *server) giveAllBack(js []*Job, is state) {
+	if len(js) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
 	defer cancel()
 	var wg sync.WaitGroup
 	places := make(chan struct{}, atOnce)
-	for _, j := range s.inState(is) {
+	for _, j := range js {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()

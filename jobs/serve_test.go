@@ -686,6 +686,44 @@ func TestServeGivesBackAfterTheDrain(t *testing.T) {
 	})
 }
 
+// TestServeGivesBackTogether: what a Pull brings when it is not wanted any more goes back
+// within one deadline, though the source takes nothing.
+func TestServeGivesBackTogether(t *testing.T) {
+	const n = 40
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		s.hangNak = true
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(n)))
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range n {
+			s.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i)})
+		}
+		start := time.Now()
+		err := jobs.Serve(ctx, p, ending{s, cancel}, func(context.Context, *jobs.Job) error { return nil }, quietly, jobs.WithDrain(time.Second))
+		if took := time.Since(start); took > lease {
+			t.Errorf("Serve took %v to end", took)
+		}
+		if err != nil || s.acks != 0 || s.naks == 0 {
+			t.Errorf("%v, %d acknowledged, %d calls to give back", err, s.acks, s.naks)
+		}
+		p.Close()
+	})
+}
+
+// ending ends Serve when a Pull has jobs.
+type ending struct {
+	*spy
+	end func()
+}
+
+func (s ending) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := s.spy.Pull(ctx, n)
+	if len(ds) > 0 {
+		s.end()
+	}
+	return ds, err
+}
+
 func TestServeDoesNotWaitForDeafHandlers(t *testing.T) {
 	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error { time.Sleep(time.Hour); return nil }, func(w *world) {
 		w.put("a", "b")
