@@ -472,12 +472,15 @@ func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, er
 		for _, d := range leased {
 			if d.bad == nil {
 				ds = append(ds, d)
-			} else if err := d.Term(ctx, fmt.Sprintf("its header is no JSON object of strings: %v", d.bad)); err != nil {
-				return ds, err
+			} else if e := d.Term(ctx, fmt.Sprintf("its header is no JSON object of strings: %v", d.bad)); e != nil {
+				err = e // it comes again when its lease is over
 			}
 		}
-		if len(ds) > 0 || len(leased) == 0 {
+		switch {
+		case len(ds) > 0 || len(leased) == 0:
 			return ds, nil
+		case err != nil:
+			return nil, err
 		}
 	}
 }

@@ -791,6 +791,30 @@ func TestRequeueAndRemember(t *testing.T) {
 	})
 }
 
+// TestWhatCannotBeBuriedHoldsUpNobody: a row whose header is none, and for which there is
+// no room among the dead letters.
+func TestWhatCannotBeBuriedHoldsUpNobody(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithPoll(10*time.Millisecond))
+		must(t, q.Enqueue(context.Background(), jobs.Message{ID: "a"}, jobs.Message{ID: "bad"}, jobs.Message{ID: "b"}))
+		run(t, db, `UPDATE shoal_jobs SET header = '[1]' WHERE id = 'bad'`)
+		if p.d == shoalsql.SQLite {
+			run(t, db, `CREATE TRIGGER no BEFORE INSERT ON shoal_dead BEGIN SELECT RAISE(ABORT, 'no room'); END`)
+		} else {
+			run(t, db, `ALTER TABLE shoal_dead ADD CONSTRAINT no CHECK (false)`)
+		}
+		ds, err := q.Pull(limit(t, 20*time.Second), 5)
+		if err != nil || len(ds) != 2 || ds[0].ID() != "a" || ds[1].ID() != "b" {
+			t.Fatalf("%d jobs, %v", len(ds), err)
+		}
+		for _, d := range ds {
+			must(t, d.Ack(context.Background()))
+		}
+		none(t, q)
+	})
+}
+
 func TestAHeaderThatIsNoneIsBuried(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := p.open(t)
