@@ -93,7 +93,7 @@ func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	}
 	body, err := json.Marshal(struct {
 		Delay time.Duration `json:"delay"`
-	}{delay})
+	}{min(delay, mostDelay)})
 	if err != nil {
 		return err
 	}

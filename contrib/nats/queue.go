@@ -58,10 +58,11 @@ const (
 
 	defaultLease      = 30 * time.Second
 	defaultDuplicates = 2 * time.Minute
-	pullFor           = 5 * time.Second  // how long the server waits for a job on our behalf
-	confirmIn         = 10 * time.Second // in which the server has to confirm what was sent to it
-	mostWaiting       = 1 << 14          // machines that wait for a job at the same time
-	mostStatuses      = 16               // of the server that wait to be read
+	pullFor           = 5 * time.Second            // how long the server waits for a job on our behalf
+	confirmIn         = 10 * time.Second           // in which the server has to confirm what was sent to it
+	mostWaiting       = 1 << 14                    // machines that wait for a job at the same time
+	mostDelay         = 100 * 365 * 24 * time.Hour // the server counts nanoseconds, from 1970 to 2262
+	mostStatuses      = 16                         // of the server that wait to be read
 )
 
 // An Option changes what [Open] makes, or expects to be there.
@@ -338,7 +339,7 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	n.Header[nats.MsgIdHdr] = []string{id}
 	if m.Delay > 0 {
 		n.Subject = q.schedule() + nuid.Next()
-		at := time.Now().Add(m.Delay + time.Second - 1).Truncate(time.Second)
+		at := time.Now().Add(min(m.Delay, mostDelay) + time.Second - 1).Truncate(time.Second)
 		n.Header["Nats-Schedule"] = []string{"@at " + at.UTC().Format(time.RFC3339)}
 		n.Header["Nats-Schedule-Target"] = []string{q.now()}
 	}

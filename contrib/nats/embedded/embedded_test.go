@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,28 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 			Largest: 1 << 20,
 		}
 	})
+}
+
+// TestADelayForEver: it is not so long that it is none.
+func TestADelayForEver(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir())), "q", shoalnats.WithLease(500*time.Millisecond))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := q.Enqueue(ctx, jobs.Message{ID: "later", Delay: math.MaxInt64}, jobs.Message{ID: "back"}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := q.Pull(ctx, 5)
+	if err != nil || len(ds) != 1 || ds[0].ID() != "back" {
+		t.Fatalf("%d jobs, %v", len(ds), err)
+	}
+	if err := ds[0].Nak(ctx, math.MaxInt64); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if ds, _ := q.Pull(short, 5); len(ds) > 0 {
+		t.Errorf("job %q is there", ds[0].ID())
+	}
 }
 
 // TestAJobIsNoStatus: whatever headers it has.
