@@ -349,11 +349,21 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	return n, nil
 }
 
-// Pull implements [jobs.Source].
+// Pull implements [jobs.Source]. An error is permanent where the queue is not there any
+// more, and where the connection is closed, by the caller or as it has given up to
+// connect again ([nats.MaxReconnects]).
 func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
 	}
+	ds, err := q.pull(ctx, n)
+	if err != nil && ctx.Err() == nil && q.nc.IsClosed() {
+		err = jobs.Permanent(fmt.Errorf("shoalnats: queue %s: %w", q.name, nats.ErrConnectionClosed))
+	}
+	return ds, err
+}
+
+func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err

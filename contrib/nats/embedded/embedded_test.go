@@ -393,6 +393,24 @@ func TestAQueueThatIsDeletedEndsServe(t *testing.T) {
 	}
 }
 
+// TestAConnectionThatIsClosedEndsServe: it does not come back.
+func TestAConnectionThatIsClosedEndsServe(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	q := open(t, nc, "q")
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	time.AfterFunc(200*time.Millisecond, nc.Close)
+	err := jobs.Serve(ctx, p, q, func(context.Context, *jobs.Job) error { return nil })
+	if !jobs.IsPermanent(err) || !errors.Is(err, nats.ErrConnectionClosed) || !strings.Contains(err.Error(), "queue q") {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := q.Pull(ctx, 1); !jobs.IsPermanent(err) {
+		t.Errorf("Pull: %v", err)
+	}
+}
+
 func TestWrongCredentials(t *testing.T) {
 	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"), embedded.WithToken("secret"))
 	for _, o := range []nats.Option{nats.Token("wrong"), nats.Name("none")} {
