@@ -23,7 +23,7 @@ type delivery struct {
 	attempt int
 
 	mu      sync.Mutex
-	ends    time.Time // when its lease is over, by the clock of this machine
+	ends    time.Time // when its lease is over, by the clocks of this machine
 	settled bool
 }
 
@@ -34,6 +34,12 @@ func (d *delivery) begin(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ends = now.Add(d.q.lease - min(d.q.lease/10, mostMargin))
+}
+
+// over reports whether the lease is over, by the monotonic clock, or by that on the wall,
+// which alone goes on while the machine sleeps.
+func (d *delivery) over(now time.Time) bool {
+	return !now.Before(d.ends) || !now.Round(0).Before(d.ends.Round(0))
 }
 
 func (d *delivery) ID() string          { return d.id }
@@ -48,7 +54,7 @@ func (d *delivery) mine() error {
 	if d.settled {
 		return fmt.Errorf("%w: attempt %d of job %q was settled", jobs.ErrLeaseLost, d.attempt, d.id)
 	}
-	if !time.Now().Before(d.ends) {
+	if d.over(time.Now()) {
 		return fmt.Errorf("%w: that of attempt %d of job %q is over", jobs.ErrLeaseLost, d.attempt, d.id)
 	}
 	return nil

@@ -14,8 +14,8 @@
 //
 // JetStream does not tell the attempts of a job apart when it takes an answer: that of an
 // old holder counts like that of the new one. So a Delivery keeps its lease by its own
-// clock, a tenth early but by no more than a second, and returns [jobs.ErrLeaseLost] after
-// that without asking the server. An answer that is on its way while the lease ends can
+// clock, from when the server can have begun it at the earliest, a tenth early but by no
+// more than a second, and returns [jobs.ErrLeaseLost] after that without asking the server. An answer that is on its way while the lease ends can
 // still count for the next attempt, which then has run for nothing.
 //
 // Schedules of JetStream are cut to whole seconds: a [jobs.Message] with a Delay is there
@@ -59,10 +59,12 @@ const (
 	defaultLease      = 30 * time.Second
 	defaultDuplicates = 2 * time.Minute
 	pullFor           = 5 * time.Second            // how long the server waits for a job on our behalf
+	mostBeat          = pullFor / 3                // between two heartbeats of one that does
+	beatPart          = 6                          // of the lease, after which there is one
 	confirmIn         = 10 * time.Second           // in which the server has to confirm what was sent to it
 	mostWaiting       = 1 << 14                    // machines that wait for a job at the same time
 	mostDelay         = 100 * 365 * 24 * time.Hour // the server counts nanoseconds, from 1970 to 2262
-	mostStatuses      = 16                         // of the server that wait to be read
+	moreStatuses      = 16                         // than heartbeats, in answer to a pull
 )
 
 // An Option changes what [Open] makes, or expects to be there.
@@ -374,7 +376,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 			return ds, err
 		}
 		// Then one: with that the request is over, so nothing can come later.
-		ds, err = q.request(ctx, pullRequest{Batch: 1, Expires: pullFor, Heartbeat: pullFor / 3})
+		ds, err = q.request(ctx, pullRequest{Batch: 1, Expires: pullFor, Heartbeat: min(mostBeat, q.lease/beatPart)})
 		if len(ds) > 0 || err != nil {
 			return ds, err
 		}
@@ -394,7 +396,11 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
 	}
 	// A channel, as NextMsg of a subscription takes some messages for statuses by their headers.
-	came := make(chan *nats.Msg, r.Batch+mostStatuses)
+	room := r.Batch + moreStatuses // what comes when there is none is lost
+	if r.Heartbeat > 0 {
+		room += int(r.Expires / r.Heartbeat)
+	}
+	came := make(chan *nats.Msg, room)
 	sub, err := q.nc.ChanSubscribe(q.nc.NewInbox(), came)
 	if err != nil {
 		return nil, err
@@ -403,6 +409,8 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 	if err != nil {
 		return nil, err
 	}
+	// What comes was leased after this. A process that was stopped may read it much later.
+	since := time.Now()
 	if err := q.nc.PublishRequest(q.next, sub.Subject, body); err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
@@ -411,7 +419,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 		silence, cancel := context.WithTimeout(ctx, max(r.Expires, pullFor))
 		if r.Heartbeat > 0 {
 			cancel()
-			silence, cancel = context.WithTimeout(ctx, 2*r.Heartbeat)
+			silence, cancel = context.WithTimeout(ctx, 2*mostBeat)
 		}
 		var m *nats.Msg
 		select {
@@ -421,7 +429,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 		}
 		cancel()
 		if err != nil {
-			ds = append(ds, q.rest(sub, came)...)
+			ds = append(ds, q.rest(sub, came, since)...)
 			switch {
 			case len(ds) > 0:
 				return ds, nil
@@ -432,7 +440,8 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 		}
 		if !isJob(m) {
 			over, err := q.status(m)
-			if !over && err == nil {
+			if !over && err == nil { // a heartbeat; they are at least so far apart, over there
+				since = since.Add(r.Heartbeat)
 				continue
 			}
 			_ = sub.Unsubscribe()
@@ -441,7 +450,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 			}
 			return nil, err
 		}
-		ds = append(ds, q.delivery(m))
+		ds = append(ds, q.delivery(m, since))
 	}
 	_ = sub.Unsubscribe()
 	return ds, nil
@@ -483,7 +492,7 @@ func (q *Queue) gone(err error) error {
 }
 
 // rest ends the subscription, and returns what the server had sent before it knew.
-func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg) (ds []jobs.Delivery) {
+func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg, since time.Time) (ds []jobs.Delivery) {
 	// What was sent until the server had seen the end of the interest comes before the
 	// answer to the flush.
 	if sub.Drain() == nil {
@@ -493,7 +502,7 @@ func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg) (ds []jobs.D
 		select {
 		case m := <-came:
 			if isJob(m) {
-				ds = append(ds, q.delivery(m))
+				ds = append(ds, q.delivery(m, since))
 			}
 		default:
 			return ds
@@ -501,7 +510,8 @@ func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg) (ds []jobs.D
 	}
 }
 
-func (q *Queue) delivery(m *nats.Msg) jobs.Delivery {
+// delivery is the job m, which was leased at since or later.
+func (q *Queue) delivery(m *nats.Msg, since time.Time) jobs.Delivery {
 	d := &delivery{q: q, m: m, attempt: 1}
 	if meta, err := m.Metadata(); err == nil {
 		d.attempt = int(meta.NumDelivered)
@@ -519,7 +529,7 @@ func (q *Queue) delivery(m *nats.Msg) jobs.Delivery {
 			d.header[k] = v[0]
 		}
 	}
-	d.begin(time.Now())
+	d.begin(since)
 	return d
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +75,107 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 			Largest: 1 << 20,
 		}
 	})
+}
+
+// TestALeaseBeginsWithTheDelivery: and not when the job is read, as by a process that was
+// stopped in between.
+func TestALeaseBeginsWithTheDelivery(t *testing.T) {
+	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
+	late := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
+	nc, err := nats.Connect("nats://" + late.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const lease = 1500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	near := open(t, connect(t, s), "q", shoalnats.WithLease(lease))
+	far := open(t, nc, "q", shoalnats.WithLease(lease))
+	for _, waits := range []bool{true, false} {
+		got := make(chan jobs.Delivery, 1)
+		pull := func() {
+			ds, err := far.Pull(ctx, 2)
+			if err != nil || len(ds) != 1 {
+				t.Errorf("%d jobs, %v", len(ds), err)
+				ds = append(ds, nil)
+			}
+			got <- ds[0]
+		}
+		if waits {
+			go pull()
+			time.Sleep(2 * lease) // it has waited for longer than a lease
+		}
+		late.stop()
+		if err := near.Enqueue(ctx, jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if !waits {
+			go pull()
+		}
+		time.Sleep(lease + 100*time.Millisecond)
+		late.goOn()
+		d := <-got
+		if d == nil {
+			return
+		}
+		if err := d.Ack(ctx); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("Ack after the lease was over (Pull was waiting: %v): %v", waits, err)
+		}
+		ds, err := near.Pull(ctx, 1)
+		if err != nil || len(ds) != 1 || ds[0].Attempt() < 2 {
+			t.Fatalf("%d jobs, %v", len(ds), err)
+		}
+		if err := ds[0].Ack(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A slowLink is between a client and a server, and can hold up what the server sends.
+type slowLink struct {
+	addr string
+	gate sync.Mutex
+}
+
+func (l *slowLink) stop() { l.gate.Lock() }
+func (l *slowLink) goOn() { l.gate.Unlock() }
+
+func newSlowLink(t *testing.T, server string) *slowLink {
+	in, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	l := &slowLink{addr: in.Addr().String()}
+	go func() {
+		for {
+			client, err := in.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() { io.Copy(server, client); server.Close() }()
+			go func() {
+				defer client.Close()
+				b := make([]byte, 1<<16)
+				for {
+					n, err := server.Read(b)
+					l.gate.Lock()
+					_, e := client.Write(b[:n])
+					l.gate.Unlock()
+					if err != nil || e != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l
 }
 
 // TestADelayForEver: it is not so long that it is none.
