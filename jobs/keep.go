@@ -20,8 +20,8 @@ type keeper struct {
 	lease time.Duration
 
 	// What follows is guarded by server.mu.
-	held      list.List                   // *Job, by the time when they are due
-	extending map[*Job]context.CancelFunc // those whose Extend is under way; they are not in held
+	held      list.List           // *Job, by the time when they are due
+	extending map[*Job]*extension // those whose Extend is under way; they are not in held
 	timer     *time.Timer
 	next      time.Time // for which the timer is set; zero if it is not
 	stopped   bool
@@ -33,6 +33,12 @@ type lease struct {
 	due  time.Time // to be extended
 	ends time.Time
 	at   *list.Element // its place in keeper.held; nil if it has none
+}
+
+// An extension is a call of Extend that is under way.
+type extension struct {
+	cancel context.CancelFunc
+	over   chan struct{} // closed when it has returned
 }
 
 const (
@@ -70,6 +76,27 @@ func (k *keeper) removeLocked(j *Job) {
 		j.lease.at = nil
 	}
 }
+
+// releaseLocked has j extended no more, as its answer is going to be sent: an extension
+// that came after that could undo it, as where a job is given back for a while. What it
+// returns waits for one that is under way; not for long, if that does not heed its context.
+func (k *keeper) releaseLocked(j *Job) (wait func()) {
+	k.removeLocked(j)
+	x := k.extending[j]
+	if x == nil {
+		return func() {}
+	}
+	x.cancel()
+	return func() {
+		select {
+		case <-x.over:
+		case <-time.After(k.mostExtend()):
+		}
+	}
+}
+
+// mostExtend is how long an Extend may take: others may wait for their turn.
+func (k *keeper) mostExtend() time.Duration { return min(k.lease/callPart, mostCall) }
 
 // setLocked sets the timer.
 func (k *keeper) setLocked(next time.Time) {
@@ -125,16 +152,17 @@ func (k *keeper) lookLocked() {
 			continue
 		}
 		if j.state == waiting && k.s.p.State() == shoal.Paused { // who knows for how long
-			k.s.withdrawLocked(j)
-			go k.s.back(k.s.base, j)
+			wait := k.s.withdrawLocked(j)
+			go k.s.back(k.s.base, j, wait)
 			continue
 		}
 		until(j.lease.ends)
 		if len(k.extending) < atOnce {
 			k.removeLocked(j)
-			ctx, cancel := context.WithTimeout(k.s.base, min(k.lease/callPart, mostCall)) // others may wait for their turn
-			k.extending[j] = cancel
-			k.running.Go(func() { k.extend(ctx, j) })
+			ctx, cancel := context.WithTimeout(k.s.base, k.mostExtend())
+			x := &extension{cancel, make(chan struct{})}
+			k.extending[j] = x
+			k.running.Go(func() { k.extend(ctx, j, x) })
 		}
 	}
 	k.next = time.Time{}
@@ -148,22 +176,26 @@ func (k *keeper) overLocked(j *Job) {
 	k.s.loseLocked(j, fmt.Errorf("%w: it was not extended in time", ErrLeaseLost))
 }
 
-func (k *keeper) extend(ctx context.Context, j *Job) {
+func (k *keeper) extend(ctx context.Context, j *Job, x *extension) {
 	s := k.s
 	now := time.Now()
 	err := j.d.Extend(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.extending[j]()
+	x.cancel()
+	close(x.over)
 	delete(k.extending, j)
 	switch {
 	case j.state == over, j.lost, errors.Is(err, ErrAcked): // the answer to its Ack is on its way, or was lost
+	case errors.Is(err, ErrLeaseLost):
+		s.loseLocked(j, err)
 	case err == nil:
 		s.stats.Extended++
 		j.lease.ends = now.Add(k.lease)
-		k.insertLocked(j, now.Add(k.lease/keepPart))
-	case errors.Is(err, ErrLeaseLost):
-		s.loseLocked(j, err)
+		if j.state != settling {
+			k.insertLocked(j, now.Add(k.lease/keepPart))
+		}
+	case j.state == settling:
 	default:
 		due := time.Now().Add(k.lease / retryPart)
 		if due.After(j.lease.ends) {
@@ -182,8 +214,8 @@ func (k *keeper) stop() {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	for _, cancel := range k.extending {
-		cancel()
+	for _, x := range k.extending {
+		x.cancel()
 	}
 	s.mu.Unlock()
 	k.running.Wait()

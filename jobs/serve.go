@@ -44,7 +44,7 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		config: c, p: p, src: src, h: h,
 		base:  context.WithoutCancel(ctx),
 		jobs:  make(map[*Job]struct{}),
-		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]context.CancelFunc)},
+		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]*extension)},
 		quiet: make(chan struct{}),
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
@@ -257,9 +257,11 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 		return
 	}
 	j.state = settling
+	wait := s.keep.releaseLocked(j)
 	lost, closed := j.lost, errors.Is(context.Cause(ctx), shoal.ErrClosed)
 	s.mu.Unlock()
 	defer s.done(j) // whatever the source does
+	wait()
 
 	var retry *retryError
 	var poison *poisonError
@@ -302,9 +304,13 @@ func (s *server) term(j *Job, reason string) {
 }
 
 // call makes a call of the source that settles j, again and again while it is not known
-// whether it had its effect, for as long as a lease. It reports whether it had.
+// whether it had its effect, until the lease is over: then it might concern the next
+// attempt. It reports whether it had.
 func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.keep.lease)
+	s.mu.Lock()
+	ends := j.lease.ends
+	s.mu.Unlock()
+	again, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
 	pause := firstPause
 	for {
@@ -326,9 +332,11 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		}
 		select {
 		case <-time.After(pause):
+		case <-again.Done():
+		}
+		if again.Err() == nil {
 			pause *= 2
 			continue
-		case <-ctx.Done():
 		}
 		s.log.Error("jobs: the source cannot be told what became of a job; it will run again",
 			"job", j.ID, "call", what, "err", err)
@@ -362,27 +370,26 @@ func (s *server) loseLocked(j *Job, err error) {
 // giveBack gives j back, if it is in state from.
 func (s *server) giveBack(ctx context.Context, j *Job, from state) {
 	s.mu.Lock()
-	mine := j.state == from
-	if mine {
-		s.withdrawLocked(j)
+	if j.state != from {
+		s.mu.Unlock()
+		return
 	}
+	wait := s.withdrawLocked(j)
 	s.mu.Unlock()
-	if mine {
-		s.back(ctx, j)
-	}
+	s.back(ctx, j, wait)
 }
 
 // withdrawLocked takes j from its handler, so that it can be given back by back.
-func (s *server) withdrawLocked(j *Job) {
-	j.state = settling
-	s.keep.removeLocked(j)
-	if j.cancel != nil {
+func (s *server) withdrawLocked(j *Job) (wait func()) {
+	if j.state = settling; j.cancel != nil {
 		j.cancel(ErrStopped)
 	}
+	return s.keep.releaseLocked(j)
 }
 
-func (s *server) back(ctx context.Context, j *Job) {
+func (s *server) back(ctx context.Context, j *Job, wait func()) {
 	defer s.done(j)
+	wait()
 	s.mu.Lock()
 	lost := j.lost
 	s.mu.Unlock()

@@ -573,6 +573,59 @@ func TestServeNotesTheEndOfALeaseDuringItsExtension(t *testing.T) {
 	})
 }
 
+// TestServeExtendsNothingOnceItAnswers: an extension after the answer could undo it.
+func TestServeExtendsNothingOnceItAnswers(t *testing.T) {
+	t.Run("while it tries again", func(t *testing.T) {
+		inWorld(t, 1, func(context.Context, *jobs.Job) error {
+			time.Sleep(lease/3 - time.Second)
+			return jobs.Retry(time.Hour)
+		}, func(w *world) {
+			w.s.set(func() { w.s.failNak = errors.New("no answer") })
+			w.put("a")
+			w.after(lease - time.Second)
+			if w.s.exts != 0 || w.s.naks < 3 {
+				w.Errorf("%d extensions, %d calls to give it back", w.s.exts, w.s.naks)
+			}
+		})
+	})
+	t.Run("and waits for one that is under way", func(t *testing.T) {
+		inWorld(t, 1, func(context.Context, *jobs.Job) error {
+			time.Sleep(lease/3 + time.Second)
+			return jobs.Retry(time.Hour)
+		}, func(w *world) {
+			early := 0
+			w.s.set(func() {
+				w.s.extend = func(context.Context, string) error {
+					time.Sleep(2 * time.Second)
+					w.s.set(func() { early += w.s.naks })
+					return nil
+				}
+			})
+			w.put("a")
+			w.after(lease - time.Second)
+			if early != 0 || w.s.exts != 1 || w.s.naks != 1 {
+				w.Errorf("%d extensions, given back %d times, %d during an extension", w.s.exts, w.s.naks, early)
+			}
+		})
+	})
+}
+
+// TestServeTellsUntilTheLeaseIsOver: after that an answer might concern the next attempt.
+func TestServeTellsUntilTheLeaseIsOver(t *testing.T) {
+	inWorld(t, 1, func(context.Context, *jobs.Job) error { time.Sleep(lease/3 - time.Second); return nil }, func(w *world) {
+		w.s.set(func() { w.s.failAck = errors.New("no route to host") })
+		w.put("a")
+		w.after(lease - 1)
+		if s := w.stats(); s.Untold != 0 {
+			w.Errorf("%+v", s)
+		}
+		w.after(1)
+		if s := w.stats(); s.Untold != 1 {
+			w.Errorf("%+v", s)
+		}
+	})
+}
+
 // TestServeExtendsWhileItGivesBack: a job that is given back to a source that is slow to
 // take it does not hold up the extension of one that runs.
 func TestServeExtendsWhileItGivesBack(t *testing.T) {
