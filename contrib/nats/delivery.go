@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,26 +123,57 @@ func (d *delivery) Term(ctx context.Context, reason string) error {
 	if err := d.mine(); err != nil {
 		return err
 	}
-	n := nats.NewMsg(d.q.buried())
-	n.Data = d.m.Data
-	for k, v := range d.header {
-		n.Header[k] = []string{v}
-	}
-	n.Header[idHeader] = []string{d.id}
-	n.Header[attemptHeader] = []string{strconv.Itoa(d.attempt)}
-	quoted, err := json.Marshal(reason) // of one line
+	n, err := d.letter(reason)
 	if err != nil {
 		return err
-	}
-	n.Header[reasonHeader] = []string{string(quoted)}
-	n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d", d.id, d.attempt)}
-	if int64(n.Size()) > d.q.nc.MaxPayload() { // by the headers: they are ours
-		n.Header[reasonHeader] = []string{`"…"`}
 	}
 	if _, err := d.q.js.PublishMsg(ctx, n); err != nil {
 		return fmt.Errorf("shoalnats: queue %s: the dead letter of job %q: %w", d.q.name, d.id, err)
 	}
 	return d.settle(ctx, "+TERM")
+}
+
+// letterRoom is what the headers of a dead letter need beside those that a job has already,
+// with the shortest reason, in bytes.
+const letterRoom = 128
+
+// mostID bounds the ID of a dead letter that lacks room, in bytes.
+const mostID = 200
+
+// letter is the dead letter. Where that is larger than the server takes, it lacks the
+// reason, or the payload, or the job's headers too: rather that than none. Enqueue leaves
+// room for one without a reason; others that put messages into the stream do not.
+func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
+	without := fmt.Sprintf("%s (the dead letter has no room for all of the job, with its payload of %d bytes)", reason, len(d.m.Data))
+	for _, try := range []struct {
+		data, header bool
+		reason       string
+	}{{true, true, reason}, {true, true, "…"}, {false, true, without}, {false, false, without}, {false, false, "…"}} {
+		n = nats.NewMsg(d.q.buried())
+		id := d.id
+		if try.data {
+			n.Data = d.m.Data
+		}
+		if try.header {
+			for k, v := range d.header {
+				n.Header[k] = []string{v}
+			}
+		} else if len(id) > mostID {
+			id = strings.ToValidUTF8(id[:mostID], "") + "…"
+		}
+		quoted, err := json.Marshal(try.reason) // of one line
+		if err != nil {
+			return nil, err
+		}
+		n.Header[idHeader] = []string{id}
+		n.Header[attemptHeader] = []string{strconv.Itoa(d.attempt)}
+		n.Header[reasonHeader] = []string{string(quoted)}
+		n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d", id, d.attempt)}
+		if int64(n.Size()) <= d.q.nc.MaxPayload() {
+			break
+		}
+	}
+	return n, nil
 }
 
 // DeadLetters returns up to n dead letters, the oldest first. They stay where they are.

@@ -345,8 +345,9 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 		n.Header["Nats-Schedule"] = []string{"@at " + at.UTC().Format(time.RFC3339)}
 		n.Header["Nats-Schedule-Target"] = []string{q.now()}
 	}
-	if over := int64(n.Size()) - q.nc.MaxPayload(); over > 0 {
-		return nil, fmt.Errorf("a payload of %d bytes, with its headers: the server takes up to %d: %w", len(m.Data), q.nc.MaxPayload(), nats.ErrMaxPayload)
+	if most := q.nc.MaxPayload(); int64(n.Size()+letterRoom) > most {
+		return nil, fmt.Errorf("a payload of %d bytes, with its headers and %d bytes for those of a dead letter: the server takes up to %d: %w",
+			len(m.Data), letterRoom, most, nats.ErrMaxPayload)
 	}
 	return n, nil
 }

@@ -178,6 +178,58 @@ func newSlowLink(t *testing.T, server string) *slowLink {
 	return l
 }
 
+// TestThereIsRoomForADeadLetter: of the largest jobs, also where another client has enqueued them.
+func TestThereIsRoomForADeadLetter(t *testing.T) {
+	const most = 16 << 10
+	nc := connect(t, start(t, t.TempDir(), embedded.WithMaxPayload(most)))
+	q := open(t, nc, "q")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	reason := strings.Repeat("\x01", 1<<10) // six times as long, quoted
+	bury := func(what string) jobs.DeadLetter {
+		t.Helper()
+		ds, err := q.Pull(ctx, 1)
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("%s: %d jobs, %v", what, len(ds), err)
+		}
+		if err := ds[0].Term(ctx, reason); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		all, err := q.DeadLetters(ctx, 100)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return all[len(all)-1]
+	}
+	n := most
+	for err = q.Enqueue(ctx, jobs.Message{Data: make([]byte, n)}); errors.Is(err, nats.ErrMaxPayload); n-- {
+		err = q.Enqueue(ctx, jobs.Message{ID: "ours", Data: make([]byte, n), Header: jobs.Header{"k": "v"}})
+	}
+	if err != nil || n < most-300 {
+		t.Fatalf("%d bytes: %v", n, err)
+	}
+	if l := bury("ours"); l.ID != "ours" || len(l.Data) != n+1 || l.Header["k"] != "v" || l.Attempt != 1 {
+		t.Errorf("ID %q, %d of %d bytes, %v, attempt %d", l.ID, len(l.Data), n+1, l.Header, l.Attempt)
+	}
+	for what, m := range map[string]*nats.Msg{
+		"payload": {Data: make([]byte, most)},
+		"header":  {Header: nats.Header{"Big": {strings.Repeat("x", most-100)}}},
+		"ID":      {Header: nats.Header{nats.MsgIdHdr: {strings.Repeat("x", most-100)}}},
+	} {
+		m.Subject = "shoal.q.now"
+		if _, err := js.PublishMsg(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+		if l := bury(what); l.ID == "" || len(l.Data) != 0 || !strings.HasPrefix(l.Reason, reason) || !strings.Contains(l.Reason, fmt.Sprint("payload of ", len(m.Data), " bytes")) {
+			t.Errorf("%s: ID %.20q, %d bytes, reason %.2000q", what, l.ID, len(l.Data), l.Reason)
+		}
+	}
+}
+
 // TestADelayForEver: it is not so long that it is none.
 func TestADelayForEver(t *testing.T) {
 	q := open(t, connect(t, start(t, t.TempDir())), "q", shoalnats.WithLease(500*time.Millisecond))
