@@ -69,6 +69,10 @@ func (d *delivery) tell(ctx context.Context, answer string) error {
 	if err := d.mine(); err != nil {
 		return err
 	}
+	// What is sent without a connection may be kept until there is one, and count for the next attempt.
+	if s := d.q.nc.Status(); s != nats.CONNECTED {
+		return fmt.Errorf("shoalnats: queue %s: job %q: the connection is %v", d.q.name, d.id, s)
+	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.q.lease)

@@ -15,8 +15,11 @@
 // JetStream does not tell the attempts of a job apart when it takes an answer: that of an
 // old holder counts like that of the new one. So a Delivery keeps its lease by its own
 // clock, from when the server can have begun it at the earliest, a tenth early but by no
-// more than a second, and returns [jobs.ErrLeaseLost] after that without asking the server. An answer that is on its way while the lease ends can
-// still count for the next attempt, which then has run for nothing.
+// more than a second, and returns [jobs.ErrLeaseLost] after that without asking the server.
+// An answer that is on its way while the lease ends can still count for the next attempt,
+// which then has run for nothing. No answer is begun while the connection is away, but one
+// that was begun before may be kept until it is back, however late: connect with
+// [nats.ReconnectBufSize](-1), so that nothing is kept.
 //
 // Schedules of JetStream are cut to whole seconds: a [jobs.Message] with a Delay is there
 // up to a second late, never early. It needs nats-server 2.12 or later. What a job given
@@ -112,7 +115,9 @@ type Queue struct {
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // Open opens the queue of that name, of the letters, digits, _ and -, and makes what is
-// missing of it. The connection stays the caller's. An error that matches
+// missing of it. The connection stays the caller's; it should be made with
+// [nats.ReconnectBufSize](-1), and with [nats.MaxReconnects](-1) where it is to outlive
+// the server. An error that matches
 // [jobs.ErrConfig] names what does not fit, also where the queue is there with other
 // settings than those asked for: they are changed by the operator, or by a new name.
 func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Queue, error) {

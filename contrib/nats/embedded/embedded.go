@@ -182,7 +182,7 @@ func hostPort(addr string) (host string, port int, err error) {
 
 // Connect connects to the server, within the process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s.s), nats.MaxReconnects(-1), nats.Token(s.token)}, opts...)...)
+	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s.s), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Token(s.token)}, opts...)...)
 }
 
 // URL is where other processes connect to; "" if it does not listen.

@@ -105,12 +105,14 @@ func TestALeaseBeginsWithTheDelivery(t *testing.T) {
 		if waits {
 			go pull()
 			time.Sleep(2 * lease) // it has waited for longer than a lease
+			late.stop()
 		}
-		late.stop()
 		if err := near.Enqueue(ctx, jobs.Message{}); err != nil {
 			t.Fatal(err)
 		}
 		if !waits {
+			time.Sleep(lease / 3) // the server hears of it a moment later where it leases jobs
+			late.stop()
 			go pull()
 		}
 		time.Sleep(lease + 100*time.Millisecond)
@@ -132,10 +134,27 @@ func TestALeaseBeginsWithTheDelivery(t *testing.T) {
 	}
 }
 
-// A slowLink is between a client and a server, and can hold up what the server sends.
+// A slowLink is between a client and a server, and can hold up what the server sends, or
+// be cut.
 type slowLink struct {
-	addr string
-	gate sync.Mutex
+	addr   string
+	gate   sync.Mutex
+	mu     sync.Mutex
+	away   bool     // it is cut
+	client net.Conn // the latest
+}
+
+func (l *slowLink) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = true
+	l.client.Close()
+}
+
+func (l *slowLink) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = false
 }
 
 func (l *slowLink) stop() { l.gate.Lock() }
@@ -154,8 +173,15 @@ func newSlowLink(t *testing.T, server string) *slowLink {
 			if err != nil {
 				return
 			}
+			l.mu.Lock()
+			away := l.away
+			l.client = client
+			l.mu.Unlock()
 			server, err := net.Dial("tcp", server)
-			if err != nil {
+			if err == nil && away {
+				server.Close()
+			}
+			if err != nil || away {
 				client.Close()
 				continue
 			}
@@ -227,6 +253,54 @@ func TestThereIsRoomForADeadLetter(t *testing.T) {
 		if l := bury(what); l.ID == "" || len(l.Data) != 0 || !strings.HasPrefix(l.Reason, reason) || !strings.Contains(l.Reason, fmt.Sprint("payload of ", len(m.Data), " bytes")) {
 			t.Errorf("%s: ID %.20q, %d bytes, reason %.2000q", what, l.ID, len(l.Data), l.Reason)
 		}
+	}
+}
+
+// TestAnAnswerWaitsForNoConnection: it would be sent when that is back, and count for the
+// attempt that runs then.
+func TestAnAnswerWaitsForNoConnection(t *testing.T) {
+	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
+	link := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
+	away := make(chan struct{}, 1)
+	nc, err := nats.Connect("nats://"+link.addr, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+		nats.IgnoreDiscoveredServers(), nats.DisconnectErrHandler(func(*nats.Conn, error) { away <- struct{}{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const lease = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	near := open(t, connect(t, s), "q", shoalnats.WithLease(lease))
+	far := open(t, nc, "q", shoalnats.WithLease(lease))
+	if err := near.Enqueue(ctx, jobs.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := far.Pull(ctx, 1)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("%d jobs, %v", len(ds), err)
+	}
+	link.cut()
+	<-away
+	short, cancel := context.WithTimeout(ctx, lease/4)
+	defer cancel()
+	if err := ds[0].Ack(short); err == nil {
+		t.Error("Ack without a connection: no error")
+	}
+	again, err := near.Pull(ctx, 1)
+	if err != nil || len(again) != 1 {
+		t.Fatalf("%d jobs, %v", len(again), err)
+	}
+	link.mend()
+	for nc.Status() != nats.CONNECTED {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := nc.FlushTimeout(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	// The second attempt dies: the job is there again, if the old answer has not ended it.
+	if ds, err := near.Pull(ctx, 1); err != nil || len(ds) != 1 || ds[0].Attempt() < 3 {
+		t.Errorf("%d jobs, %v", len(ds), err)
 	}
 }
 
