@@ -125,6 +125,7 @@ type Queue struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and made anew, when something may be leased
 	swept   time.Time     // when shoal_done was, last
+	most    int           // jobs that a Pull may ask for
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
@@ -154,7 +155,7 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 	case c.remember < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithRemember(%v): want at least 100ms", jobs.ErrConfig, c.remember)
 	}
-	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), swept: time.Now()}
+	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), swept: time.Now(), most: mostPull}
 	q.puts = gatherer[[]row]{size: sizeOf, run: q.putAll}
 	q.acks = gatherer[*delivery]{size: func(*delivery) int { return 1 }, run: q.ackAll}
 	if err := q.stand(ctx); err != nil {
@@ -359,7 +360,8 @@ func (q *Queue) insertSome(ctx context.Context, tx *sql.Tx, rs []row) error {
 	return err
 }
 
-// Pull implements [jobs.Source]. It leases up to 1000 jobs. An error is permanent where
+// Pull implements [jobs.Source]. It leases up to 1000 jobs, and fewer for a while when
+// the database has not brought as many within 10 s, as where they are large. An error is permanent where
 // a table is missing, and where the database refuses who calls.
 func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	if n < 1 {
@@ -423,9 +425,13 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callFor)
 		defer cancel()
 		q.sweep(own)
+		n := q.atMost(n)
 		ds, err := q.lookAndLease(own, n)
 		if len(ds) == 0 && err != nil && own.Err() != nil {
 			err = fmt.Errorf("no answer within %v: %w", callFor, err)
+			q.bound(n, n/2) // they may be large
+		} else if len(ds) == n {
+			q.bound(n, 2*n)
 		}
 		came <- result{ds, err}
 	}()
@@ -447,6 +453,22 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		}
 	}()
 	return nil, ctx.Err()
+}
+
+// atMost is how many of n jobs a Pull may ask for.
+func (q *Queue) atMost(n int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return min(n, q.most)
+}
+
+// bound changes what atMost says, after a Pull of n jobs: to less, or from n to more.
+func (q *Queue) bound(n, most int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if most < n || q.most == n {
+		q.most = min(max(1, most), mostPull)
+	}
 }
 
 func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, err error) {

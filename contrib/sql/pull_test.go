@@ -1,0 +1,87 @@
+package shoalsql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A slowDB is a database that brings up to so many jobs in time.
+type slowDB struct {
+	most  int64
+	asked []int64
+}
+
+func (db *slowDB) Connect(context.Context) (driver.Conn, error) { return slowConn{db}, nil }
+func (db *slowDB) Driver() driver.Driver                        { return nil }
+
+type slowConn struct{ *slowDB }
+
+func (c slowConn) Prepare(string) (driver.Stmt, error) { return nil, errOdd }
+func (c slowConn) Begin() (driver.Tx, error)           { return nil, errOdd }
+func (c slowConn) Close() error                        { return nil }
+
+func (c slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	n, ok := args[1].Value.(int64)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", errOdd, query)
+	}
+	c.asked = append(c.asked, n)
+	if n > c.most {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &slowRows{left: n}, nil
+}
+
+type slowRows struct{ left int64 }
+
+func (r *slowRows) Columns() []string { return strings.Fields("seq id data header attempt") }
+func (r *slowRows) Close() error      { return nil }
+
+func (r *slowRows) Next(dest []driver.Value) error {
+	if r.left == 0 {
+		return io.EOF
+	}
+	dest[0], dest[1], dest[2], dest[3], dest[4] = r.left, "id", []byte{}, nil, int64(1)
+	r.left--
+	return nil
+}
+
+// TestPullAsksForFewerWhereTheyAreLate: else it would ask for the same again, for ever.
+func TestPullAsksForFewerWhereTheyAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowDB{most: 3}
+		db := sql.OpenDB(slow)
+		defer db.Close()
+		q := &Queue{config: config{lease: time.Minute, poll: time.Second}, name: "q", db: db, d: Postgres,
+			sql: statementsOf(Postgres), changed: make(chan struct{}), swept: time.Now(), most: mostPull}
+		pull := func(n, want int) {
+			t.Helper()
+			ds, err := q.Pull(t.Context(), n)
+			if len(ds) != want || (want == 0) != errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Pull(%d): %d jobs, %v; want %d", n, len(ds), err, want)
+			}
+		}
+		pull(16, 0)
+		pull(16, 0)
+		pull(16, 0)
+		pull(16, 2)
+		pull(1, 1)
+		pull(16, 0)
+		slow.most = 100
+		for _, want := range []int{2, 4, 8, 16, 16} {
+			pull(16, want)
+		}
+		if want := "[16 8 4 2 1 4 2 4 8 16 16]"; fmt.Sprint(slow.asked) != want {
+			t.Errorf("asked for %v, want %s", slow.asked, want)
+		}
+	})
+}
