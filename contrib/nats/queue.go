@@ -64,6 +64,7 @@ const (
 	pullFor           = 5 * time.Second            // how long the server waits for a job on our behalf
 	mostBeat          = pullFor / 3                // between two heartbeats of one that does
 	beatPart          = 6                          // of the lease, after which there is one
+	mostBytes         = 8 << 20                    // of what is asked for at once: it has to come within a lease
 	confirmIn         = 10 * time.Second           // in which the server has to confirm what was sent to it
 	mostWaiting       = 1 << 14                    // machines that wait for a job at the same time
 	mostDelay         = 100 * 365 * 24 * time.Hour // the server counts nanoseconds, from 1970 to 2262
@@ -377,11 +378,11 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 			return nil, err
 		}
 		// What is there, first: the server says when it has sent that.
-		ds, err := q.request(ctx, pullRequest{Batch: n, NoWait: true})
+		ds, err := q.request(ctx, pullRequest{Batch: n, MaxBytes: mostBytes, NoWait: true})
 		if len(ds) > 0 || err != nil {
 			return ds, err
 		}
-		// Then one: with that the request is over, so nothing can come later.
+		// Then one, however large: with that the request is over, so nothing can come later.
 		ds, err = q.request(ctx, pullRequest{Batch: 1, Expires: pullFor, Heartbeat: min(mostBeat, q.lease/beatPart)})
 		if len(ds) > 0 || err != nil {
 			return ds, err
@@ -392,6 +393,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 type pullRequest struct {
 	Batch     int           `json:"batch"`
 	NoWait    bool          `json:"no_wait,omitempty"`
+	MaxBytes  int           `json:"max_bytes,omitempty"`
 	Expires   time.Duration `json:"expires,omitempty"`
 	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
 }
@@ -420,7 +422,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 	if err := q.nc.PublishRequest(q.next, sub.Subject, body); err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
-	for len(ds) < r.Batch {
+	for want := r.Batch; len(ds) < want; {
 		// A server that is there says something at least every heartbeat.
 		silence, cancel := context.WithTimeout(ctx, max(r.Expires, pullFor))
 		if r.Heartbeat > 0 {
@@ -444,6 +446,10 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 			}
 			return nil, fmt.Errorf("shoalnats: queue %s: no answer to a pull: %w", q.name, err)
 		}
+		if n, ok := without(m); ok {
+			want -= n
+			continue
+		}
 		if !isJob(m) {
 			over, err := q.status(m)
 			if !over && err == nil { // a heartbeat; they are at least so far apart, over there
@@ -465,6 +471,16 @@ func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery,
 // isJob reports whether m is a job, and no status of the server: only a job is to be
 // answered. (Its headers and its payload are those of whoever enqueued it.)
 func isJob(m *nats.Msg) bool { return m.Reply != "" }
+
+// without is how many jobs fewer than were asked for come, when m is the status that says
+// so of a request with a bound in bytes. A cluster sends it before those that do come.
+func without(m *nats.Msg) (n int, ok bool) {
+	if text := m.Header.Get("Description"); isJob(m) || !strings.Contains(text, "Exceeds MaxBytes") && text != "Batch Completed" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+	return max(0, n), err == nil
+}
 
 // status is what a status of the server means for the request.
 func (q *Queue) status(m *nats.Msg) (over bool, err error) {

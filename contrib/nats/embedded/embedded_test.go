@@ -256,6 +256,29 @@ func TestThereIsRoomForADeadLetter(t *testing.T) {
 	}
 }
 
+// TestPullIsBoundedInBytes: what it leases has to arrive within a lease.
+func TestPullIsBoundedInBytes(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir(), embedded.WithMaxPayload(16<<20))), "q")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, size := range []int{12 << 20, 3 << 20, 3 << 20, 3 << 20, 1} {
+		if err := q.Enqueue(ctx, jobs.Message{Data: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{1, 2, 2} {
+		ds, err := q.Pull(ctx, 10)
+		if err != nil || len(ds) != want {
+			t.Fatalf("%d jobs, %v; want %d", len(ds), err, want)
+		}
+		for _, d := range ds {
+			if err := d.Ack(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // TestAnAnswerWaitsForNoConnection: it would be sent when that is back, and count for the
 // attempt that runs then.
 func TestAnAnswerWaitsForNoConnection(t *testing.T) {
