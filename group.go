@@ -445,7 +445,8 @@ func (g *Group) finish(r *round) {
 // context had ended with the context's error.
 //
 // In the task whose context the group was made with, Wait runs tasks of the group
-// there and then; runtime.Goexit in one of them ends that goroutine.
+// there and then; runtime.Goexit in one of them ends that goroutine. So does a Wait on
+// another goroutine while that task runs; call it in the task.
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
 // called any number of times; as long as Go is not called again, it returns the
