@@ -48,6 +48,20 @@ func (d *delivery) Data() []byte        { return d.m.Data }
 func (d *delivery) Header() jobs.Header { return d.header }
 func (d *delivery) Attempt() int        { return d.attempt }
 
+// late reports whether so much of the lease may be over when the job is read that it
+// should not be begun, as where the process was stopped or the server is slow to answer. It
+// is given back then, if it can be: what has become of that does not matter.
+func (d *delivery) late() bool {
+	now := time.Now()
+	if !d.over(now.Add(d.q.lease / 2)) {
+		return false
+	}
+	if !d.over(now) {
+		_ = d.q.nc.Publish(d.m.Reply, []byte("-NAK"))
+	}
+	return true
+}
+
 // mine returns an error if the job is not leased to d any more.
 func (d *delivery) mine() error {
 	d.mu.Lock()

@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -399,7 +400,12 @@ type pullRequest struct {
 }
 
 // request makes one request for jobs, and returns those that came until it was over.
-func (q *Queue) request(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err error) {
+func (q *Queue) request(ctx context.Context, r pullRequest) ([]jobs.Delivery, error) {
+	ds, err := q.ask(ctx, r)
+	return slices.DeleteFunc(ds, func(d jobs.Delivery) bool { return d.(*delivery).late() }), err
+}
+
+func (q *Queue) ask(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err error) {
 	if s := q.nc.Status(); s != nats.CONNECTED {
 		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
 	}

@@ -121,14 +121,10 @@ func TestALeaseBeginsWithTheDelivery(t *testing.T) {
 		if d == nil {
 			return
 		}
-		if err := d.Ack(ctx); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("Ack after the lease was over (Pull was waiting: %v): %v", waits, err)
+		if d.Attempt() < 2 {
+			t.Errorf("attempt %d when its lease was over (Pull was waiting: %v)", d.Attempt(), waits)
 		}
-		ds, err := near.Pull(ctx, 1)
-		if err != nil || len(ds) != 1 || ds[0].Attempt() < 2 {
-			t.Fatalf("%d jobs, %v", len(ds), err)
-		}
-		if err := ds[0].Ack(ctx); err != nil {
+		if err := d.Ack(ctx); err != nil {
 			t.Error(err)
 		}
 	}
