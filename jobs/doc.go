@@ -36,7 +36,7 @@
 //	runtime.Goexit               given back for a while that grows ([WithBackoff]);
 //	                             after [WithMaxAttempts] to the dead letters
 //	none, as the process died,   leased again when the lease is over; after
-//	  or the lease was lost      [WithMaxAttempts] to the dead letters, not run
+//	  or the lease was lost      [WithMaxLeases], if given, to the dead letters
 //	any error after the end      given back, for now
 //	  of Serve or of the pool
 //	  was seen

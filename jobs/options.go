@@ -15,6 +15,7 @@ type Option func(*config)
 type config struct {
 	name        string
 	maxAttempts int
+	maxLeases   int
 	backoff     func(attempt int) time.Duration
 	drain       time.Duration
 	grace       time.Duration
@@ -43,6 +44,9 @@ func newConfig(opts []Option) (c config, err error) {
 	if c.maxAttempts < 0 {
 		errs = append(errs, fmt.Errorf("%w: WithMaxAttempts(%d): want 0 (no limit) or more", ErrConfig, c.maxAttempts))
 	}
+	if c.maxLeases < 0 {
+		errs = append(errs, fmt.Errorf("%w: WithMaxLeases(%d): want 0 (no limit) or more", ErrConfig, c.maxLeases))
+	}
 	if c.backoff == nil {
 		errs = append(errs, fmt.Errorf("%w: WithBackoff(nil)", ErrConfig))
 	}
@@ -60,9 +64,15 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 
 // WithMaxAttempts sets after how many attempts a job that fails goes to the dead
 // letters; 0: never. The default is 10. An attempt is a lease, for whatever reason the
-// one before ended: that is all that is known of a job that kills its process. One
-// that comes for another attempt than these goes to the dead letters without being run.
+// one before ended.
 func WithMaxAttempts(n int) Option { return func(c *config) { c.maxAttempts = n } }
+
+// WithMaxLeases sets after how many leases a job goes to the dead letters without being
+// run once more; 0, the default: never. It is for jobs that kill their process, of which a
+// source knows nothing but that they were leased. That holds as well for jobs that
+// were put off by [Retry], or given back unrun when a Serve ended or its pool was paused;
+// so n should be well above all that, and above [WithMaxAttempts].
+func WithMaxLeases(n int) Option { return func(c *config) { c.maxLeases = n } }
 
 // WithBackoff sets how long a job rests that has failed at the given attempt, 1, 2, ….
 // The default is [Backoff]. Less than 0 is 0.

@@ -235,7 +235,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	if s.context != nil {
 		jctx = s.context(own, j)
 	}
-	if s.maxAttempts > 0 && j.Attempt > s.maxAttempts { // as of a job that kills its process each time
+	if s.maxLeases > 0 && j.Attempt > s.maxLeases { // as of a job that kills its process each time
 		err = errSpent
 	} else {
 		err = s.h(jctx, j)
@@ -244,8 +244,8 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	return err
 }
 
-// errSpent is the result of a job that is not run, as its attempts are used up.
-var errSpent = errors.New("not run: none of the attempts before has settled it")
+// errSpent is the result of a job that is not run, as its leases are used up.
+var errSpent = errors.New("not run: none of the leases before has settled it")
 
 // settle tells the source the result of j, whose handler has ended with err.
 func (s *server) settle(ctx context.Context, j *Job, err error) {
@@ -277,6 +277,8 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 		s.nak(s.base, j, retry.after)
 	case errors.As(err, &poison):
 		s.term(j, err.Error())
+	case err == errSpent:
+		s.term(j, fmt.Sprintf("lease %d of %d: %v", j.Attempt, s.maxLeases, err))
 	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
 		s.term(j, fmt.Sprintf("attempt %d of %d: %v", j.Attempt, s.maxAttempts, err))
 	default:

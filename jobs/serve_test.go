@@ -212,6 +212,7 @@ func TestServeRefusesBadInput(t *testing.T) {
 		"lease":            func() error { return jobs.Serve(ctx, p, jobstest.NewQueue(0), h) },
 		"option 0 is nil":  func() error { return jobs.Serve(ctx, p, q, h, nil) },
 		"WithMaxAttempts(": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxAttempts(-1)) },
+		"WithMaxLeases(":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxLeases(-1)) },
 		"WithBackoff(nil)": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithBackoff(nil)) },
 		"WithDrain(-1s)":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithDrain(-time.Second)) },
 		"WithLogger(nil)":  func() error { return jobs.Serve(ctx, p, q, h, jobs.WithLogger(nil)) },
@@ -342,9 +343,9 @@ func TestServeBuriesAfterMaxAttempts(t *testing.T) {
 	}
 }
 
-// TestServeBuriesWhatItsAttemptsDidNotSettle: a job that kills its process leaves no
+// TestServeBuriesWhatItsLeasesDidNotSettle: a job that kills its process leaves no
 // result, only leases that are over.
-func TestServeBuriesWhatItsAttemptsDidNotSettle(t *testing.T) {
+func TestServeBuriesWhatItsLeasesDidNotSettle(t *testing.T) {
 	for most, want := range map[int]int{0: 1, 3: 0, 4: 1} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -360,15 +361,15 @@ func TestServeBuriesWhatItsAttemptsDidNotSettle(t *testing.T) {
 				ctx, cancel := context.WithCancel(ctx)
 				ended := make(chan error)
 				go func() {
-					ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly, jobs.WithMaxAttempts(most))
+					ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { ran++; return nil }, quietly, jobs.WithMaxAttempts(1), jobs.WithMaxLeases(most))
 				}()
 				time.Sleep(lease + time.Second)
 				synctest.Wait()
 				dead := s.Dead()
 				if ran != want || len(dead) != 1-want || s.Len() != 0 {
-					t.Errorf("attempt 4 with at most %d: ran %d times, dead letters %+v", most, ran, dead)
+					t.Errorf("lease 4 with at most %d: ran %d times, dead letters %+v", most, ran, dead)
 				}
-				if want == 0 && len(dead) == 1 && (dead[0].Attempt != 4 || !strings.Contains(dead[0].Reason, "attempt 4 of 3: not run")) {
+				if want == 0 && len(dead) == 1 && (dead[0].Attempt != 4 || !strings.Contains(dead[0].Reason, "lease 4 of 3: not run")) {
 					t.Errorf("%+v", dead)
 				}
 				cancel()

@@ -124,10 +124,9 @@ type retryError struct{ after time.Duration }
 
 func (e *retryError) Error() string { return fmt.Sprintf("jobs: retry after %v", e.after) }
 
-// Retry is returned by a handler to have the job again when d has passed: it could not
-// be done now, as when a rate is exhausted. That is no failure, but an attempt like
-// others: a job that may be put off often needs a [WithMaxAttempts] that is as high,
-// or 0. A negative d is 0.
+// Retry is returned by a handler to have the job again when d has passed, however
+// often it was tried before (but see [WithMaxLeases]): it could not be done now, as when a
+// rate is exhausted. A negative d is 0.
 func Retry(d time.Duration) error { return &retryError{max(0, d)} }
 
 type poisonError struct{ err error }
