@@ -642,11 +642,16 @@ func TestReviewContextsCanBePrinted(t *testing.T) {
 }
 
 func TestReviewResizeReclaimsWhereNobodyMayIdle(t *testing.T) {
-	p := openPool(t, shoal.WithMinWorkers(8), shoal.WithMaxWorkers(8), shoal.WithIdleTimeout(0))
-	must(t, p.Resize(2, 8))
-	for p.Stats().Workers != 2 {
-		runtime.Gosched()
-	}
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMinWorkers(8), shoal.WithMaxWorkers(8), shoal.WithIdleTimeout(0))
+		synctest.Wait() // all are parked
+		must(t, p.Resize(2, 8))
+		synctest.Wait()
+		if n := p.Stats().Workers; n != 2 {
+			t.Errorf("%d workers, of which 2 need stay", n)
+		}
+		must(t, p.Close())
+	})
 }
 
 func TestReviewPoolsThatNobodyEndsGiveTheirSitesBack(t *testing.T) {
