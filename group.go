@@ -257,7 +257,11 @@ func (g *Group) enter() (r *round, here bool, err error) {
 	i := slices.Index(g.limit.blocked, w)
 	first := false
 	if i >= 0 {
-		first = g.failLocked(r, 0, r.Err()) // as long as it is listed the round does not end
+		place := 0 // as Go would give it
+		if g.collect {
+			place = r.errs.n + 1
+		}
+		first = g.failLocked(r, place, r.Err()) // as long as it is listed the round does not end
 		g.limit.blocked = slices.Delete(g.limit.blocked, i, i+1)
 		g.unblockLocked()
 	}

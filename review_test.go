@@ -697,3 +697,22 @@ func TestReviewHistogramsOfOthers(t *testing.T) {
 		m.Quantile(0.5)
 	}
 }
+
+func TestReviewCollectedErrorsOfWhoGivesUpAtTheLimitComeInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2))
+		ctx, cancel := context.WithCancel(bg)
+		boom, release := errors.New("boom"), make(chan struct{})
+		g := p.Group(ctx, shoal.CollectErrors(), shoal.Limit(1))
+		g.Go(func(context.Context) error { <-release; return boom })
+		go g.Go(func(context.Context) error { return nil })
+		synctest.Wait() // it is at the limit
+		cancel()
+		synctest.Wait()
+		close(release)
+		if got := fmt.Sprint(g.Wait()); got != "boom\ncontext canceled" {
+			t.Errorf("Wait = %q", got)
+		}
+		must(t, p.Close())
+	})
+}
