@@ -261,8 +261,7 @@ func (d *watchdog) stallAgeLocked(now int64, s Stats) time.Duration {
 	return time.Duration(now - since)
 }
 
-// waitsFromNow notes that no task has been waiting for longer, as far as is known: it is
-// the first, or the one before it was claimed.
+// waitsFromNow notes that no task has been waiting for longer: it is the first.
 func (d *watchdog) waitsFromNow() {
 	if d != nil {
 		d.queuedAt.Store(d.p.now())
