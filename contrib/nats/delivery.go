@@ -56,7 +56,7 @@ func (d *delivery) late() bool {
 	if !d.over(now.Add(d.q.lease / 2)) {
 		return false
 	}
-	if !d.over(now) {
+	if !d.over(now) && d.q.away() == nil {
 		_ = d.q.nc.Publish(d.m.Reply, []byte("-NAK"))
 	}
 	return true
@@ -84,8 +84,8 @@ func (d *delivery) tell(ctx context.Context, answer string) error {
 		return err
 	}
 	// What is sent without a connection may be kept until there is one, and count for the next attempt.
-	if s := d.q.nc.Status(); s != nats.CONNECTED {
-		return fmt.Errorf("shoalnats: queue %s: job %q: the connection is %v", d.q.name, d.id, s)
+	if err := d.q.away(); err != nil {
+		return fmt.Errorf("job %q: %w", d.id, err)
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

@@ -405,9 +405,17 @@ func (q *Queue) request(ctx context.Context, r pullRequest) ([]jobs.Delivery, er
 	return slices.DeleteFunc(ds, func(d jobs.Delivery) bool { return d.(*delivery).late() }), err
 }
 
-func (q *Queue) ask(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err error) {
+// away returns an error if there is no connection.
+func (q *Queue) away() error {
 	if s := q.nc.Status(); s != nats.CONNECTED {
-		return nil, fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
+		return fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
+	}
+	return nil
+}
+
+func (q *Queue) ask(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err error) {
+	if err := q.away(); err != nil {
+		return nil, err
 	}
 	// A channel, as NextMsg of a subscription takes some messages for statuses by their headers.
 	room := r.Batch + moreStatuses // what comes when there is none is lost
