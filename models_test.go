@@ -365,21 +365,21 @@ var models = []suite.Model{
 		first()
 		second()
 	})},
-	{Name: "chain/the first task waits for the second of another submitter", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "chain/the first task waits for the second of another submitter", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2))
 		first, second := s.pair()
 		s.Go("other", second)
 		first()
 		s.end()
 	})},
-	{Name: "chain/parked workers, the first task waits for the second", Bound: 3, Reach: []string{"arm parked"}, Run: onPool(func(s *sim) {
+	{Name: "chain/parked workers, the first task waits for the second", Bound: 2, Night: 3, Reach: []string{"arm parked"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
 		first, second := s.pair()
 		first()
 		second()
 		s.end()
 	})},
-	{Name: "chain/three tasks that wait for each other", Bound: 3, Reach: []string{"hand standby on"}, Run: onPool(func(s *sim) {
+	{Name: "chain/three tasks that wait for each other", Bound: 2, Night: 3, Reach: []string{"hand standby on"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(3))
 		a, b := sy.MakeEvent(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, func() { a.Wait() }))
@@ -387,7 +387,7 @@ var models = []suite.Model{
 		s.submitTask(2, s.and(2, func() { b.Set() }))
 		s.end()
 	})},
-	{Name: "chain/a worker is woken beside one that was", Bound: 3, Reach: []string{"arm beside"}, Run: onPool(func(s *sim) {
+	{Name: "chain/a worker is woken beside one that was", Bound: 2, Night: 3, Reach: []string{"arm beside"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2), WithMinWorkers(2))
 		s.submit(0)
 		s.submit(1)
@@ -401,7 +401,7 @@ var models = []suite.Model{
 			s.Failf("SubmitBatch = %d, %v", n, err)
 		}
 	})},
-	{Name: "chain/a task submits a task and waits for it", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "chain/a task submits a task and waits for it", Run: onPool(func(s *sim) {
 		s.pool(2, WithMaxWorkers(2))
 		s.closer()
 		second := sy.MakeEvent()
@@ -473,7 +473,7 @@ var models = []suite.Model{
 		s.submit(0)
 		s.submit(1)
 	})},
-	{Name: "admit/two wait for room (pond#115)", Bound: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
+	{Name: "admit/two wait for room (pond#115)", Bound: 2, Night: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(4, WithQueueCapacity(1))
 		s.Go("other", func() { s.submit(2); s.submit(3) })
 		s.submit(0)
@@ -580,7 +580,7 @@ var models = []suite.Model{
 			s.submit(2)
 		}))
 	})},
-	{Name: "admit/the room of one that gave up is the next one's", Bound: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
+	{Name: "admit/the room of one that gave up is the next one's", Bound: 2, Night: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
 		ctx := explore.NewContext()
 		s.submitTask(0, s.and(0, ctx.Cancel))
@@ -775,7 +775,7 @@ var models = []suite.Model{
 
 	// ----- sizes -----
 
-	{Name: "size/Resize lets a submitter in (ants#205)", Bound: 3, Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
+	{Name: "size/Resize lets a submitter in (ants#205)", Bound: 2, Night: 3, Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
 		s.workers = 2
 		s.pool(2, WithQueueCapacity(0))
 		first, second := s.pair()
@@ -788,7 +788,7 @@ var models = []suite.Model{
 		second()
 		s.end()
 	})},
-	{Name: "size/shrink while two tasks run", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "size/shrink while two tasks run", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
 		s.pool(3, WithMaxWorkers(2))
 		s.Go("resizer", func() {
 			if err := s.p.Resize(0, 1); err != nil && err != ErrClosed {
@@ -800,7 +800,7 @@ var models = []suite.Model{
 		s.submit(1)
 		s.end()
 	})},
-	{Name: "size/shrink and a worker about to park", Bound: 3, Run: onPool(func(s *sim) {
+	{Name: "size/shrink and a worker about to park", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
 		s.pool(1, WithMaxWorkers(2), WithMinWorkers(2))
 		s.Go("submitter", func() { s.submit(0) })
 		if err := s.p.Resize(1, 1); err != nil {
@@ -1018,7 +1018,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "watch/a husk, and a task that is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+	{Name: "watch/a husk, and a task that is only just coming", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
 		began, gate := sy.MakeEvent(), sy.MakeEvent()
 		s.p.Submit(func() { began.Set(); gate.Wait() })
@@ -1031,7 +1031,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "watch/Cancel while the next one is only just coming", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+	{Name: "watch/Cancel while the next one is only just coming", Bound: 2, Night: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
 		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
 		done := sy.MakeEvent()
@@ -1055,7 +1055,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "watch/Drain ends a pause", Bound: 2, Run: onPool(func(s *sim) {
+	{Name: "watch/Drain ends a pause", Run: onPool(func(s *sim) {
 		e := s.noStall()
 		s.p.Pause()
 		s.p.Submit(func() {})
@@ -1183,7 +1183,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "reserve/at capacity 0 others wait for it to be given back", Bound: 3, Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/at capacity 0 others wait for it to be given back", Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(1, WithQueueCapacity(0))
 		s.closer()
 		r := s.reserve(1)
@@ -1193,7 +1193,7 @@ var models = []suite.Model{
 		}
 		r.Release()
 	})},
-	{Name: "reserve/two want one place", Bound: 3, Reach: []string{"grant"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/two want one place", Reach: []string{"grant"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		other := sy.MakeEvent()
 		hold := func() {
@@ -1298,7 +1298,7 @@ var models = []suite.Model{
 			}
 		}
 	})},
-	{Name: "reserve/Pause and Resume", Bound: 3, Reach: []string{"revoke", "grant"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/Pause and Resume", Reach: []string{"revoke", "grant"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.Go("pauser", func() { s.p.Pause(); s.p.Resume() })
 		r := s.reserve(1)
@@ -1343,7 +1343,7 @@ var models = []suite.Model{
 		s.reserve(1).Release()
 		s.close()
 	})},
-	{Name: "reserve/who waited for room gives up", Bound: 3, Reach: []string{"gave up", "grant"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/who waited for room gives up", Reach: []string{"gave up", "grant"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithQueueCapacity(0))
 		ctx := explore.NewContext()
 		first := s.reserve(1)

@@ -65,6 +65,7 @@ type Report struct {
 	Schedules int // runs that came to an end
 	Cut       int // runs that were given up because another one is equivalent
 	Longest   int // accesses in the longest run
+	Threads   int // threads of the run with the most of them
 	Complete  bool
 	Reached   map[string]int // how often, in all runs
 	Failure   *Failure
@@ -131,6 +132,7 @@ func (x *explorer) explore(limits Limits) Report {
 		r := x.newRun()
 		r.execute()
 		rep.Longest = max(rep.Longest, len(r.events))
+		rep.Threads = max(rep.Threads, len(r.threads))
 		x.length = rep.Longest
 		if r.cut {
 			rep.Cut++

@@ -126,7 +126,7 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.models == "-" {
 			break
 		}
-		by, err := execute(overlayFile, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.time", "30s")
+		by, err := execute(overlayFile, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "30s")
 		if by != "" || err != nil {
 			return by, err
 		}

@@ -24,6 +24,7 @@ var (
 	seed   = flag.Uint64("explore.seed", 1, "for -explore.random")
 	claim  = flag.String("explore.claim", "", "share the models with other processes that are given the same empty `folder`")
 	most   = flag.Int("explore.most", 0, "leave a model after this many schedules, and run half as many at random, and by PCT (0: run all)")
+	night  = flag.Bool("explore.night", false, "with the Night bound of the models that have one")
 	limit  = flag.Duration("explore.time", 0, "give up on a model after that time (0: never)")
 )
 
@@ -31,6 +32,7 @@ var (
 type Model struct {
 	Name  string
 	Bound int      // the most preemptions; 0: all schedules
+	Night int      // the same for -explore.night; 0: Bound
 	Reach []string // places that some schedule must come to
 	Run   func(m *explore.M)
 }
@@ -39,6 +41,8 @@ func (m *Model) modes() []explore.Mode {
 	switch {
 	case *random > 0:
 		return []explore.Mode{explore.Random(*random, *seed), explore.PCT(*random, 3, *seed)}
+	case *night && m.Night > 0:
+		return []explore.Mode{explore.Bound(m.Night)}
 	case m.Bound > 0:
 		return []explore.Mode{explore.Bound(m.Bound)}
 	}
@@ -122,7 +126,7 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 		for place, n := range r.Reached {
 			reached[place] += n
 		}
-		t.Logf("%v: %d schedules of up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Longest, r.Cut, took)
+		t.Logf("%v: %d schedules of %d threads and up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Threads, r.Longest, r.Cut, took)
 	}
 	for _, place := range m.Reach {
 		if reached[place] == 0 && complete {
