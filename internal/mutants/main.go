@@ -109,12 +109,22 @@ func (m mutant) test(dir string) (by string, err error) {
 	if err := os.WriteFile(broken, bytes.Replace(source, []byte(m.old), []byte(m.new), 1), 0o666); err != nil {
 		return "", err
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	replace := map[string]string{file: broken}
+	forTests, err := writeOverlay(filepath.Join(dir, "tests.json"), replace)
 	if err != nil {
 		return "", err
 	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o666); err != nil {
+	// The models need none of the tests from outside the package, which take longer
+	// to compile than all the rest.
+	outside, err := testsFromOutside()
+	if err != nil {
+		return "", err
+	}
+	for _, f := range outside {
+		replace[f] = "" // as if it were not there
+	}
+	forModels, err := writeOverlay(filepath.Join(dir, "models.json"), replace)
+	if err != nil {
 		return "", err
 	}
 	packages := []string{"."}
@@ -126,7 +136,7 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.models == "-" {
 			break
 		}
-		by, err := execute(overlayFile, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "30s")
+		by, err := execute(forModels, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "30s")
 		if by != "" || err != nil {
 			return by, err
 		}
@@ -135,11 +145,42 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.tests == "" {
 			break
 		}
-		if by, err := execute(overlayFile, p, "-run", m.tests); by != "" || err != nil {
+		if by, err := execute(forTests, p, "-run", m.tests); by != "" || err != nil {
 			return by, err
 		}
 	}
 	return "", nil
+}
+
+// writeOverlay writes a file for go test -overlay.
+func writeOverlay(name string, replace map[string]string) (string, error) {
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	return name, os.WriteFile(name, overlay, 0o666)
+}
+
+// testsFromOutside are the files of the root's package shoal_test.
+func testsFromOutside() (files []string, err error) {
+	names, err := filepath.Glob("*_test.go")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(source, []byte("\npackage shoal_test\n")) && !bytes.HasPrefix(source, []byte("package shoal_test\n")) {
+			continue
+		}
+		if name, err = filepath.Abs(name); err != nil {
+			return nil, err
+		}
+		files = append(files, name)
+	}
+	return files, nil
 }
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)$`)
