@@ -105,7 +105,9 @@ func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect
 
 // Limit has at most n tasks of the group accepted and not yet ended at any
 // time; [Group.Go] waits. Beyond that are only tasks that tasks of the pool
-// add at the limit: these must not wait, and run the new task themselves. n must
+// add at the limit: these must not wait, and run the new task themselves. Tasks of another
+// pool of the family, and those nested in more than 64 others, must not wait either, and
+// leave the new task to the pool: give the group's pool a maximum of its own for these. n must
 // be at least 1. Without it only the pool limits the group's tasks.
 func Limit(n int) GroupOption {
 	return groupOption(func(g *Group) {
@@ -163,7 +165,7 @@ func (g *Group) startLocked(r *round) {
 
 // Go has the pool run f. It follows the rules of [Pool.SubmitContext], and
 // blocks as that does, or at the group's limit; where a task of the pool would
-// wait for the limit, it runs f itself. Where f is not accepted the reason is an
+// wait for the limit, it runs f itself (see [Limit]). Where f is not accepted the reason is an
 // error of the group: [ErrNilTask], [ErrClosed], [ErrQueueFull].
 //
 // f is given a context derived from the group's. When that has ended, because
@@ -312,12 +314,16 @@ func (g *Group) unblockLocked() {
 	}
 }
 
-// list keeps t for those who help.
+// list keeps t for those who help, unless it has begun.
 func (g *Group) list(t *groupTask) {
 	r := t.r
 	g.mu.Lock()
 	for r.oldest != nil && r.oldest.state.Load() != callWaiting {
 		r.unlistLocked()
+	}
+	if t.state.Load() != callWaiting {
+		g.mu.Unlock()
+		return
 	}
 	if r.oldest == nil {
 		r.oldest = t
@@ -329,20 +335,24 @@ func (g *Group) list(t *groupTask) {
 	g.nudge() // whoever is in Wait may have to run it
 }
 
-func (r *round) unlistLocked() (t *groupTask) {
-	if t = r.oldest; t != nil {
-		r.oldest, t.next = t.next, nil
-	}
-	return t
+func (r *round) unlistLocked() {
+	t := r.oldest
+	r.oldest, t.next = t.next, nil
 }
 
 // help runs the tasks of r that have not started, on the goroutine of outer, and
-// reports whether there were any. Where the pool is a sub-pool without a place for
-// that, n is told when there is one.
-func (g *Group) help(r *round, outer helper, n nudger) (any bool) {
-	for {
+// reports whether there were any. It stops when ctx has ended. Where the pool is a sub-pool
+// without a place for that, n is told when there is one.
+func (g *Group) help(ctx context.Context, r *round, outer helper, n nudger) (any bool) {
+	var tried *groupTask
+	for ctx.Err() == nil {
+		// It stays listed until it was claimed: others who look meanwhile must not
+		// take it that there is none, should there be no place to run it here.
 		g.mu.Lock()
-		t := r.unlistLocked()
+		for r.oldest != nil && (r.oldest == tried || r.oldest.state.Load() != callWaiting) {
+			r.unlistLocked()
+		}
+		t := r.oldest
 		g.mu.Unlock()
 		if t == nil {
 			return any
@@ -351,15 +361,11 @@ func (g *Group) help(r *round, outer helper, n nudger) (any bool) {
 		case ran:
 			any = true
 		case stranded:
-			g.mu.Lock()
-			if t.next = r.oldest; t.next == nil {
-				r.newest = t
-			}
-			r.oldest = t
-			g.mu.Unlock()
 			return any
 		}
+		tried = t
 	}
+	return any
 }
 
 // nudge has those in Wait look again whether to help.
@@ -481,8 +487,11 @@ func (g *Group) wait(ctx context.Context) error {
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
-	// The stack that told then tells now: this may be another goroutine.
-	helps := g.outer.c != nil && g.outer.c.state.Load() != callOver || g.outer.own != nil && g.p.onOwnWorker()
+	outer := g.outer
+	if outer.own != nil && !g.p.onOwnWorker() {
+		outer.own = nil // the stack that told then tells now: this may be another goroutine
+	}
+	helps := outer.own != nil || outer.c != nil && outer.c.state.Load() != callOver
 	var n nudger // told when there is a place to help
 	if helps && g.p.up != nil {
 		n = &waiting{g}
@@ -498,7 +507,7 @@ func (g *Group) wait(ctx context.Context) error {
 			g.finish(r)
 			continue
 		}
-		if helps && ctx.Err() == nil && g.help(r, g.outer, nil) {
+		if helps && g.help(ctx, r, outer, nil) {
 			continue
 		}
 		only := !helps && ctx.Done() == nil
@@ -517,7 +526,7 @@ func (g *Group) wait(ctx context.Context) error {
 		idle := g.idle
 		s = g.state.Or(groupWaited) // before the look: see leave
 		g.mu.Unlock()
-		if s < groupOne || helps && ctx.Err() == nil && g.help(r, g.outer, n) {
+		if s < groupOne || helps && g.help(ctx, r, outer, n) {
 			continue
 		}
 		if only {

@@ -34,6 +34,9 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 				return notClaimed, ErrWouldDeadlock
 			}
 		}
+		if c.state.Load() == callWaiting && p.belies(h) {
+			h = helper{own: p}
+		}
 	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
@@ -50,10 +53,21 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 // that began last began when the others were inside already.
 func (p *Pool) outerOf(ctx context.Context) helper {
 	h := p.helperOf(ctx)
-	if h.c == nil && (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker() {
+	switch {
+	case h.c != nil:
+		if p.belies(h) {
+			h.own = p
+		}
+	case (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker():
 		h.own = p
 	}
 	return h
+}
+
+// belies reports whether h, whose context tells of no worker of p's, has one: it may be that of
+// the task around it. It asks the stack where there would be no place for h.
+func (p *Pool) belies(h helper) bool {
+	return p.up != nil && !h.in(p) && p.made() && p.allBusy() && p.onOwnWorker()
 }
 
 // allBusy reports whether every worker that p may have, or that the pools above it may
@@ -82,12 +96,12 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 	if c.state.Load() != callWaiting {
 		return notClaimed
 	}
-	if !p.borrowPlaces(h, n) {
+	stay := h.poolOn(p)
+	if !p.borrowPlaces(stay, n) {
 		return stranded
 	}
 	begun := false
-	defer func() { p.returnPlaces(h, begun) }()
-	guest := !h.in(p)
+	defer func() { p.returnPlaces(stay, begun) }()
 	p.mu.Lock()
 	// In a pool that stops, c is about to be dropped. While p is paused c runs:
 	// it is part of the task that waits for it.
@@ -96,20 +110,27 @@ func (p *Pool) claim(c *call, h helper, n nudger) claimed {
 		return notClaimed
 	}
 	begun = true
-	if guest {
+	if p != stay { // a guest
 		p.inside++
-		c.shell = !p.late.has(c.at)
+		c.shell = p.shells < mostShells && !p.late.has(c.at)
+		if !c.shell {
+			p.limit.Store(0) // there is less room now: have submitters look
+		}
 	}
 	p.outside++
 	p.outCalls.add(c)
 	p.huskAndUnlock(c)
-	if guest {
-		p.up.enterPlaces(h)
+	if p != stay {
+		p.up.enterPlaces(stay)
 	}
 	sy.Reach("help")
 	p.runOutside(queue.Record(c))
 	return ran
 }
+
+// mostShells is how many husks of guests take no room at once: such a guest could wait for
+// tasks for ever, and the one at the front of the queue might never be taken.
+const mostShells = 1 << 10
 
 // withdraw keeps c from being run, and reports whether it did: it resolves
 // with err.
@@ -146,7 +167,6 @@ func (w *worker) sweep(c *call) {
 // husks that come next: so tasks that go on forever, submit, and wait for what they
 // submit, do not fill the queue with husks.
 func (p *Pool) huskAndUnlock(c *call) {
-	since := p.watch.waitingSince()
 	seg := p.front.Load() // before the ticket, as for takeCell
 	swept := uint64(0)
 	h := p.head.Load()
@@ -177,16 +197,12 @@ func (p *Pool) huskAndUnlock(c *call) {
 			swept++
 		}
 	}
+	p.watch.movedLocked() // only now: who came before saw a task in front of its own
 	promoted, ends := false, false
 	if swept > 0 {
 		sy.Reach("sweep")
 		p.passed += swept
 		p.displaced.Add(swept)
-		if p.watch != nil {
-			// Nobody has been waiting for longer, as far as is known; unless one has come
-			// meanwhile, and said so.
-			p.watch.queuedAt.CompareAndSwap(since, p.now())
-		}
 		ends = p.phase != phaseOpen
 	}
 	if swept > 0 || c.shell { // there may be room

@@ -42,7 +42,8 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // A task that runs on a goroutine that is no worker's, by the policies [Spawn]
 // and [CallerRuns], or inside of another one that waits for it, has a resource of
 // its own, with the id -1, which is closed when the task has ended: so it does
-// not meddle with what the other one is doing with its own. What a task does with
+// not meddle with what the other one is doing with its own. It has none, and is told
+// [ErrNotInTask], if it began before the pool's first Local was made. What a task does with
 // the resource after its end, or in several goroutines at once, is up to it.
 func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	var none S

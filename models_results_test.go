@@ -627,6 +627,47 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
+	{Name: "sub/a guest claims what DropOldest took before it was put", Bound: 1, Reach: []string{"help", "seize late"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(2), WithQueueCapacity(1), WithFullPolicy(DropOldest)})
+		s.drops = true
+		began, full, dropped, tried := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		var a, b *Future[int]
+		no := func(context.Context) (int, error) { return 0, nil }
+		s.Go("dropper", func() {
+			began.Wait()
+			a, b = Go(context.Background(), s.sub, no), Go(context.Background(), s.sub, no)
+			full.Set()
+			s.took(3, s.sub.Submit(func() { s.did(3) })) // drops task 2, if that has its ticket
+			dropped.Set()
+		})
+		s.Go("canceler", func() {
+			full.Wait()
+			a.Cancel()
+			b.Cancel()
+			s.took(4, s.sub.TrySubmit(func() { s.did(4) })) // limit is tail + 1 then
+			tried.Set()
+		})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			s.accepted[2] = true
+			Go(ctx, s.sub, no).Cancel() // the next submission is on the fast path
+			began.Set()
+			Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.did(2)
+				s.took(5, s.sub.TrySubmit(func() { s.did(5) }))
+				s.sub.mu.Lock()
+				room := s.sub.roomLocked(s.sub.tail.Load())
+				s.sub.mu.Unlock()
+				if room < 0 && s.accepted[5] {
+					s.Failf("task 5 was accepted, and the room is %d", room)
+				}
+				return 2, nil
+			}).Wait(ctx)
+			dropped.Wait()
+			tried.Wait()
+			return nil
+		}))
+		s.shutdown()
+	})},
 	{Name: "sub/Resize beside a guest", Bound: 1, Reach: []string{"help", "serve"}, Run: onPool(func(s *sim) {
 		s.related(0, []Option{WithMaxWorkers(2)}, WithMaxWorkers(3))
 		s.accepted[1] = true
@@ -983,6 +1024,24 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
+	{Name: "group/two wait for the place of a full sub-pool, and one gives up", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
+		s.related(0, []Option{WithMaxWorkers(1)})
+		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+			began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+			x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
+			s.Go("place", func() { x.Wait(ctx); gone.Set() })
+			began.Wait()
+			g := s.sub.Group(ctx)
+			g.Go(nothing)
+			short, cancel := sy.WithCancelCause(ctx)
+			s.Go("canceler", func() { cancel(nil) })
+			s.Go("impatient", func() { g.WaitContext(short); gate.Set() })
+			g.Wait()
+			gone.Wait()
+			return nil
+		}))
+		s.shutdown()
+	})},
 	{Name: "group/Close", Bound: 3, Reach: []string{"dropped"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
@@ -1115,6 +1174,30 @@ var resultModels = []suite.Model{
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
+	})},
+	{Name: "key/nobody overtakes who waits for room", Bound: 1, Night: 2, Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.p.Pause()
+		s.submitTask(0, func() { s.did(0) }) // fills the queue
+		s.left.Store(100)
+		looked, done, resumed := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		waits := false
+		s.Go("waiter", func() { s.keep(1); done.Set() })
+		s.Go("resumer", func() {
+			waits = s.p.Stats().Blocked == 1
+			looked.Set()
+			s.p.Resume()
+			resumed.Set()
+		})
+		looked.Wait()
+		s.keepAs("key", 2, func() {
+			if waits && s.times(1) == 0 {
+				s.Failf("task 1, of the same key, waited for room before")
+			}
+		})
+		done.Wait()
+		resumed.Wait()
+		s.shutdown()
 	})},
 	{Name: "key/Goexit with a turn left", Bound: 3, Reach: []string{"leave a turn", "give turns back"}, Run: onPool(func(s *sim) {
 		s.keyed(2, WithMaxWorkers(2))

@@ -716,3 +716,172 @@ func TestReviewCollectedErrorsOfWhoGivesUpAtTheLimitComeInOrder(t *testing.T) {
 		must(t, p.Close())
 	})
 }
+
+// A task of a sub-pool that waits with the context of the task around it, which tells of
+// no worker of the sub-pool's, has one all the same.
+func TestReviewWaitWithTheContextOfTheTaskAround(t *testing.T) {
+	one := func(context.Context) (int, error) { return 1, nil }
+	for name, wait := range map[string]func(ctx context.Context, p *shoal.Pool) error{
+		"Future": func(ctx context.Context, p *shoal.Pool) error {
+			_, err := shoal.Go(ctx, p, one).Wait(ctx)
+			return err
+		},
+		"Group": func(ctx context.Context, p *shoal.Pool) error {
+			g := p.Group(ctx)
+			g.Go(fine)
+			return g.Wait()
+		},
+		"ForEach": func(ctx context.Context, p *shoal.Pool) error {
+			return shoal.ForEach(ctx, p, upTo(3), func(context.Context, int) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, shoal.WithMaxWorkers(2))
+				sub := newSub(t, p, shoal.WithMaxWorkers(1))
+				done := make(chan error, 1)
+				shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+					_, err := shoal.Go(ctx, sub, func(context.Context) (int, error) { return 0, wait(ctx, sub) }).Wait(ctx)
+					done <- err
+					return 0, nil
+				})
+				select {
+				case err := <-done:
+					wantErr(t, "waiting", err, nil)
+				case <-time.After(time.Hour):
+					t.Errorf("it hangs: %+v", sub.Stats())
+					sub.Close()
+				}
+				shutClean(t, p)
+			})
+		})
+	}
+}
+
+// A task has no worker of a pool for having been submitted by a task of it that has ended.
+func TestReviewTheContextOfATaskThatHasEndedIsNoPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(4))
+		a := newSub(t, p, shoal.WithMaxWorkers(1))
+		b := newSub(t, p, shoal.WithMaxWorkers(1))
+		var now, most atomic.Int64
+		second := func(context.Context) (int, error) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			return int(now.Add(-1)), nil
+		}
+		var f *shoal.Future[int]
+		shoal.Go(bg, a, func(ctx context.Context) (int, error) {
+			f = shoal.Go(context.WithoutCancel(ctx), b, func(ctx context.Context) (int, error) {
+				time.Sleep(time.Second) // the task of a has ended
+				x, y := shoal.Go(ctx, a, second), shoal.Go(ctx, a, second)
+				time.Sleep(time.Millisecond) // x has begun
+				y.Wait(ctx)
+				return x.Wait(ctx)
+			})
+			return 0, nil
+		}).Wait(bg)
+		f.Wait(bg)
+		if most.Load() != 1 {
+			t.Errorf("%d tasks of a sub-pool of one worker at once", most.Load())
+		}
+		shutClean(t, p)
+	})
+}
+
+// A guest that waits for tasks for ever, behind a task that nobody takes, fills the queue.
+func TestReviewGuestsFillTheQueue(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(1))
+	sub := newSub(t, p, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.Reject))
+	err := p.SubmitWait(bg, func(ctx context.Context) error {
+		must(t, sub.Submit(func() {})) // p's only worker is here
+		for range 100_000 {
+			if _, err := shoal.Go(ctx, sub, func(context.Context) (int, error) { return 0, nil }).Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	wantErr(t, "waiting for 100,000 tasks", err, shoal.ErrQueueFull)
+	shutClean(t, p)
+}
+
+// The watchdog tells of a stall at the same time wherever the task lies that somebody waits
+// for and runs: that counts as an end.
+func TestReviewAWaitThatRunsItsTaskIsNoStall(t *testing.T) {
+	noLog(t)
+	for _, front := range []bool{true, false} {
+		inBubble(t, func(t *testing.T) {
+			begun := time.Now()
+			told := make(chan time.Duration, 10)
+			p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(10*time.Second), shoal.WithAlarmHandler(func(shoal.Alarm) {
+				told <- time.Since(begun)
+			}))
+			f := shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+				if !front {
+					must(t, p.Submit(nothing))
+				}
+				x := shoal.Go(ctx, p, func(context.Context) (int, error) { time.Sleep(20 * time.Second); return 0, nil })
+				if front {
+					must(t, p.Submit(nothing))
+				}
+				time.Sleep(6 * time.Second)
+				return x.Wait(ctx)
+			})
+			f.Wait(bg)
+			shutClean(t, p)
+			if d := <-told; d != 16*time.Second {
+				t.Errorf("at the front %v: told of a stall after %v", front, d)
+			}
+			if len(told) != 0 {
+				t.Error("told twice")
+			}
+		})
+	}
+}
+
+func TestReviewWaitContextInATaskEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(1))
+		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+			g := p.Group(ctx)
+			for range 10 {
+				g.Go(func(context.Context) error { time.Sleep(time.Second); return nil })
+			}
+			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			wantErr(t, "WaitContext", g.WaitContext(short), context.DeadlineExceeded)
+			if d := time.Since(begun); d != time.Second {
+				t.Errorf("it took %v, and a task a second", d)
+			}
+			return g.Wait()
+		}))
+		shutClean(t, p)
+	})
+}
+
+// A group that is made in a task, and adds tasks at the limit or to a full pool, runs them
+// itself and keeps none of them.
+func TestReviewGroupKeepsNoTaskThatRanInItsGo(t *testing.T) {
+	for name, opts := range map[string][]shoal.GroupOption{"full": nil, "limit": {shoal.Limit(1)}} {
+		p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1))
+		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+			g := p.Group(ctx, opts...)
+			for range 1000 {
+				g.Go(fine)
+			}
+			before := heapInUse()
+			for range 50_000 {
+				g.Go(fine)
+			}
+			if grown := heapInUse() - before; grown > 1<<20 {
+				t.Errorf("%s: %d bytes are kept", name, grown)
+			}
+			return g.Wait()
+		}))
+		shutClean(t, p)
+	}
+}

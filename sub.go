@@ -618,18 +618,27 @@ func (h helper) any() bool { return h.c != nil || h.own != nil }
 // p's root.
 func (p *Pool) helperOf(ctx context.Context) helper { return helper{c: p.root().taskOf(ctx)} }
 
-// in reports whether the task, or one that it runs inside of, has a worker of p.
+// in reports whether the task, or one that it runs inside of, has a worker of p. One that has
+// ended, and whose context somebody has kept, has none.
 func (h helper) in(p *Pool) bool {
 	if h.own != nil {
 		return h.own.isBelow(p)
 	}
 	root := p.root()
 	for c := h.c; c != nil; c = c.next(root) {
-		if c.pool.isBelow(p) {
+		if c.pool.isBelow(p) && c.state.Load() != callOver {
 			return true
 		}
 	}
 	return p == root
+}
+
+// poolOn is the first pool that h is in, from p on upwards.
+func (h helper) poolOn(p *Pool) *Pool {
+	for !h.in(p) {
+		p = p.up
+	}
+	return p
 }
 
 // next is the task that c was called from, as far as contexts tell.
@@ -695,27 +704,27 @@ func (p *Pool) addGuestLocked(n nudger) {
 	p.setAvailLocked(0)
 }
 
-// borrowPlaces borrows a place in p, and in the pools between that and h's,
-// beginning with these: a place that is given back tells those who wait for it,
+// borrowPlaces borrows a place in p, and in the pools between that and stay, where the
+// caller is, beginning with these: a place that is given back tells those who wait for it,
 // which must not be the one who gives it back.
-func (p *Pool) borrowPlaces(h helper, n nudger) bool {
-	if p == nil || h.in(p) {
+func (p *Pool) borrowPlaces(stay *Pool, n nudger) bool {
+	if p == stay {
 		return true
 	}
-	if !p.up.borrowPlaces(h, n) {
+	if !p.up.borrowPlaces(stay, n) {
 		return false
 	}
 	if !p.borrowPlace(n) {
-		p.up.returnPlaces(h, false)
+		p.up.returnPlaces(stay, false)
 		return false
 	}
 	return true
 }
 
-// enterPlaces is for h that has claimed a task of a sub-pool of p, and has places there
-// and in p.
-func (p *Pool) enterPlaces(h helper) {
-	for ; p != nil && !h.in(p); p = p.up {
+// enterPlaces is for a guest, who is in stay, that has claimed a task of a sub-pool of p, and
+// has places there and in p.
+func (p *Pool) enterPlaces(stay *Pool) {
+	for ; p != stay; p = p.up {
 		p.mu.Lock()
 		p.inside++
 		p.limit.Store(0) // there is less room now: have submitters look
@@ -723,9 +732,9 @@ func (p *Pool) enterPlaces(h helper) {
 	}
 }
 
-// returnPlaces gives back what was borrowed. With inside set h has claimed its task.
-func (p *Pool) returnPlaces(h helper, inside bool) {
-	for ; p != nil && !h.in(p); p = p.up {
+// returnPlaces gives back what was borrowed. With inside set the guest has claimed its task.
+func (p *Pool) returnPlaces(stay *Pool, inside bool) {
+	for ; p != stay; p = p.up {
 		p.returnPlace(inside)
 	}
 }

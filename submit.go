@@ -430,8 +430,8 @@ func (p *Pool) admitLocked(it queue.Item) bool {
 			room = 1 // the rest is for the others on the list
 		}
 		if p.tail.CompareAndSwap(t, t+1) {
+			admitted(it, t) // before others may follow: it is the next of its key
 			p.limit.Store(t + uint64(room))
-			admitted(it, t)
 			p.put(seg, t, it)
 			return true
 		}

@@ -24,7 +24,8 @@ const maxAlarmTasks = 10
 
 // WithStallAfter has the pool tell when all of its workers have been inside tasks,
 // tasks have waited, and none has ended, for d: as when tasks wait for others that
-// are queued behind them, or all for one lock. It is told once for each such time:
+// are queued behind them, or all for one lock. A waiting task that is cancelled, or run by
+// who waits for it, counts as one that has ended. It is told once for each such time:
 // by a warning in the log, with the stacks of the oldest running tasks (see
 // [Pool.OldestTasks] for what these cost), in [Stats].Stalls, and to the handler of
 // [WithAlarmHandler]. It is exact but for the time it takes to have it run. d must be
@@ -93,7 +94,8 @@ type watchdog struct {
 	queuedAt sy.Int64
 	stamped  sy.Uint64 // tickets whose submitters have come past that
 	// outAt is when something began or ended that no worker's since tells of: a task
-	// outside of workers ended, a worker was lent or has left, a pause ended.
+	// outside of workers ended, one that waited was claimed or withdrawn, a worker was lent
+	// or has left, a pause ended.
 	outAt   int64
 	told    int64  // since when the pool was said to be stalled, plus 1
 	below   uint64 // tasks of sub-pools that had ended, as last seen
@@ -274,6 +276,13 @@ func (d *watchdog) waitingSince() int64 {
 		return 0
 	}
 	return d.queuedAt.Load()
+}
+
+// movedLocked notes that a task that has waited was claimed or withdrawn.
+func (d *watchdog) movedLocked() {
+	if d != nil {
+		d.outAt = d.p.now()
+	}
 }
 
 // lookBelow notes whether tasks of sub-pools have ended: these keep workers, but

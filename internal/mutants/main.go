@@ -136,7 +136,7 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.models == "-" {
 			break
 		}
-		by, err := execute(forModels, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "30s")
+		by, err := execute(forModels, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "60s")
 		if by != "" || err != nil {
 			return by, err
 		}
