@@ -257,7 +257,7 @@ var mutants = []mutant{
 		old: "		if w.host.wanted(now) {\n			return true", new: "		if false {\n			return true"},
 	{name: "a helper takes no place", file: "sub.go", models: "sub/Close of the sub-pool", tests: "TestSub",
 		old: "	p.guests++\n	delete(", new: "	delete("},
-	{name: "a helper runs beyond the limit", file: "sub.go", models: "sub/Close of the sub-pool", tests: "TestSub",
+	{name: "a helper runs beyond the limit", file: "sub.go", models: "-", tests: "TestSubOfLimitOneNeverRunsTwo",
 		old: "	if !p.borrowPlace(n) {\n		p.up.returnPlaces(stay, false)\n		return false\n	}\n", new: "	if !p.borrowPlace(n) {\n		p.mu.Lock()\n		p.guests++\n		p.mu.Unlock()\n	}\n"},
 	{name: "who waits for a place is not told", file: "park.go", models: "sub/Close of the sub-pool", tests: "TestSub",
 		old: "	if strand {\n		p.nudge()\n	}\n", new: "	_ = strand\n"},
