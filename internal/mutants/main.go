@@ -137,7 +137,7 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.models == "-" {
 			break
 		}
-		by, err := execute(forModels, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "60s")
+		by, err := execute(forModels, p, "-tags", "poolsim", "-failfast", "-run", "TestExplore/"+m.models, "-explore.night", "-explore.time", "4m")
 		if by != "" || err != nil {
 			return by, err
 		}
@@ -188,10 +188,14 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal err
 
 // execute runs tests against the mutant, and says which of them failed first.
 func execute(overlay, pkg string, args ...string) (by string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Minute)
 	defer cancel()
+	limit := "2m"
+	if slices.Contains(args, "poolsim") {
+		limit = "10m"
+	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-gcflags=-dwarf=false", "-ldflags=-w", // nobody debugs it
-		"-timeout=2m", "-overlay", overlay, pkg}, args...)...)
+		"-timeout="+limit, "-overlay", overlay, pkg}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
