@@ -389,8 +389,10 @@ func TestIdleWorkersLeaveByAge(t *testing.T) { // H17
 
 func TestATaskStopsItsPool(t *testing.T) { // H30
 	p := pond.New(1, 1)
-	p.Submit(p.StopAndWait)
+	both := make(chan struct{}) // a stopped pool refuses with a panic
+	p.Submit(func() { <-both; p.StopAndWait() })
 	p.Submit(func() {})
+	close(both)
 	p.StopAndWait()
 }
 
