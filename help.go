@@ -34,9 +34,6 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 				return notClaimed, ErrWouldDeadlock
 			}
 		}
-		if c.state.Load() == callWaiting && p.belies(h) {
-			h = helper{own: p}
-		}
 	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
@@ -53,12 +50,7 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 // that began last began when the others were inside already.
 func (p *Pool) outerOf(ctx context.Context) helper {
 	h := p.helperOf(ctx)
-	switch {
-	case h.c != nil:
-		if p.belies(h) {
-			h.own = p
-		}
-	case (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker():
+	if h.c == nil && (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker() {
 		h.own = p
 	}
 	return h

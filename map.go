@@ -232,9 +232,6 @@ func (m *mapping[In, Out]) help(n nudger) (got claimed) {
 	if outer.c == nil {
 		return notClaimed
 	}
-	if m.p.belies(outer) {
-		outer = helper{own: m.p}
-	}
 	open := m.open.all()
 	if m.ordered {
 		open = open[:1]

@@ -84,6 +84,26 @@ func (s *sim) to(p *Pool, i int, f func()) {
 	}
 }
 
+// oneGivesUp has two wait, in a task of the parent, for what begin submits to a sub-pool
+// whose one place is taken; it is free when one of them, whose context ends, has returned.
+func (s *sim) oneGivesUp(begin func(ctx context.Context) (wait func(), impatient func(short context.Context))) {
+	s.related(0, []Option{WithMaxWorkers(1)})
+	s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
+		began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
+		s.Go("place", func() { x.Wait(ctx); gone.Set() })
+		began.Wait()
+		wait, impatient := begin(ctx)
+		short, cancel := sy.WithCancelCause(ctx)
+		s.Go("canceler", func() { cancel(nil) })
+		s.Go("impatient", func() { impatient(short); gate.Set() })
+		wait()
+		gone.Wait()
+		return nil
+	}))
+	s.shutdown()
+}
+
 // inline makes a pool on which the submitters run their tasks.
 func (s *sim) inline() {
 	s.pool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
@@ -742,21 +762,10 @@ var resultModels = []suite.Model{
 		s.waitAndEnd()
 	})},
 	{Name: "sub/two wait for one task of a full sub-pool, and one gives up", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)})
-		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
-			began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
-			x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
-			s.Go("place", func() { x.Wait(ctx); gone.Set() })
-			began.Wait()
+		s.oneGivesUp(func(ctx context.Context) (wait func(), impatient func(context.Context)) {
 			u := Go(ctx, s.sub, func(context.Context) (int, error) { return 0, nil })
-			short, cancel := sy.WithCancelCause(ctx)
-			s.Go("canceler", func() { cancel(nil) })
-			s.Go("impatient", func() { u.Wait(short); gate.Set() })
-			u.Wait(ctx)
-			gone.Wait()
-			return nil
-		}))
-		s.shutdown()
+			return func() { u.Wait(ctx) }, func(short context.Context) { u.Wait(short) }
+		})
 	})},
 	{Name: "sub/Close of both", Run: onPool(func(s *sim) {
 		s.related(0, nil)
@@ -1025,22 +1034,11 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "group/two wait for the place of a full sub-pool, and one gives up", Bound: 2, Reach: []string{"stranded"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)})
-		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
-			began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
-			x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
-			s.Go("place", func() { x.Wait(ctx); gone.Set() })
-			began.Wait()
+		s.oneGivesUp(func(ctx context.Context) (wait func(), impatient func(context.Context)) {
 			g := s.sub.Group(ctx)
 			g.Go(nothing)
-			short, cancel := sy.WithCancelCause(ctx)
-			s.Go("canceler", func() { cancel(nil) })
-			s.Go("impatient", func() { g.WaitContext(short); gate.Set() })
-			g.Wait()
-			gone.Wait()
-			return nil
-		}))
-		s.shutdown()
+			return func() { g.Wait() }, func(short context.Context) { g.WaitContext(short) }
+		})
 	})},
 	{Name: "group/Close", Bound: 3, Reach: []string{"dropped"}, Run: onPool(func(s *sim) {
 		s.pool(0)

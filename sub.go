@@ -608,15 +608,21 @@ func (p *Pool) removeSub(sub *Pool) (last bool) {
 // A helper is a task that waits for others.
 type helper struct {
 	c   *call // nil: nobody may help
-	own *Pool // the pool that it has a worker of, where c does not tell
+	own *Pool // the pool that it has a worker of, where c does not tell; it goes before c
 }
 
 // any reports whether there is one.
 func (h helper) any() bool { return h.c != nil || h.own != nil }
 
 // helperOf tells who helps, if ctx is that of a task that runs on a goroutine of
-// p's root.
-func (p *Pool) helperOf(ctx context.Context) helper { return helper{c: p.root().taskOf(ctx)} }
+// p's root. It tells both what ctx does and, where the stack knows better, that.
+func (p *Pool) helperOf(ctx context.Context) helper {
+	h := helper{c: p.root().taskOf(ctx)}
+	if h.c != nil && p.belies(h) {
+		h.own = p
+	}
+	return h
+}
 
 // in reports whether the task, or one that it runs inside of, has a worker of p. One that has
 // ended, and whose context somebody has kept, has none.

@@ -163,7 +163,7 @@ func writeOverlay(name string, replace map[string]string) (string, error) {
 }
 
 // testsFromOutside are the files of the root's package shoal_test.
-func testsFromOutside() (files []string, err error) {
+var testsFromOutside = sync.OnceValues(func() (files []string, err error) {
 	names, err := filepath.Glob("*_test.go")
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func testsFromOutside() (files []string, err error) {
 		files = append(files, name)
 	}
 	return files, nil
-}
+})
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)$`)
 
@@ -190,12 +190,12 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal err
 func execute(overlay, pkg string, args ...string) (by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Minute)
 	defer cancel()
-	limit := "2m"
-	if slices.Contains(args, "poolsim") {
+	models, limit := slices.Contains(args, "poolsim"), "2m"
+	if models {
 		limit = "10m"
 	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-gcflags=-dwarf=false", "-ldflags=-w", // nobody debugs it
-		"-timeout="+limit, "-overlay", overlay, pkg}, args...)...)
+		"-timeout=" + limit, "-overlay", overlay, pkg}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
@@ -207,8 +207,7 @@ func execute(overlay, pkg string, args ...string) (by string, err error) {
 		return "", err
 	case strings.Contains(out.String(), "[build failed]"), strings.Contains(out.String(), "[setup failed]"):
 		return "", fmt.Errorf("it does not compile:\n%s", out.String())
-	}
-	if strings.Contains(out.String(), "panic: test timed out") && slices.Contains(args, "poolsim") {
+	case models && strings.Contains(out.String(), "panic: test timed out"):
 		return "", nil // models that take long, or that have become endless: that shows nothing
 	}
 	by = "the time limit"
