@@ -21,7 +21,8 @@ import (
 // whatever is first in the line of that key; if a task of the key is running it
 // leaves its turn to whoever runs that, and goes on. So there is a ticket, or a
 // turn that was left, for every task in a line. A turn that was left is taken
-// before the next ticket: its task has been waiting for longer.
+// before the next ticket: its task has been waiting for longer. After 32 of them
+// the tasks of others that are queued by then have their turn.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed
@@ -221,18 +222,18 @@ func (t *keyedTask[K]) run() error {
 	return nil
 }
 
-func (t *keyedTask[K]) giveBack() (tickets []*call) {
+func (t *keyedTask[K]) giveBack(most int) (tickets []*call) {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := t.line
-	for ; l.left > 0; l.left-- {
+	for ; l.left > 0 && len(tickets) < most; l.left-- {
 		o := &keyedTask[K]{s: s, key: t.key, line: l}
 		o.body, o.pool, o.turns = o, t.pool, true
 		tickets = append(tickets, &o.call)
 	}
 	l.running = false
-	return tickets // as many as there are tasks in the line, or fewer: it stays
+	return tickets // there are others, or left turns, for the tasks in the line, so it stays
 }
 
 // resolve is called when the ticket has had its turn, or is discarded: then the
@@ -242,11 +243,16 @@ func (t *keyedTask[K]) resolve(error) {
 		return
 	}
 	t.ran = true
-	s := t.s
+	s, l := t.s, t.line
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.line.popLocked()
-	s.forgetLocked(t.key, t.line)
+	l.popLocked()
+	if !l.running {
+		for ; l.left > 0; l.left-- { // in a pool that stops: they count as dropped
+			l.popLocked()
+		}
+	}
+	s.forgetLocked(t.key, l)
 }
 
 func (t *keyedTask[K]) refused() error         { return nil }

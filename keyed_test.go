@@ -309,6 +309,47 @@ func TestKeyedIdleKeysCostNoMemory(t *testing.T) {
 	runtime.KeepAlive(k)
 }
 
+// A key with a long line costs each of its tasks no more than one with a short line,
+// whatever has its worker stop between them.
+func TestKeyedLongLineCostsNoMoreATask(t *testing.T) {
+	noLog(t)
+	const n, most = 8000, 4 << 10 // tasks, bytes a task: a worker for each, and a ticket
+	for name, test := range map[string]struct {
+		end  func()
+		opts []shoal.Option
+	}{
+		"many turns":           {nothing, nil},
+		"one task of a worker": {nothing, []shoal.Option{shoal.WithMaxTasksPerWorker(1)}},
+		"Goexit after each":    {runtime.Goexit, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, append([]shoal.Option{shoal.WithMaxWorkers(2)}, test.opts...)...)
+			k := shoal.NewKeyed[int](p)
+			j := newJournal(1)
+			gate := make(chan struct{})
+			during := func() {
+				passed := make(chan struct{})
+				must(t, p.Submit(func() { close(passed) }))
+				<-passed // and with it whatever was given back: the other worker has been there
+				test.end()
+			}
+			must(t, k.Submit(0, j.task(0, 0, func() { <-gate })))
+			for i := range n - 1 {
+				must(t, k.Submit(0, j.task(0, 1+i, during)))
+			}
+			must(t, p.SubmitWait(bg, fine)) // all before it have left their turns
+			before := allocated()
+			close(gate)
+			p.Wait()
+			if got := (allocated() - before) / n; got > most {
+				t.Errorf("%d bytes a task, want at most %d", got, most)
+			}
+			j.checkOrder(t, n)
+			shutClean(t, p)
+		})
+	}
+}
+
 func TestKeyedWhateverHappens(t *testing.T) {
 	noLog(t)
 	for round := range rounds(400) {

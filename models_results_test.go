@@ -157,6 +157,22 @@ func (s *sim) keepAs(key string, i int, f func()) {
 	}
 }
 
+// twoTurnsLeft makes a pool where task 0 of the key, which ends with f, waits for release while
+// tasks 1 and 2 have left their turns to it. Task 3 has none.
+func (s *sim) twoTurnsLeft(f func(), opts ...Option) (release func()) {
+	s.keyedPool(0, append([]Option{WithMaxWorkers(2)}, opts...)...)
+	began, gate := sy.MakeEvent(), sy.MakeEvent()
+	s.keepAs("key", 0, func() { began.Set(); gate.Wait(); f() })
+	began.Wait()
+	s.keep(1)
+	s.keep(2)
+	s.accepted[3] = true
+	if err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.did(3); return nil }); err != nil {
+		s.Failf("SubmitWait: %v", err)
+	}
+	return gate.Set
+}
+
 // items are the numbers below n.
 func (s *sim) items(n int) iter.Seq[int] {
 	return func(yield func(int) bool) {
@@ -1451,6 +1467,58 @@ var resultModels = []suite.Model{
 			return nil
 		}))
 		s.shutdown()
+	})},
+	{Name: "key/Goexit with two turns left", Bound: 2, Night: 3, Reach: []string{"give turns back", "run a turn"}, Run: onPool(func(s *sim) {
+		s.twoTurnsLeft(runtime.Goexit)()
+		s.shutdown()
+		for i := range 3 {
+			s.hasRun(i, "Shutdown")
+		}
+	})},
+	{Name: "key/DropOldest drops a turn that was given back", Bound: 2, Night: 3, Reach: []string{"drop oldest", "give turns back"}, Run: onPool(func(s *sim) {
+		release := s.twoTurnsLeft(func() {}, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.p.Pause()
+		release()
+		if s.try(4) && s.p.Stats().Dropped > 1 {
+			s.Failf("more were dropped than it took")
+		}
+		s.p.Resume()
+		s.shutdown()
+		if s.times(1)+s.times(2)+s.times(4) < 2 {
+			s.Failf("of three tasks with room for two %d ran", s.times(1)+s.times(2)+s.times(4))
+		}
+	})},
+	{Name: "key/DropOldest comes before the putter, and turns are given back", Bound: 1, Night: 2, Reach: []string{"seize late", "give turns back"}, Run: onPool(func(s *sim) {
+		release := s.twoTurnsLeft(func() {}, WithQueueCapacity(4), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.p.Pause()
+		s.try(5)
+		began := sy.MakeEvent()
+		s.Go("keyed", func() {
+			began.Set()
+			s.keep(4)
+			release()
+		})
+		began.Wait()
+		s.try(6)
+		s.try(7)
+		s.p.Resume()
+		s.p.Wait()
+		s.shutdown()
+		if n := len(s.keys.shards[0].lines.m); n != 0 {
+			s.Failf("at the end %d keys have tasks", n)
+		}
+	})},
+	{Name: "key/Close when a turn was given back", Bound: 3, Reach: []string{"give turns back"}, Run: onPool(func(s *sim) {
+		release := s.twoTurnsLeft(func() {})
+		s.drops = true
+		s.p.Pause()
+		release()
+		s.close()
+		if n := len(s.keys.shards[0].lines.m); n != 0 {
+			s.Failf("after Close %d keys have tasks", n)
+		}
 	})},
 	{Name: "key/turns are given back, and Wait", Bound: 2, Reach: []string{"give turns back"}, Run: onPool(func(s *sim) {
 		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))

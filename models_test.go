@@ -137,6 +137,21 @@ func (s *sim) check() {
 	}
 }
 
+// submittedAreAccepted demands that in the end the pool has counted no task that was refused.
+func (s *sim) submittedAreAccepted() {
+	s.After(func() {
+		n := uint64(0)
+		for _, ok := range s.accepted {
+			if ok {
+				n++
+			}
+		}
+		if got := s.p.Stats().Submitted; got != n {
+			s.Failf("of %d tasks Submit returned nil, and %d are counted as submitted", n, got)
+		}
+	})
+}
+
 // task is the task of number i.
 func (s *sim) task(i int) func() { return s.and(i, func() {}) }
 
@@ -459,6 +474,22 @@ var models = []suite.Model{
 		s.submit(1)
 		s.submit(2)
 	})},
+	{Name: "admit/the next task waits until another has room", Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
+		s.pool(3, WithQueueCapacity(1))
+		accepted := sy.MakeEvent()
+		s.submit(0)
+		s.submitTask(1, s.and(1, accepted.Wait))
+		s.submit(2) // when task 1 has begun at the latest
+		accepted.Set()
+		s.end()
+	})},
+	{Name: "admit/nobody is refused while others come and go", Bound: 3, Night: 4, Run: onPool(func(s *sim) {
+		s.pool(3, WithQueueCapacity(3), WithFullPolicy(Reject))
+		s.Go("other", func() { s.submit(2) })
+		s.submit(0)
+		s.submit(1)
+		s.end()
+	})},
 	{Name: "admit/yield, then wait for room", Bound: 3, Reach: []string{"wait for room", "promote", "room after a yield"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(1), WithSpin(1))
 		s.closer()
@@ -582,6 +613,7 @@ var models = []suite.Model{
 	})},
 	{Name: "admit/the room of one that gave up is the next one's", Bound: 2, Night: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
 		s.pool(2, WithQueueCapacity(0))
+		s.submittedAreAccepted()
 		ctx := explore.NewContext()
 		s.submitTask(0, s.and(0, ctx.Cancel))
 		s.Go("gives up", func() {

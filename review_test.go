@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -884,4 +885,62 @@ func TestReviewGroupKeepsNoTaskThatRanInItsGo(t *testing.T) {
 		}))
 		shutClean(t, p)
 	}
+}
+
+// Turns that nobody takes are tickets where tasks are dropped: there is enough to drop, and
+// it is the oldest.
+func TestReviewDropOldestDropsTurnsThatWereGivenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(3, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		n := 0
+		for ; k.Submit(1, nothing) == nil; n++ { // the two free workers are room too
+			synctest.Wait()
+		}
+		p.Pause() // which takes that room away
+		close(gate)
+		synctest.Wait()
+		ran := false
+		must(t, p.Submit(func() { ran = true }))
+		p.Resume()
+		p.Wait()
+		if got := p.Stats().Dropped; n != 4 || got != 3 || !ran {
+			t.Errorf("of %d tasks that waited for their key %d were dropped, ran: %t", n, got, ran)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestReviewDroppingATurnIsNoEndOfAStall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest),
+			shoal.WithStallAfter(10*time.Second), shoal.WithLogger(slog.New(slog.DiscardHandler)))...)
+		k := shoal.NewKeyed[int](p)
+		gate, long := make(chan struct{}), make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		synctest.Wait()
+		for range 2 {
+			must(t, k.Submit(1, nothing))
+		}
+		synctest.Wait()
+		must(t, p.Submit(func() { <-long }))
+		synctest.Wait()
+		must(t, p.Resize(0, 1))
+		close(gate)
+		synctest.Wait()
+		time.Sleep(6 * time.Second)
+		must(t, p.Submit(nothing))
+		if got := p.Stats(); got.Stalled != 6*time.Second || got.Dropped != 1 {
+			t.Errorf("stalled for %v with %d dropped, want 6s and 1", got.Stalled, got.Dropped)
+		}
+		time.Sleep(5 * time.Second)
+		if got := p.Stats().Stalls; got != 1 {
+			t.Errorf("%d stalls, want 1", got)
+		}
+		close(long)
+		p.Wait()
+		shutClean(t, p)
+	})
 }

@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"math"
 	"runtime/pprof"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -19,17 +20,24 @@ import (
 // other task takes such turns, and finds out that there is none, with the
 // line's lock held. So either it sees the turn, or the line is free before the
 // turn is left, and then it is not.
+//
+// Who cannot go on with the turns gives some of them back, as tickets at the end of
+// the queue: two for each task that it has run, so that a task costs no more where
+// many wait for its key. Who comes to such a ticket takes others too. So while turns are
+// left the line is running, or has a ticket in the queue. Under DropOldest all are
+// given back: what is dropped is tickets, and a line that does not run must have one for
+// each of its tasks. How many that are is bounded by the capacity then.
 
 // A turnTaker is the body of a call that may have to leave its turn.
 type turnTaker interface {
 	body
-	accepted()         // its place in line is certain; Pool.mu may be held
-	takeFirst() bool   // takes its turn if no task of its key is accepted, which also accepts it; Pool.mu is held
-	takeTurn() bool    // false: a task of its key is running
-	leaveTurn() bool   // to that one, unless it has ended; Pool.mu is held
-	free() bool        // the task has ended: free the line, unless a turn was left
-	next() func()      // the task whose turn was left; Pool.mu is held
-	giveBack() []*call // a ticket for each turn that was left, and free the line; Pool.mu is held
+	accepted()                 // its place in line is certain; Pool.mu may be held
+	takeFirst() bool           // takes its turn if no task of its key is accepted, which also accepts it; Pool.mu is held
+	takeTurn() bool            // false: a task of its key is running
+	leaveTurn() bool           // to that one, unless it has ended; Pool.mu is held
+	free() bool                // the task has ended: free the line, unless a turn was left
+	next() func()              // the task whose turn was left; Pool.mu is held
+	giveBack(most int) []*call // tickets for turns that were left, and free the line; Pool.mu is held
 }
 
 // admitted tells it, if it wants to know, that it has ticket t.
@@ -112,11 +120,13 @@ func (p *Pool) dropParkedLocked() (n int) {
 // fits in worker.left.
 const maxTurns = 32
 
+// turnsBack is how many turns are given back for a task that was run.
+const turnsBack = 1 + 1>>sy.Shorter
+
 // runTurns runs the tasks that have left their turn to c, which has ended, on
-// worker w; or gives the turns back, as tickets at the end of the queue: after
-// some, where w is to stop or is wanted elsewhere, and where w is nil, which is a
-// goroutine that is no worker's or is about to end. In a pool that stops they are
-// dropped.
+// worker w; or gives turns back, as tickets at the end of the queue: after some, where
+// w is to stop or is wanted elsewhere, and where w is nil, which is a goroutine that is no
+// worker's or is about to end. In a pool that stops they are dropped.
 func (p *Pool) runTurns(c *call, w *worker) {
 	t := c.body.(turnTaker)
 	for n := 0; !t.free(); n++ {
@@ -125,7 +135,11 @@ func (p *Pool) runTurns(c *call, w *worker) {
 		back = back || p.stopsTakingLocked() || p.own != nil && p.neededLocked(p.own)
 		if back && p.phase != phaseStopping {
 			sy.Reach("give turns back")
-			for _, ticket := range t.giveBack() {
+			most := turnsBack * (n + 1)
+			if p.policy == DropOldest && p.capacity != Unbounded {
+				most = math.MaxInt
+			}
+			for _, ticket := range t.giveBack(most) {
 				p.parked.Add(-1)
 				p.outTotal-- // it has a ticket again, which counts as submitted
 				p.forceLocked(queue.Record(ticket))
