@@ -157,14 +157,14 @@ func (s *sim) keepAs(key string, i int, f func()) {
 	}
 }
 
-// twoTurnsLeft makes a pool where task 0 of the key, which ends with f, waits for release while
-// tasks 1 and 2 have left their turns to it. Task 3 has none.
-func (s *sim) twoTurnsLeft(f func(), opts ...Option) (release func()) {
+// twoTurnsLeft makes a pool where task 0 of the key waits for release while tasks 1 and 2 have left
+// their turns to it. Task 3 has none. The first two do what they are given then.
+func (s *sim) twoTurnsLeft(zero, one func(), opts ...Option) (release func()) {
 	s.keyedPool(0, append([]Option{WithMaxWorkers(2)}, opts...)...)
 	began, gate := sy.MakeEvent(), sy.MakeEvent()
-	s.keepAs("key", 0, func() { began.Set(); gate.Wait(); f() })
+	s.keepAs("key", 0, func() { began.Set(); gate.Wait(); zero() })
 	began.Wait()
-	s.keep(1)
+	s.keepAs("key", 1, one)
 	s.keep(2)
 	s.accepted[3] = true
 	if err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.did(3); return nil }); err != nil {
@@ -1469,14 +1469,21 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Goexit with two turns left", Bound: 2, Night: 3, Reach: []string{"give turns back", "run a turn"}, Run: onPool(func(s *sim) {
-		s.twoTurnsLeft(runtime.Goexit)()
+		s.twoTurnsLeft(runtime.Goexit, func() {})()
+		s.shutdown()
+		for i := range 3 {
+			s.hasRun(i, "Shutdown")
+		}
+	})},
+	{Name: "key/Goexit in a turn, with one left", Bound: 2, Reach: []string{"give turns back", "run a turn"}, Run: onPool(func(s *sim) {
+		s.twoTurnsLeft(func() {}, runtime.Goexit)()
 		s.shutdown()
 		for i := range 3 {
 			s.hasRun(i, "Shutdown")
 		}
 	})},
 	{Name: "key/DropOldest drops a turn that was given back", Bound: 2, Night: 3, Reach: []string{"drop oldest", "give turns back"}, Run: onPool(func(s *sim) {
-		release := s.twoTurnsLeft(func() {}, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		release := s.twoTurnsLeft(func() {}, func() {}, WithQueueCapacity(2), WithFullPolicy(DropOldest))
 		s.drops = true
 		s.p.Pause()
 		release()
@@ -1490,7 +1497,7 @@ var resultModels = []suite.Model{
 		}
 	})},
 	{Name: "key/DropOldest comes before the putter, and turns are given back", Bound: 1, Night: 2, Reach: []string{"seize late", "give turns back"}, Run: onPool(func(s *sim) {
-		release := s.twoTurnsLeft(func() {}, WithQueueCapacity(4), WithFullPolicy(DropOldest))
+		release := s.twoTurnsLeft(func() {}, func() {}, WithQueueCapacity(4), WithFullPolicy(DropOldest))
 		s.drops = true
 		s.p.Pause()
 		s.try(5)
@@ -1511,7 +1518,7 @@ var resultModels = []suite.Model{
 		}
 	})},
 	{Name: "key/Close when a turn was given back", Bound: 3, Reach: []string{"give turns back"}, Run: onPool(func(s *sim) {
-		release := s.twoTurnsLeft(func() {})
+		release := s.twoTurnsLeft(func() {}, func() {})
 		s.drops = true
 		s.p.Pause()
 		release()

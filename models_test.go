@@ -474,6 +474,12 @@ var models = []suite.Model{
 		s.submit(1)
 		s.submit(2)
 	})},
+	{Name: "admit/a task fails while one waits for room", Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
+		s.pool(1, WithQueueCapacity(0), WithPanicHandler(func(*PanicError) {}))
+		s.submitTask(0, func() { s.did(0); panic("boom") })
+		s.submit(1)
+		s.end()
+	})},
 	{Name: "admit/the next task waits until another has room", Reach: []string{"wait for room", "promote"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(1))
 		accepted := sy.MakeEvent()

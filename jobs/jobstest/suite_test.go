@@ -9,7 +9,7 @@ import (
 )
 
 func TestQueuePassesTheSuite(t *testing.T) {
-	jobstest.Run(t, func(t *testing.T) jobstest.Subject {
+	jobstest.RunInBubbles(t, func(t *testing.T) jobstest.Subject {
 		q := jobstest.NewQueue(time.Second)
 		return jobstest.Subject{
 			Sink:     q,
