@@ -693,6 +693,26 @@ func TestAPullKnowsWhenTheNextJobIsDue(t *testing.T) {
 	})
 }
 
+// A job that is due, but was not there when a consumer looked, is looked for again soon: what
+// locks it may be over long before the next poll.
+func TestAPullLooksAgainForAJobThatWasLocked(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		if p.d != shoalsql.Postgres {
+			t.Skip("it locks no rows")
+		}
+		ctx := context.Background()
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithPoll(time.Hour))
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "locked"}))
+		tx, err := db.BeginTx(ctx, nil)
+		must(t, err)
+		_, err = tx.ExecContext(ctx, "SELECT 1 FROM shoal_jobs FOR UPDATE")
+		must(t, err)
+		time.AfterFunc(300*time.Millisecond, func() { tx.Rollback() })
+		must(t, pull(t, q, 1)[0].Ack(ctx))
+	})
+}
+
 func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
