@@ -440,7 +440,7 @@ func TestWaitingSubmittersAreServedInOrder(t *testing.T) {
 // Where there is room for all who wait and nobody else, they get it, however
 // hard others try.
 func TestNobodyOvertakesWaitingSubmitters(t *testing.T) {
-	for round := range 500 {
+	for round := range shoal.Reps(300, 50, 50) {
 		inBubble(t, func(t *testing.T) {
 			const n = 16
 			p := newPool(t, shoal.WithMaxWorkers(n), shoal.WithQueueCapacity(0))
@@ -1288,7 +1288,7 @@ func TestEveryKindOfSubmitAtOnceExactlyOnce(t *testing.T) {
 // last task as finished. Whoever waits for that, in Wait or in SubmitWait, must
 // be told, although no further task comes.
 func TestWaitIsToldOfTheLastTaskOfAStorm(t *testing.T) {
-	for round := range 1500 {
+	for round := range shoal.Reps(600, 100, 100) {
 		inBubble(t, func(t *testing.T) {
 			p := newPool(t, fixed(2, shoal.WithQueueCapacity(round%2))...)
 			y := newTally(24)
@@ -1314,7 +1314,7 @@ func TestWaitIsToldOfTheLastTaskOfAStorm(t *testing.T) {
 }
 
 func TestSubmitWaitIsToldOfTheLastTaskOfAStorm(t *testing.T) {
-	for round := range 1500 {
+	for round := range shoal.Reps(600, 100, 100) {
 		inBubble(t, func(t *testing.T) {
 			p := newPool(t, fixed(2, shoal.WithQueueCapacity(round%2))...)
 			y := newTally(24)

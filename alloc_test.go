@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,8 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 }
 
 func TestSubmitCostsNoMoreThan16BytesATask(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	for name, opts := range map[string][]shoal.Option{
 		"fast":     {shoal.WithTiming(shoal.TimingOff)},
 		"sampled":  nil,
@@ -71,7 +71,7 @@ func TestSubmitCostsNoMoreThan16BytesATask(t *testing.T) {
 				}
 			}
 			p.Wait()
-			if perTask := float64(allocated()-before) / float64(n); perTask > 16 {
+			if perTask := float64(allocated()-before) / n; perTask > 16 {
 				t.Errorf("%.1f bytes a task, want at most 16", perTask)
 			}
 		})
@@ -79,17 +79,18 @@ func TestSubmitCostsNoMoreThan16BytesATask(t *testing.T) {
 }
 
 func TestSubmitOfABacklogCostsNoMoreThan16BytesATask(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithTiming(shoal.TimingOff))
 	release := hold(t, p, 1)
 	before, inUse := allocated(), heapInUse()
 	for range n {
 		must(t, p.Submit(nothing))
 	}
-	if perTask := float64(allocated()-before) / float64(n); perTask > 16 {
+	if perTask := float64(allocated()-before) / n; perTask > 16 {
 		t.Errorf("%.1f bytes a task, want at most 16", perTask)
 	}
-	if perTask := float64(heapInUse()-inUse) / float64(n); perTask > 16 {
+	if perTask := float64(heapInUse()-inUse) / n; perTask > 16 {
 		t.Errorf("a task that waits holds %.1f bytes, want at most 16", perTask)
 	}
 	release()
@@ -112,15 +113,17 @@ func TestStatsAllocatesNothingWithoutTiming(t *testing.T) {
 	}
 }
 
-// many is how many tasks are enough to see what each of them costs: a million,
-// or fewer where the race detector makes each of them long.
-var many = func() int {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return 300_000
+// many is how many tasks are enough to see what each of them costs.
+const many = 1_000_000
+
+// weighs is for tests that measure memory, again and again: the race detector has
+// memory of its own, makes each task long, and other tests show it more.
+func weighs(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
 	}
-	return 1_000_000
-}()
+}
 
 // slack is what may differ between two looks at the heap: much more than the
 // noise of a test process, much less than what a leak of the sizes below
@@ -128,7 +131,8 @@ var many = func() int {
 const slack = 1 << 20
 
 func TestMemoryReturnsAfterABurst(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithTiming(shoal.TimingOff))
 	p.Submit(nothing)
 	p.Wait()
@@ -149,6 +153,7 @@ func TestMemoryReturnsAfterABurst(t *testing.T) {
 }
 
 func TestMemoryReturnsAfterABurstOfWorkers(t *testing.T) {
+	weighs(t)
 	const n = 20_000
 	// The runtime keeps what it needs for the most goroutines there were. So
 	// first have as many.
@@ -174,6 +179,7 @@ func TestMemoryReturnsAfterABurstOfWorkers(t *testing.T) {
 }
 
 func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {
+	weighs(t)
 	const n = 200_000
 	p := openPool(t, shoal.WithMaxWorkers(1))
 	stops := make([]func() bool, n)
@@ -198,7 +204,8 @@ func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {
 // on to all that come after it. So a worker that has been in one task, or
 // asleep, for many tasks must not hold on to where it was.
 func TestAWorkerInALongTaskHoldsOnToNothing(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	for name, submit := range map[string]func(p *shoal.Pool, task func()) error{
 		"Submit": (*shoal.Pool).Submit,
 		"SubmitContext": func(p *shoal.Pool, task func()) error {
@@ -231,7 +238,8 @@ func TestAWorkerInALongTaskHoldsOnToNothing(t *testing.T) {
 }
 
 func TestAParkedWorkerHoldsOnToNothing(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	p := openPool(t, fixed(8, shoal.WithTiming(shoal.TimingOff), shoal.WithIdleTimeout(shoal.Forever))...)
 	hold(t, p, 8)() // all have taken a task
 	p.Wait()
@@ -250,7 +258,8 @@ func TestAParkedWorkerHoldsOnToNothing(t *testing.T) {
 }
 
 func TestASubmitterThatWaitsForRoomHoldsOnToNoSegment(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithTiming(shoal.TimingOff))
 	p.Pause()
 	must(t, p.Submit(nothing))
@@ -273,6 +282,7 @@ func TestASubmitterThatWaitsForRoomHoldsOnToNoSegment(t *testing.T) {
 
 // Old pools are garbage when they are closed, whatever they have seen.
 func TestClosedPoolsAreCollected(t *testing.T) {
+	weighs(t)
 	before := heapInUse()
 	for range 2000 {
 		p := openAndForget(t, shoal.WithMaxWorkers(2))
@@ -285,6 +295,7 @@ func TestClosedPoolsAreCollected(t *testing.T) {
 }
 
 func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
+	weighs(t)
 	const rounds = 20_000
 	nop := func(context.Context) (int, error) { return 0, nil }
 	for name, round := range map[string]func(ctx context.Context, p *shoal.Pool){

@@ -219,8 +219,9 @@ func TestFuturesThatWaitForFuturesNeedOneWorker(t *testing.T) {
 }
 
 func TestFuturesNestFifteenDeepOnOneWorker(t *testing.T) {
+	depth := shoal.Reps(15, 11, 11)
 	p := newPool(t, shoal.WithMaxWorkers(1))
-	wantResult(t, "the tree", shoal.Go(bg, p, tree(p, func() {}, 15)), 1<<15, nil)
+	wantResult(t, "the tree", shoal.Go(bg, p, tree(p, func() {}, depth)), 1<<depth, nil)
 	if s := p.Stats(); s.PeakWorkers != 1 {
 		t.Errorf("%d workers", s.PeakWorkers)
 	}

@@ -557,11 +557,7 @@ func FuzzPool(f *testing.F) {
 }
 
 func TestPoolFollowsItsModelInRandomScripts(t *testing.T) {
-	n := 1500
-	if testing.Short() {
-		n = 100
-	}
-	for seed := range n {
+	for seed := range shoal.Reps(1500, 200, 100) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 11))
 		script := make([]byte, 4+2*(10+rng.IntN(90)))
 		for i := range script {

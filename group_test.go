@@ -414,11 +414,12 @@ func TestGroupsInGroupsNeedOneWorker(t *testing.T) {
 }
 
 func TestGroupsNestFifteenDeepOnOneWorker(t *testing.T) {
+	depth := shoal.Reps(15, 11, 11)
 	p := newPool(t, shoal.WithMaxWorkers(1))
 	n := 0
 	g := p.Group(bg)
-	g.Go(groups(p, func() { n++ }, 15))
-	if err := g.Wait(); err != nil || n != 1<<15 {
+	g.Go(groups(p, func() { n++ }, depth))
+	if err := g.Wait(); err != nil || n != 1<<depth {
 		t.Errorf("%v, %d leaves", err, n)
 	}
 	shutClean(t, p)

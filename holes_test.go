@@ -257,7 +257,8 @@ func TestH5_ShutdownRunsWhatWasAcceptedUnderEveryPolicy(t *testing.T) {
 // H6: a Submit that reports success has stored the task.
 
 func TestH6_ManyProducersExactlyOnce(t *testing.T) {
-	const producers, each = 16, 4000
+	const producers = 16
+	each := shoal.Reps(4000, 1000, 1000)
 	for _, capacity := range []int{1, 64, shoal.Unbounded} {
 		p := newPool(t, fixed(2, shoal.WithQueueCapacity(capacity))...)
 		y := newTally(producers * each)

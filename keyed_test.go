@@ -291,7 +291,8 @@ func TestKeyedOfABadCallSaysWhy(t *testing.T) {
 }
 
 func TestKeyedIdleKeysCostNoMemory(t *testing.T) {
-	n := many
+	weighs(t)
+	const n = many
 	p := openPool(t, shoal.WithMaxWorkers(2))
 	k := shoal.NewKeyed[int](p)
 	before := heapInUse()
@@ -300,7 +301,7 @@ func TestKeyedIdleKeysCostNoMemory(t *testing.T) {
 		must(t, k.Submit(i, func() { sum.Add(1) }))
 	}
 	p.Wait()
-	if sum.Load() != int64(n) {
+	if sum.Load() != n {
 		t.Errorf("%d of %d tasks ran", sum.Load(), n)
 	}
 	if grown := heapInUse() - before; grown > 100<<10 {

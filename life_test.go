@@ -84,11 +84,11 @@ func TestSubmitRacingTheEnd(t *testing.T) {
 	} {
 		for _, e := range endings {
 			t.Run(c.name+"/"+e.name, func(t *testing.T) {
-				race := 100
+				n := shoal.Reps(50, 25, 10)
 				if c.opts == nil {
-					race = 300
+					n = shoal.Reps(300, 300, 30)
 				}
-				for round := range shoal.Reps(300, race, 30) {
+				for round := range n {
 					raceEnd(t, c.opts, raceEach, c.submit, e.name, e.end, strings.HasPrefix(c.name, "SubmitAfter"))
 					if t.Failed() {
 						t.Fatalf("in round %d", round)
@@ -1052,7 +1052,7 @@ func TestResizeStormExactlyOnce(t *testing.T) {
 }
 
 func TestResizeRacingTheEnd(t *testing.T) {
-	for round := range 200 {
+	for round := range shoal.Reps(50, 30, 30) {
 		e := endings[round%2]
 		inBubble(t, func(t *testing.T) {
 			p := newPool(t, fixed(2)...)

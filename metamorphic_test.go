@@ -189,10 +189,7 @@ func metaConfigs() (all []struct {
 }
 
 func TestOneProgramHasOneResultInEveryConfiguration(t *testing.T) {
-	programs := 40
-	if testing.Short() || raceEnabled {
-		programs = 8
-	}
+	programs := shoal.Reps(20, 8, 8)
 	configs := metaConfigs()
 	if len(configs) < 24 {
 		t.Fatalf("%d configurations", len(configs))

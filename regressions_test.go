@@ -105,7 +105,7 @@ var regressions = []struct {
 		shutClean(t, p)
 	}},
 	{"05 alitto/pond#74, the worker is there before its task", false, func(t *testing.T) {
-		for range rounds(2000) {
+		for range rounds(400) {
 			p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(0))
 			ran := submitN(t, p, 1)
 			shutClean(t, p)
@@ -219,7 +219,7 @@ var regressions = []struct {
 	}},
 	{"13 e2b-dev/infra#3629, cancelled between the look at ctx and the wait", false, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0))...)
-		for range rounds(3000) {
+		for range rounds(1000) {
 			release := hold(t, p, 1)
 			ctx, cancel := context.WithCancel(context.Background())
 			waiter := inBackground(func() { _ = p.SubmitContext(ctx, func(context.Context) {}) })
@@ -421,7 +421,7 @@ var regressions = []struct {
 		time.Sleep(time.Hour)
 	}},
 	{"30 alitto/pond PR#28, two ends at once", false, func(t *testing.T) {
-		for range rounds(1000) {
+		for range rounds(400) {
 			p := newPool(t, fixed(2)...)
 			submitN(t, p, 3)
 			var wg sync.WaitGroup
@@ -436,7 +436,7 @@ var regressions = []struct {
 		}
 	}},
 	{"31 gammazero/workerpool#76, #66, #77, PR#80, a try that checks, then sends", false, func(t *testing.T) {
-		for range rounds(300) {
+		for range rounds(150) {
 			p := newPool(t, fixed(2, shoal.WithQueueCapacity(4))...)
 			y := newTally(200)
 			var wg sync.WaitGroup
@@ -470,7 +470,7 @@ var regressions = []struct {
 		<-third
 	}},
 	{"33 gammazero/workerpool 85cc841, the end returns before the workers are gone", false, func(t *testing.T) {
-		for range rounds(500) {
+		for range rounds(200) {
 			p := newPool(t, fixed(8)...)
 			submitN(t, p, 20)
 			shutClean(t, p) // looks at the goroutines at once
@@ -522,17 +522,17 @@ var regressions = []struct {
 		wantErr(t, "Submit", p.Submit(func() { t.Error("it ran") }), shoal.ErrClosed)
 	}},
 	{"38 flock 3136cf4 pool.go:306, seen open, drained, then pushed", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(300), "Shutdown", shutdown)
+		stormAndEnd(t, rounds(150), "Shutdown", shutdown)
 	}},
 	{"38b ants v2.12.1 pool.go, a task runs after the end; nil is a task", false, func(t *testing.T) {
-		stormAndEnd(t, rounds(300), "Close", (*shoal.Pool).Close)
+		stormAndEnd(t, rounds(150), "Close", (*shoal.Pool).Close)
 		p := newPool(t, fixed(1)...)
 		wantErr(t, "Submit(nil)", p.Submit(nil), shoal.ErrNilTask)
 		runsMore(t, p, 3)
 		shutClean(t, p)
 	}},
 	{"39 gofr-dev/gofr#3801, ended before it has begun", false, func(t *testing.T) {
-		for range rounds(1000) {
+		for range rounds(400) {
 			var over, late atomic.Bool
 			p := newPool(t, fixed(2, shoal.WithWorkerHooks(func(int) {
 				if over.Load() {
@@ -573,7 +573,7 @@ var regressions = []struct {
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				for range rounds(2000) {
+				for range rounds(400) {
 					if err := p.Submit(func() {
 						if n := now.Add(1); n > 3 {
 							t.Errorf("%d at once", n)
@@ -608,7 +608,7 @@ var regressions = []struct {
 		var wg sync.WaitGroup
 		for u := range 4 {
 			wg.Go(func() {
-				for i := range rounds(2000) {
+				for i := range rounds(400) {
 					if u == 0 {
 						if err := p.Resize(i%2, 1+i%5); err != nil {
 							t.Errorf("Resize: %v", err)

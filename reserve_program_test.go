@@ -14,7 +14,7 @@ import (
 // ones, reservations and changes of the pool. Whenever everything has settled nobody
 // waits for a place while there is one, and the places add up; at the end so does all.
 func TestReserveKeepsItsBooks(t *testing.T) {
-	programs := Reps(10_000, 2000, 150)
+	programs := Reps(4000, 400, 150)
 	for seed := int64(1); seed <= int64(programs) && !t.Failed(); seed++ {
 		reserveProgram(t, seed)
 	}

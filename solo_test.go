@@ -46,7 +46,7 @@ func TestWorkersThatStepAsideLeaveNoTaskBehind(t *testing.T) {
 				runtime.Gosched()
 			}
 		})
-		const n = 300_000
+		n := shoal.Reps(300_000, 60_000, 60_000)
 		y := newTally(n)
 		const submitters = 4
 		var all sync.WaitGroup

@@ -183,7 +183,7 @@ func TestSubsShareByWeight(t *testing.T) {
 							must(t, s.Submit(task))
 						}
 					}
-					length := time.Duration(shoal.Reps(20, 5, 20)) * time.Second
+					length := time.Duration(shoal.Reps(10, 3, 3)) * time.Second
 					time.Sleep(length)
 					mu.Lock()
 					for i, w := range weights {
@@ -231,7 +231,7 @@ func TestSubAndItsParentShareByWeight(t *testing.T) {
 					must(t, pool.Submit(task))
 				}
 			}
-			time.Sleep(20_000 * test.time)
+			time.Sleep(time.Duration(shoal.Reps(10_000, 3000, 3000)) * test.time)
 			if got := float64(ran[1].Load()) / float64(ran[0].Load()+ran[1].Load()); got < 0.75*0.95 || got > 0.75*1.05 {
 				t.Errorf("%+v: the sub-pool of weight 3 has %.3f of the time", test, got)
 			}
@@ -779,7 +779,8 @@ func TestSubAndFewLongTasksOfItsParentShare(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(2)...)
 		s := newSub(t, p)
-		const short, long, length = 100 * time.Microsecond, 10 * time.Millisecond, 10 * time.Second
+		const short, long = 100 * time.Microsecond, 10 * time.Millisecond
+		length := time.Duration(shoal.Reps(10, 2, 2)) * time.Second
 		var used atomic.Int64
 		var task func()
 		task = func() { time.Sleep(short); used.Add(int64(short)); s.Submit(task) }

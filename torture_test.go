@@ -57,7 +57,7 @@ func TestTorture(t *testing.T) {
 	case testing.Short():
 		n = 500_000
 	case raceEnabled:
-		n = 1_000_000
+		n = 500_000
 	case runtime.GOARCH == "386":
 		n = 3_000_000
 	default:
@@ -221,10 +221,7 @@ func keepProcs(n int) (stop func()) {
 
 // TestTortureAndStops closes pools in the middle of it.
 func TestTortureAndStops(t *testing.T) {
-	rounds := 1000
-	if testing.Short() || raceEnabled {
-		rounds = 100
-	}
+	rounds := shoal.Reps(600, 100, 100)
 	total := 0
 	for round := range rounds {
 		s, e := shapes()[round%len(shapes())], endings[round%len(endings)]
@@ -261,10 +258,7 @@ func TestTortureEnvironments(t *testing.T) {
 			if e.stop && !canStop {
 				t.Skip("no such signal here")
 			}
-			n := 240_000
-			if testing.Short() || raceEnabled {
-				n = 48_000
-			}
+			n := shoal.Reps(240_000, 24_000, 24_000)
 			cmd := exec.Command(os.Args[0], "-test.run=^(TestTorture|TestTortureAndStops)$", "-test.short", fmt.Sprintf("-torture.tasks=%d", n))
 			cmd.Env = append(append(os.Environ(), "SHOAL_TORTURE_CHILD=1"), e.env...)
 			var out strings.Builder

@@ -16,7 +16,7 @@ import (
 // results, for the pool, beside what makes room and takes it away, on a pool and a sub-pool
 // of few workers. In each round everybody must come back without another call.
 func TestNobodyWaitsInVain(t *testing.T) {
-	for seed := range shoal.Reps(1500, 300, 100) {
+	for seed := range shoal.Reps(750, 100, 100) {
 		if !roundsOfWaiters(t, uint64(seed)) {
 			return
 		}
