@@ -55,15 +55,16 @@ func open(t testing.TB, nc *nats.Conn, name string, opts ...shoalnats.Option) *s
 }
 
 func TestTheQueuePassesTheSuite(t *testing.T) {
+	const lease = 6 * time.Second // a machine may stand still for a second or two
 	s := start(t, t.TempDir())
 	var n atomic.Int64
 	jobstest.Run(t, func(t *testing.T) jobstest.Subject {
 		name := fmt.Sprint("q", n.Add(1))
-		q := open(t, connect(t, s), name, shoalnats.WithLease(3*time.Second))
+		q := open(t, connect(t, s), name, shoalnats.WithLease(lease))
 		return jobstest.Subject{
 			Sink: q,
 			Consumer: func(t testing.TB) jobs.Source {
-				return open(t, connect(t, s), name, shoalnats.WithLease(3*time.Second), shoalnats.WithExisting())
+				return open(t, connect(t, s), name, shoalnats.WithLease(lease), shoalnats.WithExisting())
 			},
 			Dead: func(t testing.TB) []jobs.DeadLetter {
 				all, err := q.DeadLetters(context.Background(), 1000)
@@ -378,7 +379,7 @@ func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 	ctx := context.Background()
 	s := start(t, dir)
 	nc := connect(t, s)
-	q := open(t, nc, "mail", shoalnats.WithLease(time.Second))
+	q := open(t, nc, "mail", shoalnats.WithLease(4*time.Second))
 	for i := range 20 {
 		if err := q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i), Data: []byte("x"), Delay: time.Duration(i%2) * 2 * time.Second}); err != nil {
 			t.Fatal(err)
@@ -396,7 +397,7 @@ func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = start(t, dir)
-	q = open(t, connect(t, s), "mail", shoalnats.WithLease(time.Second), shoalnats.WithExisting())
+	q = open(t, connect(t, s), "mail", shoalnats.WithLease(4*time.Second), shoalnats.WithExisting())
 	seen := make(map[string]int)
 	short, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
