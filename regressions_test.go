@@ -573,7 +573,7 @@ var regressions = []struct {
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				for range rounds(400) {
+				for range rounds(2000) {
 					if err := p.Submit(func() {
 						if n := now.Add(1); n > 3 {
 							t.Errorf("%d at once", n)
@@ -608,7 +608,7 @@ var regressions = []struct {
 		var wg sync.WaitGroup
 		for u := range 4 {
 			wg.Go(func() {
-				for i := range rounds(400) {
+				for i := range rounds(2000) {
 					if u == 0 {
 						if err := p.Resize(i%2, 1+i%5); err != nil {
 							t.Errorf("Resize: %v", err)

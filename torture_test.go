@@ -54,14 +54,10 @@ func TestTorture(t *testing.T) {
 	n := *tortureTasks
 	switch {
 	case n > 0:
-	case testing.Short():
-		n = 500_000
-	case raceEnabled:
-		n = 500_000
 	case runtime.GOARCH == "386":
-		n = 3_000_000
+		n = shoal.Reps(3_000_000, 500_000, 500_000)
 	default:
-		n = 10_000_000
+		n = shoal.Reps(10_000_000, 500_000, 500_000)
 	}
 	done := 0
 	all := shapes()
@@ -284,9 +280,7 @@ func TestTortureEnvironments(t *testing.T) {
 
 // TestHeapAfterManyTasksIsAsAfterAFew: nothing grows with the tasks run.
 func TestHeapAfterManyTasksIsAsAfterAFew(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the detector has memory of its own")
-	}
+	weighs(t)
 	p := newPool(t, fixed(2)...)
 	defer closeAll(t, p)
 	run := func(n int) {

@@ -368,7 +368,7 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
 	}
 	n = min(n, mostPull)
-	overdue := 0 // looks in a row that found a job which was due, and not there
+	var soon time.Duration // the last pause, if a job was due and not there
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -387,14 +387,14 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-time.After(q.pause(ctx, &overdue)):
+		case <-time.After(q.pause(ctx, &soon)):
 		}
 	}
 }
 
 // pause is how long to wait when nothing is there: until the next job is due, or the next
 // lease ends, so that both are seen in time; or else for about as long as WithPoll says.
-func (q *Queue) pause(ctx context.Context, overdue *int) time.Duration {
+func (q *Queue) pause(ctx context.Context, soon *time.Duration) time.Duration {
 	most := q.poll - mathrand.N(q.poll/4+1)
 	if most <= leastPause {
 		return most
@@ -409,10 +409,10 @@ func (q *Queue) pause(ctx context.Context, overdue *int) time.Duration {
 	if until.Int64 <= 0 {
 		// It has become due since the look; or somebody has locked it, as in a transaction
 		// with AckTx, who may take long.
-		*overdue++
-		return max(min(leastPause<<min(*overdue-1, 30), most/8), leastPause)
+		*soon = max(min(2*(*soon), most/8), leastPause)
+		return *soon
 	}
-	*overdue = 0
+	*soon = 0
 	// Machines that are idle need not all look in the same moment.
 	return min(max(time.Duration(min(until.Int64, q.d.units(most)))*q.d.unit(), leastPause)+mathrand.N(leastPause), most)
 }

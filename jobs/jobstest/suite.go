@@ -35,7 +35,8 @@ func Cases() (names []string) {
 }
 
 // Run has the source pass the suite, each case with a new Subject. The lease should be
-// a second or two: some cases wait for its end.
+// a few seconds: some cases wait for its end, and others acknowledge 20 jobs within one, or
+// keep it for longer, on a machine that may stand still for a second or two.
 func Run(t *testing.T, make func(t *testing.T) Subject) {
 	runEach(t, make, func(t *testing.T, test func(*testing.T)) {
 		t.Parallel()

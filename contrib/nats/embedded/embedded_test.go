@@ -375,11 +375,12 @@ func TestAJobIsNoStatus(t *testing.T) {
 }
 
 func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
+	const lease = 4 * time.Second // a machine may stand still for a second or two
 	dir := t.TempDir()
 	ctx := context.Background()
 	s := start(t, dir)
 	nc := connect(t, s)
-	q := open(t, nc, "mail", shoalnats.WithLease(4*time.Second))
+	q := open(t, nc, "mail", shoalnats.WithLease(lease))
 	for i := range 20 {
 		if err := q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i), Data: []byte("x"), Delay: time.Duration(i%2) * 2 * time.Second}); err != nil {
 			t.Fatal(err)
@@ -397,7 +398,7 @@ func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = start(t, dir)
-	q = open(t, connect(t, s), "mail", shoalnats.WithLease(4*time.Second), shoalnats.WithExisting())
+	q = open(t, connect(t, s), "mail", shoalnats.WithLease(lease), shoalnats.WithExisting())
 	seen := make(map[string]int)
 	short, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

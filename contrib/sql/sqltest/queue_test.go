@@ -23,9 +23,8 @@ import (
 	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
-// suiteLease is more than the suite asks for: it acknowledges 20 jobs within one, one
-// after the other, each waits for the disk, and a machine may stand still for a second or
-// two. For that reason too the suites are not run at the same time.
+// suiteLease is for a suite whose every answer waits for the disk. For that reason too the
+// suites are not run at the same time.
 const suiteLease = 6 * time.Second
 
 func TestSQLitePassesTheSuite(t *testing.T) {
