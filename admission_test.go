@@ -1042,6 +1042,41 @@ func TestSubmitWaitDoesNotWaitForADeafTask(t *testing.T) {
 	})
 }
 
+// Whose goroutine it is tells the stack, however deep, which is read in parts.
+func TestATaskIsKnownFromAnyDepth(t *testing.T) {
+	p := openPool(t, fixed(1)...)
+	var down func(n int, f func())
+	down = func(n int, f func()) {
+		if n == 0 {
+			f()
+			return
+		}
+		down(n-1, f)
+	}
+	ask := func(n, want int) {
+		down(n, func() {
+			if got := p.Depth(); got != want {
+				t.Errorf("%d frames deep: in %d tasks of the pool, want %d", n, got, want)
+			}
+		})
+	}
+	depths := slices.AppendSeq([]int{100, 1000, 5000}, upTo(40))
+	for n := 115; n < 145; n++ {
+		depths = append(depths, n)
+	}
+	for _, n := range depths {
+		ask(n, 0)
+		must(t, p.SubmitWait(bg, func(context.Context) error {
+			ask(n, 1)
+			var err error
+			down(n, func() {
+				err = p.SubmitWait(bg, func(context.Context) error { ask(n, 2); return nil })
+			})
+			return err
+		}))
+	}
+}
+
 func TestNestedSubmitWaitHonoursAContextThatIsDone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)

@@ -84,3 +84,6 @@ func Executed(p *Pool, n int64) bool {
 	w.status.Store(uint64(n)<<statusBits | idleBit)
 	return true
 }
+
+// Depth is how many tasks of p the calling goroutine is in.
+func (p *Pool) Depth() int { return p.depth() }

@@ -124,15 +124,34 @@ func (p *Pool) depth() (n int) {
 			panic("shoal: the compiler has merged the call sites of callAs")
 		}
 	})
-	var few [64]uintptr
-	pcs := few[:]
+	// A submitter that waits is often on a new stack of 2 KB. Room for few frames lets it
+	// stay there: to move it costs more than the walk, and doubles its memory.
+	var few [16]uintptr
+	got := runtime.Callers(2, few[:])
+	n = p.callsIn(few[:got])
+	if got == len(few) {
+		n += p.depthFrom(2 + 1 + len(few))
+	}
+	return n
+}
+
+// depthFrom is depth without the first frames, skip of them as runtime.Callers counts
+// them here. It is not inlined: its own frame is large.
+//
+//go:noinline
+func (p *Pool) depthFrom(skip int) int {
+	pcs := make([]uintptr, 128)
 	for {
-		if got := runtime.Callers(2, pcs); got < len(pcs) {
-			pcs = pcs[:got]
-			break
+		got := runtime.Callers(skip, pcs)
+		if got < len(pcs) {
+			return p.callsIn(pcs[:got])
 		}
 		pcs = make([]uintptr, 8*len(pcs))
 	}
+}
+
+// callsIn is how many of pcs are calls of p's tasks.
+func (p *Pool) callsIn(pcs []uintptr) (n int) {
 	for _, pc := range pcs {
 		if pc == siteOf[p.site] {
 			n++

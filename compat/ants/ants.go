@@ -138,16 +138,17 @@ func WithDisablePurge(disable bool) Option { return func(o *Options) { o.Disable
 type common struct {
 	size    atomic.Int64 // -1: no limit
 	options Options
-	blocked atomic.Int64 // submitters that wait, if their number is limited
-	boot    func() error // makes the engine
-	mu      sync.Mutex   // held while the engine is changed
+	waiting atomic.Int64  // submitters
+	turn    chan struct{} // holds one, of the submitter that waits in the engine
+	boot    func() error  // makes the engine
+	mu      sync.Mutex    // held while the engine is changed
 	engine  atomic.Pointer[shoal.Pool]
 	closed  atomic.Bool
 }
 
 // newCommon makes a pool. made is told of each engine.
 func newCommon(size int, options []Option, made func(*shoal.Pool) error) (*common, error) {
-	c := new(common)
+	c := &common{turn: make(chan struct{}, 1)} // no mutex: to testing/synctest who waits for that is busy
 	for _, o := range options {
 		if o != nil {
 			o(&c.options)
@@ -210,40 +211,45 @@ func (c *common) panicked(e *shoal.PanicError) {
 	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
 }
 
-// submit submits by one of the two, as the options have it.
-// wait calls what it is given when the task begins, if it is given something.
-func (c *common) submit(wait func(begins func()) error, try func() error) error {
-	o := &c.options
-	if !o.Nonblocking && o.MaxBlockingTasks == 0 {
-		return known(wait(nil))
-	}
+// submit submits to e by try, and by wait where e is full and the options allow it.
+//
+// One submitter at a time waits in e, where the place that gets free next is kept for it.
+// If all did, none that comes would find a free place as long as one waits, and each
+// submitter would have to park for each task; here it goes on submitting when it has
+// been served. The others wait in turn, where nobody is left behind either.
+func (c *common) submit(e *shoal.Pool, try, wait func() error) error {
 	err := try()
-	if err != shoal.ErrQueueFull || o.Nonblocking {
+	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
 	}
+	if e.WaitContext(ended) == shoal.ErrWouldDeadlock {
+		return known(wait()) // a task of the pool runs it itself, which is no wait
+	}
 	for {
-		n := c.blocked.Load()
-		if n >= int64(o.MaxBlockingTasks) {
+		n, most := c.waiting.Load(), c.options.MaxBlockingTasks
+		if most > 0 && n >= int64(most) {
 			return ErrPoolOverload
 		}
-		if c.blocked.CompareAndSwap(n, n+1) {
+		if c.waiting.CompareAndSwap(n, n+1) {
 			break
 		}
 	}
-	var once sync.Once
-	unblock := func() { once.Do(func() { c.blocked.Add(-1) }) }
-	defer unblock()
-	return known(wait(unblock)) // a task of the pool runs it itself, which is no wait
+	defer c.waiting.Add(-1)
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	return known(wait())
 }
+
+// ended is a context to ask with, and not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 func (c *common) submitFunc(task func()) error {
 	e := c.engine.Load()
-	return c.submit(func(begins func()) error {
-		if begins == nil {
-			return e.Submit(task)
-		}
-		return e.Submit(func() { begins(); task() })
-	}, func() error { return e.TrySubmit(task) })
+	return c.submit(e, func() error { return e.TrySubmit(task) }, func() error { return e.Submit(task) })
 }
 
 // known is the error of this package for err.
@@ -273,7 +279,7 @@ func (c *common) Free() int {
 }
 
 // Waiting is the number of submitters that wait.
-func (c *common) Waiting() int { return c.engine.Load().Stats().Blocked }
+func (c *common) Waiting() int { return int(c.waiting.Load()) }
 
 // Cap is the pool's size, -1 if there is no limit.
 func (c *common) Cap() int { return int(c.size.Load()) }
@@ -400,12 +406,7 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 // the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 	e, f := p.engine.Load(), p.call.Load()
-	return p.submit(func(begins func()) error {
-		if begins == nil {
-			return f.Submit(arg)
-		}
-		return e.Submit(func() { begins(); p.pf(arg) })
-	}, func() error { return f.TrySubmit(arg) })
+	return p.submit(e, func() error { return f.TrySubmit(arg) }, func() error { return f.Submit(arg) })
 }
 
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.

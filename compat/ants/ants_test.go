@@ -382,6 +382,89 @@ func TestATaskSubmitsToItsFullPool(t *testing.T) { // H2: it waits for ever ther
 	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 }
 
+func TestManySubmittersOfASmallPool(t *testing.T) {
+	const submitters, each = 32, 200
+	p := newPool(t, 2)
+	f, err := ants.NewPoolWithFuncGeneric(2, func(task func()) { task() })
+	expect.Equal(t, "error", err, nil)
+	for name, submit := range map[string]func(func()) error{"Submit": p.Submit, "Invoke": f.Invoke} {
+		var ran atomic.Int32
+		var wg sync.WaitGroup
+		for range submitters {
+			wg.Go(func() {
+				for i := range each {
+					err := submit(func() {
+						ran.Add(1)
+						if i%8 == 0 { // both workers may do so while others wait for one
+							expect.Equal(t, name+": error within a task", submit(func() { ran.Add(1) }), nil)
+						}
+					})
+					expect.Equal(t, name+": error", err, nil)
+				}
+			})
+		}
+		for i := range 100 {
+			p.Tune(1 + i%3)
+			f.Tune(1 + i%3)
+			runtime.Gosched()
+		}
+		wg.Wait()
+		for ran.Load() < submitters*each*9/8 { // all that were accepted run
+			runtime.Gosched()
+		}
+		expect.Equal(t, name+": waiting", p.Waiting()+f.Waiting(), 0)
+	}
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "ReleaseTimeout", f.ReleaseTimeout(time.Minute), nil)
+}
+
+func TestWhoWaitsIsNotLeftBehind(t *testing.T) {
+	p := newPool(t, 1)
+	var served atomic.Bool
+	var busy, wg sync.WaitGroup
+	for range 2 {
+		busy.Go(func() { // there is hardly ever a moment with a worker free
+			for !served.Load() {
+				expect.Equal(t, "Submit", p.Submit(func() {}), nil)
+			}
+		})
+	}
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				expect.Equal(t, "Submit", p.Submit(func() {}), nil)
+			}
+		})
+	}
+	wg.Wait()
+	served.Store(true)
+	busy.Wait()
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+}
+
+func TestReleaseRefusesAllThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 1)
+		expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil)
+		var refused atomic.Int32
+		for range 100 {
+			go func() {
+				if p.Submit(func() { t.Error("a task of a pool that is released") }) == ants.ErrPoolClosed {
+					refused.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		expect.Equal(t, "waiting", p.Waiting(), 100)
+		p.Release()
+		synctest.Wait() // before the task has ended
+		expect.Equal(t, "refused", refused.Load(), 100)
+		expect.Equal(t, "waiting", p.Waiting(), 0)
+		expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(0), ants.ErrPoolClosed)
+		time.Sleep(time.Second)
+	})
+}
+
 func TestNoGoroutinesOfAnIdlePool(t *testing.T) { // H23
 	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
