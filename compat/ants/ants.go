@@ -18,7 +18,10 @@
 //     may wait for ever. (With [WithNonblocking] it gets ErrPoolOverload, as there.)
 //   - ReleaseTimeout and ReleaseContext called by a task return
 //     [shoal.ErrWouldDeadlock] at once, as the task cannot wait for itself.
-//   - [WithMaxBlockingTasks] is exact; in ants more may get through at once.
+//   - [WithMaxBlockingTasks] is exact; in ants more may get through at once. A task that
+//     submits to its own full pool does not count: it runs the new task.
+//   - Submitters that wait when a pool is released get [ErrPoolClosed], also where it is
+//     rebooted before they notice.
 //   - A pool has no goroutines but its workers, and none at all when it has been
 //     idle for the expiry duration; ants has two for each pool. Importing the
 //     package starts none: the default pool is made at its first use.
@@ -138,17 +141,61 @@ func WithDisablePurge(disable bool) Option { return func(o *Options) { o.Disable
 type common struct {
 	size    atomic.Int64 // -1: no limit
 	options Options
-	waiting atomic.Int64  // submitters
-	turn    chan struct{} // holds one, of the submitter that waits in the engine
-	boot    func() error  // makes the engine
-	mu      sync.Mutex    // held while the engine is changed
-	engine  atomic.Pointer[shoal.Pool]
+	blocked atomic.Int64 // submitters that wait, if their number is limited
+	boot    func() error // makes the engine
+	mu      sync.Mutex   // held while the engine is changed
+	engine  atomic.Pointer[engine]
 	closed  atomic.Bool
 }
 
+// An engine is what Reboot replaces.
+type engine struct {
+	*shoal.Pool
+	turn turn // of the submitter that waits in the Pool
+}
+
+// A turn is one goroutine's at a time, in order of arrival. Each that waits does so on a
+// channel that it has made, so that pools work across the bubbles of testing/synctest,
+// to which who waits for a mutex is busy.
+type turn struct {
+	mu      sync.Mutex
+	taken   bool
+	waiting []chan struct{}
+}
+
+func (t *turn) take() {
+	t.mu.Lock()
+	if !t.taken {
+		t.taken = true
+		t.mu.Unlock()
+		return
+	}
+	mine := make(chan struct{})
+	t.waiting = append(t.waiting, mine)
+	t.mu.Unlock()
+	<-mine
+}
+
+func (t *turn) pass() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) == 0 {
+		t.taken, t.waiting = false, nil
+		return
+	}
+	close(t.waiting[0])
+	t.waiting = t.waiting[1:]
+}
+
+func (t *turn) waiters() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.waiting)
+}
+
 // newCommon makes a pool. made is told of each engine.
-func newCommon(size int, options []Option, made func(*shoal.Pool) error) (*common, error) {
-	c := &common{turn: make(chan struct{}, 1)} // no mutex: to testing/synctest who waits for that is busy
+func newCommon(size int, options []Option, made func(*engine)) (*common, error) {
+	c := new(common)
 	for _, o := range options {
 		if o != nil {
 			o(&c.options)
@@ -186,10 +233,9 @@ func newCommon(size int, options []Option, made func(*shoal.Pool) error) (*commo
 		if err != nil {
 			return err
 		}
-		if err := made(p); err != nil {
-			return err
-		}
-		c.engine.Store(p)
+		e := &engine{Pool: p}
+		made(e)
+		c.engine.Store(e)
 		return nil
 	}
 	return c, c.boot()
@@ -211,33 +257,39 @@ func (c *common) panicked(e *shoal.PanicError) {
 	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
 }
 
-// submit submits to e by try, and by wait where e is full and the options allow it.
+// submit submits to e by try, and where e is full and the options allow it by wait. That
+// calls what it is given when the task begins, if it is given something.
 //
 // One submitter at a time waits in e, where the place that gets free next is kept for it.
 // If all did, none that comes would find a free place as long as one waits, and each
 // submitter would have to park for each task; here it goes on submitting when it has
-// been served. The others wait in turn, where nobody is left behind either.
-func (c *common) submit(e *shoal.Pool, try, wait func() error) error {
+// been served. The others wait for their turn. Where their number is limited they all wait
+// in e, which counts them exactly.
+func (c *common) submit(e *engine, try func() error, wait func(begins func()) error) error {
 	err := try()
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
 	}
-	if e.WaitContext(ended) == shoal.ErrWouldDeadlock {
-		return known(wait()) // a task of the pool runs it itself, which is no wait
+	if c.options.MaxBlockingTasks == 0 {
+		if e.WaitContext(ended) != shoal.ErrWouldDeadlock { // a task of the pool runs it itself, which is no wait
+			e.turn.take()
+			defer e.turn.pass()
+		}
+		return known(wait(nil))
 	}
 	for {
-		n, most := c.waiting.Load(), c.options.MaxBlockingTasks
-		if most > 0 && n >= int64(most) {
+		n := c.blocked.Load()
+		if n >= int64(c.options.MaxBlockingTasks) {
 			return ErrPoolOverload
 		}
-		if c.waiting.CompareAndSwap(n, n+1) {
+		if c.blocked.CompareAndSwap(n, n+1) {
 			break
 		}
 	}
-	defer c.waiting.Add(-1)
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	return known(wait())
+	var once sync.Once
+	unblock := func() { once.Do(func() { c.blocked.Add(-1) }) }
+	defer unblock()
+	return known(wait(unblock)) // a task of the pool runs it itself, which is no wait
 }
 
 // ended is a context to ask with, and not wait.
@@ -249,7 +301,12 @@ var ended = func() context.Context {
 
 func (c *common) submitFunc(task func()) error {
 	e := c.engine.Load()
-	return c.submit(e, func() error { return e.TrySubmit(task) }, func() error { return e.Submit(task) })
+	return c.submit(e, func() error { return e.TrySubmit(task) }, func(begins func()) error {
+		if begins == nil {
+			return e.Submit(task)
+		}
+		return e.Submit(func() { begins(); task() })
+	})
 }
 
 // known is the error of this package for err.
@@ -279,7 +336,10 @@ func (c *common) Free() int {
 }
 
 // Waiting is the number of submitters that wait.
-func (c *common) Waiting() int { return int(c.waiting.Load()) }
+func (c *common) Waiting() int {
+	e := c.engine.Load()
+	return e.turn.waiters() + e.Stats().Blocked
+}
 
 // Cap is the pool's size, -1 if there is no limit.
 func (c *common) Cap() int { return int(c.size.Load()) }
@@ -305,7 +365,7 @@ func (c *common) Release() { c.release() }
 func (c *common) release() (p *shoal.Pool, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p = c.engine.Load()
+	p = c.engine.Load().Pool
 	if first = !c.closed.Swap(true); first {
 		p.Drain()
 	}
@@ -358,7 +418,7 @@ type Pool struct{ *common }
 // NewPool makes a pool of up to size workers; if size is below 1 there is no
 // limit.
 func NewPool(size int, options ...Option) (*Pool, error) {
-	c, err := newCommon(size, options, func(*shoal.Pool) error { return nil })
+	c, err := newCommon(size, options, func(*engine) {})
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +441,13 @@ func nothing() {}
 type PoolWithFuncGeneric[T any] struct {
 	*common
 	pf   func(T)
-	call atomic.Pointer[shoal.Func[T]]
+	call atomic.Pointer[call[T]]
+}
+
+// A call is the function, as it is called on an engine.
+type call[T any] struct {
+	*shoal.Func[T]
+	on *engine
 }
 
 // NewPoolWithFuncGeneric makes a pool of up to size workers that call pf; if size
@@ -392,10 +458,7 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 	}
 	p := &PoolWithFuncGeneric[T]{pf: pf}
 	var err error
-	p.common, err = newCommon(size, options, func(e *shoal.Pool) error {
-		p.call.Store(shoal.NewFunc(e, pf))
-		return nil
-	})
+	p.common, err = newCommon(size, options, func(e *engine) { p.call.Store(&call[T]{shoal.NewFunc(e.Pool, pf), e}) })
 	if err != nil {
 		return nil, err
 	}
@@ -405,8 +468,13 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 // Invoke has a worker call the function with arg. It blocks while none is free, as
 // the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
-	e, f := p.engine.Load(), p.call.Load()
-	return p.submit(e, func() error { return f.TrySubmit(arg) }, func() error { return f.Submit(arg) })
+	f := p.call.Load()
+	return p.submit(f.on, func() error { return f.TrySubmit(arg) }, func(begins func()) error {
+		if begins == nil {
+			return f.Submit(arg)
+		}
+		return f.on.Submit(func() { begins(); p.pf(arg) })
+	})
 }
 
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.

@@ -442,6 +442,98 @@ func TestWhoWaitsIsNotLeftBehind(t *testing.T) {
 	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
 }
 
+func TestNobodyMayWait(t *testing.T) {
+	p := newPool(t, 1, ants.WithMaxBlockingTasks(-1))
+	gate := make(chan struct{})
+	expect.Equal(t, "Submit", p.Submit(func() { <-gate }), nil)
+	expect.Equal(t, "Submit", p.Submit(func() {}), ants.ErrPoolOverload)
+	close(gate)
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+}
+
+func TestWhoseTaskRunsDoesNotWait(t *testing.T) {
+	for range 100 {
+		p, q := newPool(t, 1), newPool(t, 1, ants.WithMaxBlockingTasks(1))
+		for _, p := range []*ants.Pool{p, q} {
+			gate, done := make(chan struct{}), make(chan error, 1)
+			expect.Equal(t, "Submit", p.Submit(func() { <-gate }), nil)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				p.Submit(func() {
+					expect.Equal(t, "waiting", p.Waiting(), 0)
+					go func() { done <- p.Submit(func() {}) }() // one may
+					for p.Waiting() == 0 && len(done) == 0 {
+						runtime.Gosched()
+					}
+				})
+			})
+			for p.Waiting() == 0 {
+				runtime.Gosched()
+			}
+			close(gate)
+			expect.Equal(t, "Submit", <-done, nil)
+			wg.Wait()
+			expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+		}
+	}
+}
+
+func TestAPoolMadeOutsideABubble(t *testing.T) {
+	p := newPool(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { expect.Equal(t, "Submit", p.Submit(func() { time.Sleep(time.Second) }), nil) })
+		}
+		wg.Wait()
+		p.Release() // and its worker goes
+		time.Sleep(time.Second)
+	})
+}
+
+func TestSubmittersOfAPoolThatIsRebooted(t *testing.T) {
+	p := newPool(t, 2)
+	f, err := ants.NewPoolWithFuncGeneric(2, func(task func()) { task() })
+	expect.Equal(t, "error", err, nil)
+	var accepted, ran atomic.Int64
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	count := func(err error) {
+		if err == nil {
+			accepted.Add(1)
+		} else {
+			expect.Equal(t, "error", err, ants.ErrPoolClosed)
+			runtime.Gosched()
+		}
+	}
+	for i := range 10 {
+		submit := []func(func()) error{p.Submit, f.Invoke}[i%2]
+		wg.Go(func() {
+			for !over.Load() {
+				count(submit(func() {
+					ran.Add(1)
+					count(submit(func() { ran.Add(1) }))
+				}))
+			}
+		})
+	}
+	for range 200 {
+		for range 20 {
+			runtime.Gosched()
+		}
+		p.Release()
+		f.Release()
+		p.Reboot()
+		f.Reboot()
+	}
+	over.Store(true)
+	wg.Wait()
+	expect.Equal(t, "ReleaseTimeout", p.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "ReleaseTimeout", f.ReleaseTimeout(time.Minute), nil)
+	expect.Equal(t, "waiting", p.Waiting()+f.Waiting(), 0)
+	expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
+}
+
 func TestReleaseRefusesAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1)
