@@ -33,6 +33,10 @@
 //     nor completed. In pond they are taken, skipped, and count as successful.
 //   - A strategy delays growth, but never leaves a task waiting behind a busy
 //     worker while more workers may start.
+//   - Eager, which never says no, is shoal's Auto: the workers are started, too, but
+//     where the tasks compute and all CPUs are busy only once that helps, or after
+//     10 ms in which no task was taken. RunningWorkers counts them as if they were
+//     there. Pond starts them at once, and has them get in each other's way.
 //   - Idle workers are reclaimed by age, all that are due, not one in each timeout.
 //     IdleTimeout(0) has them leave when the queue is empty; in pond it panics.
 //   - StopAndWaitFor leaves no goroutine behind at its deadline. A stop that a task
@@ -71,7 +75,8 @@ var maxProcs = runtime.GOMAXPROCS(0)
 
 // The strategies that pond comes with.
 var (
-	// Eager starts a worker whenever none is idle. It is the default.
+	// Eager starts a worker whenever none is idle, and a CPU has use for it. It is
+	// the default.
 	Eager = func() ResizingStrategy { return RatedResizer(1) }
 	// Balanced starts one for every GOMAXPROCS/2 tasks.
 	Balanced = func() ResizingStrategy { return RatedResizer(maxProcs / 2) }
@@ -161,7 +166,7 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 	workers := min(p.maxWorkers, shoal.MaxWorkers)
 	sizing := shoal.Sizer(sizer{p.strategy})
 	if r, ok := p.strategy.(*rated); ok && r.rate == 1 {
-		p.eager, sizing = true, shoal.Eager()
+		p.eager, sizing = true, shoal.Auto()
 	}
 	p.pool = shoal.Must(shoal.New( // all of it is in range
 		shoal.WithMaxWorkers(workers),
