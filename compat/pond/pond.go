@@ -33,10 +33,11 @@
 //     nor completed. In pond they are taken, skipped, and count as successful.
 //   - A strategy delays growth, but never leaves a task waiting behind a busy
 //     worker while more workers may start.
-//   - Eager, which never says no, is shoal's Auto: the workers are started, too, but
-//     where the tasks compute and all CPUs are busy only once that helps, or after
-//     10 ms in which no task was taken. RunningWorkers counts them as if they were
-//     there. Pond starts them at once, and has them get in each other's way.
+//   - RatedResizer(1), which is Eager and never says no, is shoal's Auto: the workers
+//     are started, too, but where the tasks compute and all CPUs are busy one after
+//     the other, 10 ms or more apart. Pond starts them at once, and has them get in
+//     each other's way. To the counters every task has its worker at once, as there.
+//     Who wants them at once all the same has a strategy of his own that says yes.
 //   - Idle workers are reclaimed by age, all that are due, not one in each timeout.
 //     IdleTimeout(0) has them leave when the queue is empty; in pond it panics.
 //   - StopAndWaitFor leaves no goroutine behind at its deadline. A stop that a task
@@ -196,14 +197,23 @@ func (p *WorkerPool) panicked(e *shoal.PanicError) {
 // about to start.
 func (p *WorkerPool) RunningWorkers() int {
 	s := p.pool.Stats()
+	return max(s.Workers, p.busy(s))
+}
+
+// busy is the number of workers that run a task. While Eager's workers are on their way
+// to their tasks they count as if they were there.
+func (p *WorkerPool) busy(s shoal.Stats) int {
 	if p.eager {
-		return max(s.Workers, min(s.InFlight, s.MaxWorkers))
+		return min(s.InFlight, s.MaxWorkers)
 	}
-	return s.Workers
+	return s.Workers - s.Idle
 }
 
 // IdleWorkers is the number of workers that run no task.
-func (p *WorkerPool) IdleWorkers() int { return p.pool.Stats().Idle }
+func (p *WorkerPool) IdleWorkers() int {
+	s := p.pool.Stats()
+	return max(0, s.Workers-p.busy(s))
+}
 
 // MinWorkers is the minimum of workers.
 func (p *WorkerPool) MinWorkers() int { return p.minWorkers }
@@ -228,6 +238,9 @@ func (p *WorkerPool) SubmittedTasks() uint64 {
 // for room among them.
 func (p *WorkerPool) WaitingTasks() uint64 {
 	s := p.pool.Stats()
+	if p.eager {
+		return uint64(s.InFlight - p.busy(s) + s.Blocked)
+	}
 	return settle.Waiting(s) + uint64(s.Blocked)
 }
 
@@ -319,7 +332,7 @@ func (p *WorkerPool) close() {
 }
 
 // stopNow drops what is queued, and does not wait.
-func (p *WorkerPool) stopNow() { settle.Stop(p.pool, !p.eager) }
+func (p *WorkerPool) stopNow() { settle.StopSoon(p.pool, !p.eager) }
 
 // StopAndWait has the pool accept no more tasks, and waits until all that were
 // accepted have ended and no worker is left.

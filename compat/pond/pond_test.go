@@ -519,3 +519,68 @@ func TestStopDropsNoTaskThatHadAWorker(t *testing.T) {
 		t.Errorf("%d of %d tasks ran, each of which had a worker", n, workers)
 	}
 }
+
+// Eager's workers are started one after the other where all CPUs are busy. To those
+// who count each task has its worker at once, as in pond.
+func TestEagerCountsAsIfTheWorkersWereThere(t *testing.T) {
+	const workers, queued = 40, 3
+	p := pond.New(workers, queued)
+	var stop atomic.Bool
+	task := func() {
+		for !stop.Load() {
+			runtime.Gosched()
+		}
+	}
+	counts := func(when string, running, idle int, waiting uint64) {
+		t.Helper()
+		if r, i, w := p.RunningWorkers(), p.IdleWorkers(), p.WaitingTasks(); r != running || i != idle || w != waiting {
+			t.Errorf("%s: %d running, %d idle, %d waiting; want %d, %d, %d", when, r, i, w, running, idle, waiting)
+		}
+	}
+	counts("new", 0, 0, 0)
+	for i := range workers {
+		p.Submit(task)
+		counts("computing", i+1, 0, 0)
+	}
+	for i := range uint64(queued) {
+		p.Submit(task)
+		counts("full", workers, 0, i+1)
+	}
+	stop.Store(true)
+	p.StopAndWait()
+	counts("stopped", 0, 0, 0)
+}
+
+// A stop that cannot know yet which tasks have no worker refuses what comes, all the same.
+func TestStopWhileWorkersAreOnTheirWay(t *testing.T) {
+	for name, end := range map[string]func(p *pond.WorkerPool, cancel func()){
+		"Stop":           func(p *pond.WorkerPool, _ func()) { p.Stop() },
+		"StopAndWaitFor": func(p *pond.WorkerPool, _ func()) { p.StopAndWaitFor(time.Nanosecond) },
+		"the context":    func(p *pond.WorkerPool, cancel func()) { cancel(); p.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			const workers = 100
+			p := pond.New(workers, 10, pond.Context(ctx))
+			var stop atomic.Bool
+			var ran atomic.Int64
+			for range workers {
+				p.Submit(func() {
+					for ran.Add(1); !stop.Load(); {
+						runtime.Gosched()
+					}
+				})
+			}
+			end(p, cancel)
+			if p.TrySubmit(func() {}) {
+				t.Error("TrySubmit after the stop")
+			}
+			stop.Store(true)
+			<-p.Stop().Done()
+			if n := ran.Load(); n != workers {
+				t.Errorf("%d of %d tasks ran, each of which had a worker", n, workers)
+			}
+		})
+	}
+}

@@ -26,7 +26,28 @@ func Drain(ctx context.Context, p *shoal.Pool) error {
 // take. If the pool's Sizer may say no, that is sure only of the first worker. Stop
 // does not wait for tasks that run; a task of p may call it.
 func Stop(p *shoal.Pool, mayRefuse bool) {
-	await(p, mayRefuse)
+	p.Drain()
+	await(p, due(p), mayRefuse)
+	drop(p)
+}
+
+// StopSoon is Stop, but does not wait for workers either: they may get at their
+// tasks one after the other, for as long as tasks compute and all CPUs are busy.
+// What is queued is dropped when they have.
+func StopSoon(p *shoal.Pool, mayRefuse bool) {
+	p.Drain()
+	n := due(p)
+	if started(p.Stats()) >= n {
+		drop(p)
+		return
+	}
+	go func() {
+		await(p, n, mayRefuse)
+		drop(p)
+	}()
+}
+
+func drop(p *shoal.Pool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if p.Shutdown(ctx) == shoal.ErrWouldDeadlock {
@@ -34,19 +55,26 @@ func Stop(p *shoal.Pool, mayRefuse bool) {
 	}
 }
 
-// await gives the workers that are about to take a task a moment to do so.
-func await(p *shoal.Pool, mayRefuse bool) {
+// due is how many tasks will have started when every task for which there is a
+// worker, or may be one, has.
+func due(p *shoal.Pool) uint64 {
+	s := p.Stats()
+	return started(s) + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
+}
+
+// await gives the workers that are about to take a task a moment to do so, until n
+// tasks have started.
+func await(p *shoal.Pool, n uint64, mayRefuse bool) {
 	s := p.Stats()
 	last := started(s)
-	want := last + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
-	for n := 0; n < 300 && last < want && (!mayRefuse || s.Workers == 0); n++ {
-		if n < 100 {
+	for i := 0; i < 300 && last < n && (!mayRefuse || s.Workers == 0); i++ {
+		if i < 100 {
 			runtime.Gosched()
 		} else {
 			time.Sleep(50 * time.Microsecond) // a CPU is busy with something else
 		}
 		if s = p.Stats(); started(s) > last {
-			last, n = started(s), 0 // they come one after the other
+			last, i = started(s), 0 // they come one after the other
 		}
 	}
 }
