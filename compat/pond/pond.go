@@ -40,7 +40,7 @@
 //     Who wants them at once all the same has a strategy of his own that says yes.
 //   - Idle workers are reclaimed by age, all that are due, not one in each timeout.
 //     IdleTimeout(0) has them leave when the queue is empty; in pond it panics.
-//   - StopAndWaitFor leaves no goroutine behind at its deadline. A stop that a task
+//   - StopAndWaitFor leaves nothing behind but tasks that run. A stop that a task
 //     of the pool calls begins and does not wait, as it cannot; in pond it hangs.
 //
 // Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
