@@ -1288,6 +1288,7 @@ func TestH30_WaitFromAnOwnTask(t *testing.T) {
 			defer cancel()
 			wantErr(t, "WaitContext(derived)", p.WaitContext(derived), shoal.ErrWouldDeadlock)
 			wantErr(t, "WaitContext(another)", p.WaitContext(context.Background()), shoal.ErrWouldDeadlock)
+			wantErr(t, "WaitContext(one that has ended)", p.WaitContext(canceledContext()), shoal.ErrWouldDeadlock)
 		})
 		p.Wait()
 		if s, _ := panicked.(string); !strings.HasPrefix(s, "shoal: Wait") {

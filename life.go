@@ -156,7 +156,8 @@ func (p *Pool) Wait() {
 
 // WaitContext is [Pool.Wait], but returns ctx's error when ctx ends first.
 // Called with the context of one of the pool's own tasks it returns
-// [ErrWouldDeadlock] at once.
+// [ErrWouldDeadlock] at once. With a context that has ended it is a question: it
+// returns nil if nothing is queued or running.
 func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -167,6 +168,18 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 func (p *Pool) wait(ctx context.Context) error {
 	if p.inTask(ctx) {
 		return ErrWouldDeadlock
+	}
+	if err := ctx.Err(); err != nil { // it is a question
+		p.mu.Lock()
+		_, ok := p.quietLocked()
+		p.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case p.onOwnWorker():
+			return ErrWouldDeadlock
+		}
+		return err
 	}
 	q := &quieter{woken: sy.MakeEvent()}
 	p.waiting.Add(1) // before the look; pairs with quiet

@@ -62,6 +62,7 @@ type Pool struct {
 	displaced  sy.Uint64 // tickets that DropOldest took, not a worker
 	crowdTail  sy.Uint64 // tail when a worker gave way last
 	crowdSince sy.Int64  // since when a crowd has been runnable, by the pool's clock; 0: there is none
+	share      sy.Uint64 // until when, above shareBits of how many workers may be busy beside the CPUs
 	wanted     sy.Int64  // workers of sub-pools in lanes; written under mu
 	lends      sy.Bool   // there were sub-pools
 	wtime      sy.Pointer[recorder]

@@ -83,6 +83,11 @@ const (
 	// not waited for.
 	crowd    = 128
 	crowdFor = 500 * time.Millisecond
+
+	// For how long the pool may keep to its share of the CPUs; see claimShare.
+	shareFor  = time.Second
+	shareTick = 1024 // nanoseconds
+	shareBits = 8
 )
 
 // givingWay counts the workers of all pools that are in giveWay: to each
@@ -106,9 +111,14 @@ var givingWay sy.Int64
 // And where the workers were found to hinder each other (worker.crowded), this
 // one stays away while another one is busy and gets on.
 //
-// Foreign goroutines can hide blocked workers that way. So there is a bound:
-// after giveWayFor or giveWayRounds in which no worker took a task, this one
-// does. Growth may be delayed, never denied.
+// Foreign goroutines can hide blocked workers that way. So there are bounds.
+// After giveWayFor or giveWayRounds in which no worker took a task, this one
+// does: growth may be delayed, never denied. And where tasks are taken, but
+// others' goroutines have kept the CPUs busy for giveWayFor, the pool claims its
+// share: it grows until it has as many workers for them to compete with as they
+// are. If its tasks compute it has then half of the CPUs' time; if they block,
+// more of its workers are busy than goroutines runnable, and nothing is hidden.
+// It claims none for the shortest tasks, which more workers would not speed up.
 func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
@@ -146,8 +156,16 @@ func (w *worker) giveWay() {
 				others := int64(sy.Runnable()) - (givingWay.Load() - 1)
 				moved := ahead(front, ticket) + ahead(back, tail)
 				ours := (first && came || moved >= crowd/2) && now-start < int64(giveWayFor) && p.crowded(others, now)
-				if others < int64(busy-procs+1) && !ours {
+				extra := int64(busy - procs)
+				if others <= extra && !ours || extra <= p.shareAt(now) {
 					return
+				}
+				long := most*int64(longStep) <= (now-start)*int64(busy) // the tasks
+				if long && now-start >= int64(giveWayFor) && !p.crowded(others, now) {
+					p.claimShare(others-extra, now)
+					if extra <= p.shareAt(now) {
+						return
+					}
 				}
 			}
 		} else if !first && w.askSizer() {
@@ -169,6 +187,22 @@ func (w *worker) giveWay() {
 		}
 		now = p.now()
 	}
+}
+
+// claimShare lets the pool have, for shareFor, as many more busy workers than CPUs
+// as there are runnable goroutines that cannot be its own, foreign, at least 1.
+func (p *Pool) claimShare(foreign, now int64) {
+	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(min(foreign, crowd)))
+}
+
+// shareAt is how many more busy workers than CPUs the pool has claimed; -1 if it has
+// not, or too long ago.
+func (p *Pool) shareAt(now int64) int64 {
+	s := p.share.Load()
+	if uint64(now)/shareTick >= s>>shareBits {
+		return -1
+	}
+	return int64(s & (1<<shareBits - 1))
 }
 
 // crowded reports whether so many runnable goroutines are a crowd, and one that

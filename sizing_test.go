@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/shoal-go/shoal"
 )
@@ -369,6 +370,67 @@ func TestAutoGrowsInABubbleBesideBusyGoroutinesOutside(t *testing.T) {
 	if n := outlasted.Load(); n > 0 {
 		t.Errorf("%d of %d busy goroutines came to their end before %d blocking tasks had started", n, 4*procs, procs+3)
 	}
+}
+
+// keepBusy has n goroutines keep the CPUs busy until the test ends, and counts how
+// often they compute.
+func keepBusy(t *testing.T, n int) *atomic.Int64 {
+	t.Helper()
+	var stop atomic.Bool
+	var spinners sync.WaitGroup
+	rounds := new(atomic.Int64)
+	for range n {
+		spinners.Go(func() {
+			for !stop.Load() {
+				compute()
+				rounds.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		stop.Store(true)
+		spinners.Wait()
+	})
+	return rounds
+}
+
+// Goroutines that compute hide that the pool's tasks block. It grows all the same, not
+// only when none of its workers gets on any more.
+func TestAutoGrowsForTasksThatBlockBesideGoroutinesThatCompute(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	keepBusy(t, 4*procs+8)
+	p := openPool(t, shoal.WithMaxWorkers(200))
+	for range 300 {
+		must(t, p.Submit(func() { time.Sleep(2 * time.Millisecond) }))
+	}
+	p.Wait()
+	if n := p.Stats().PeakWorkers; n < 3*procs+8 {
+		t.Errorf("at most %d workers for 300 tasks that block, beside %d goroutines that compute on %d CPUs", n, 4*procs+8, procs)
+	}
+}
+
+// But if its tasks compute, too, it has its share of the CPUs: not many more workers
+// than the others are, and not a fiftieth of their time because they never yield.
+func TestAutoKeepsToItsShareBesideGoroutinesThatCompute(t *testing.T) {
+	const tasks = 1500
+	procs := runtime.GOMAXPROCS(0)
+	theirs := keepBusy(t, 4*procs)
+	least, fewest := math.MaxInt, int64(math.MaxInt64)
+	for range 8 {
+		p := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithIdleTimeout(shoal.Forever))
+		before := theirs.Load()
+		for range tasks {
+			must(t, p.Submit(compute))
+		}
+		p.Wait()
+		least, fewest = min(least, p.Stats().PeakWorkers), min(fewest, theirs.Load()-before)
+		if least <= 8*procs+8 && fewest < 10*tasks {
+			return
+		}
+		p.Close()
+	}
+	t.Errorf("beside %d goroutines that compute, on %d CPUs: at least %d workers, and while they did %d tasks the others did no fewer than %d",
+		4*procs, procs, least, tasks, fewest)
 }
 
 // Tickets are numbers of 38 bits. A pool of any age works as a new one does.

@@ -503,7 +503,7 @@ func (w *worker) lentTick() bool {
 	}
 	if r := p.root(); r.yieldDue(now) && !sy.FreeCPU() {
 		w.idle()
-		sy.Yield()
+		r.yield(now)
 	}
 	return true
 }
