@@ -190,9 +190,10 @@ func (w *worker) giveWay() {
 }
 
 // claimShare lets the pool have, for shareFor, as many more busy workers than CPUs
-// as there are runnable goroutines that cannot be its own, foreign, at least 1.
+// as there are runnable goroutines that cannot be its own, foreign, and some more: a
+// pool that falls short of them by a few would never know that its tasks block.
 func (p *Pool) claimShare(foreign, now int64) {
-	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(min(foreign, crowd)))
+	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(min(foreign+p.procs.Load(), crowd)))
 }
 
 // shareAt is how many more busy workers than CPUs the pool has claimed; -1 if it has

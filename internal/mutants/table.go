@@ -414,7 +414,7 @@ var mutants = []mutant{
 	{name: "claims no share of the CPUs", file: "sizing.go", models: "-", tests: "BesideGoroutinesThatCompute",
 		old: "					p.claimShare(others-extra, now)\n", new: ""},
 	{name: "a share without a bound", file: "sizing.go", models: "-", tests: "BesideGoroutinesThatCompute",
-		old: "uint64(min(foreign, crowd)))", new: "uint64(max(foreign, crowd)))"},
+		old: "uint64(min(foreign+p.procs.Load(), crowd)))", new: "uint64(crowd))"},
 	{name: "yields every time to those who never do", file: "worker.go", models: "-", tests: "BesideGoroutinesThatCompute",
 		old: "- procs); foreign > procs {", new: "- procs); foreign > 1<<30 {"},
 	{name: "a question does not know its own worker", file: "life.go", models: "-", tests: "WaitFromAnOwnTask",
