@@ -86,7 +86,9 @@ const (
 
 	// For how long the pool may keep to its share of the CPUs; see claimShare.
 	shareFor  = time.Second
-	shareTick = 1024 // nanoseconds
+	longRound = 2 * time.Millisecond // of the scheduler: somebody did not yield
+	mostShare = 14                   // for each CPU
+	shareTick = 1024                 // nanoseconds
 	shareBits = 8
 )
 
@@ -114,11 +116,12 @@ var givingWay sy.Int64
 // Foreign goroutines can hide blocked workers that way. So there are bounds.
 // After giveWayFor or giveWayRounds in which no worker took a task, this one
 // does: growth may be delayed, never denied. And where tasks are taken, but
-// others' goroutines have kept the CPUs busy for giveWayFor, the pool claims its
-// share: it grows until it has as many workers for them to compete with as they
-// are. If its tasks compute it has then half of the CPUs' time; if they block,
-// more of its workers are busy than goroutines runnable, and nothing is hidden.
-// It claims none for the shortest tasks, which more workers would not speed up.
+// others' goroutines keep the CPUs busy, in turns so long that they do not yield, the
+// pool claims its share: it grows until it has as many workers for them to
+// compete with as they are, and more. If its tasks compute it stays there; if they
+// block, more of its workers are busy than goroutines runnable, and nothing is
+// hidden. It claims none for the shortest tasks, which more workers would not
+// speed up.
 func (w *worker) giveWay() {
 	p := w.p
 	h := p.head.Load()
@@ -134,7 +137,9 @@ func (w *worker) giveWay() {
 	ticket0, gone0 := ticket, p.displaced.Load()
 	most := int64(0) // tickets taken by workers since then, the most seen
 	came := ahead(tail, p.crowdTail.Swap(tail)&ticketMask) >= crowd/2
-	still := 0 // rounds without a task taken
+	still := 0                // rounds without a task taken
+	var round int64           // how long the last one was
+	var foreign, before int64 // runnable goroutines that cannot be the pool's, at the last two looks
 	for first := true; ; first = false {
 		h := p.head.Load()
 		front, back := headTicket(h), p.tail.Load()&ticketMask
@@ -160,9 +165,12 @@ func (w *worker) giveWay() {
 				if others <= extra && !ours || extra <= p.shareAt(now) {
 					return
 				}
-				long := most*int64(longStep) <= (now-start)*int64(busy) // the tasks
-				if long && now-start >= int64(giveWayFor) && !p.crowded(others, now) {
-					p.claimShare(others-extra, now)
+				// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
+				foreign, before = others-extra-1, foreign
+				took := int64(ahead(front, ticket))
+				if round > int64(longRound) && now-start >= int64(giveWayFor) && min(foreign, before) > 0 &&
+					took*int64(longStep) <= round*int64(min(busy, procs)) && !p.crowded(others, now) {
+					p.claimShare(min(foreign, before), now)
 					if extra <= p.shareAt(now) {
 						return
 					}
@@ -185,15 +193,20 @@ func (w *worker) giveWay() {
 		for i := 0; solo && i < soloYields && p.now()-now < int64(soloLook); i++ {
 			sy.Yield() // a look has the busy worker lose its cache line
 		}
-		now = p.now()
+		round = p.now() - now
+		now += round
 	}
 }
 
-// claimShare lets the pool have, for shareFor, as many more busy workers than CPUs
-// as there are runnable goroutines that cannot be its own, foreign, and some more: a
+// claimShare lets the pool have, for shareFor, more busy workers than CPUs: twice as
+// many as there are runnable goroutines that cannot be its own, foreign, and CPUs. A
 // pool that falls short of them by a few would never know that its tasks block.
+// Other pools may be foreign; that none has the other grow without end, there is a
+// most.
 func (p *Pool) claimShare(foreign, now int64) {
-	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(min(foreign+p.procs.Load(), crowd)))
+	procs := p.procs.Load()
+	share := min(2*(foreign+procs), mostShare*procs, 1<<shareBits-1)
+	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(share))
 }
 
 // shareAt is how many more busy workers than CPUs the pool has claimed; -1 if it has

@@ -503,7 +503,7 @@ func (w *worker) lentTick() bool {
 	}
 	if r := p.root(); r.yieldDue(now) && !sy.FreeCPU() {
 		w.idle()
-		r.yield(now)
+		sy.Yield()
 	}
 	return true
 }

@@ -496,12 +496,12 @@ func (w *worker) tick() bool {
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)
 		w.idle()
-		now = p.yield(now)
+		sy.Yield()
 		p.yielding.Add(-1)
 		w.marked = false
 		w.turn.ended = 0 // it goes on
 		if w.fresh {
-			w.since.Store(now)
+			w.since.Store(p.now())
 		}
 	}
 	return true
@@ -575,32 +575,6 @@ func (w *worker) stepAside() bool {
 	return true
 }
 
-const (
-	quotaBits = 12                    // of Pool.quota, for how many yields; above them is the window
-	longYield = 2 * time.Millisecond  // after a yield longer than this the pool goes on
-	goOnFor   = 10 * time.Millisecond // for as long, but for this at most
-)
-
-// yield lets others run, and returns the time after it. now is the time before.
-//
-// Who computes beside the pool and does not yield keeps the CPU for the 10 ms that
-// Go's scheduler allows. If the pool gave it back after a window each time it would
-// have a hundredth of what they have, and nobody would be less late. So where there
-// are enough of them to keep all CPUs busy the pool goes on until it has had as much,
-// or the scheduler interrupts it, too. (That the yield took long does not tell: a
-// CPU that the machine takes away for a while looks like that.)
-func (p *Pool) yield(now int64) int64 {
-	sy.Yield()
-	after := p.now()
-	if gone := after - now; gone > int64(longYield) {
-		procs := int(p.procs.Load())
-		if foreign := int(sy.Runnable()) - int(givingWay.Load()) - (p.active(p.head.Load()) - procs); foreign > procs {
-			p.quota.Store(uint64(after+min(gone, int64(goOnFor))) / uint64(window) << quotaBits)
-		}
-	}
-	return after
-}
-
 // justRested reports whether w was parked not long ago, so that others had
 // their turn then.
 func (w *worker) justRested(now int64) bool {
@@ -642,16 +616,15 @@ func (w *worker) setStep(n int8) {
 // turns. Whether anything is runnable is no criterion: a timer that is due is
 // not a runnable goroutine.
 func (p *Pool) yieldDue(now int64) bool {
-	w := uint64(now) / uint64(window) << quotaBits
+	const countBits = 12
+	w := uint64(now) / uint64(window) << countBits
 	for {
 		q := p.quota.Load()
 		next := q + 1
-		switch {
-		case q>>quotaBits < w>>quotaBits:
+		if q>>countBits != w>>countBits {
 			next = w + 1
 			p.procs.Store(int64(sy.Procs()))
-		case q>>quotaBits > w>>quotaBits, // see yield
-			q&(1<<quotaBits-1) >= min(uint64(p.procs.Load()), 1<<quotaBits-1):
+		} else if q&(1<<countBits-1) >= min(uint64(p.procs.Load()), 1<<countBits-1) {
 			return false
 		}
 		if p.quota.CompareAndSwap(q, next) {
