@@ -159,21 +159,18 @@ func (w *worker) giveWay() {
 					return
 				}
 				others := int64(sy.Runnable()) - (givingWay.Load() - 1)
-				moved := ahead(front, ticket) + ahead(back, tail)
-				ours := (first && came || moved >= crowd/2) && now-start < int64(giveWayFor) && p.crowded(others, now)
+				took := ahead(front, ticket)
+				ours := (first && came || took+ahead(back, tail) >= crowd/2) && now-start < int64(giveWayFor) && p.crowded(others, now)
 				extra := int64(busy - procs)
 				if others <= extra && !ours || extra <= p.shareAt(now) {
 					return
 				}
 				// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
 				foreign, before = others-extra-1, foreign
-				took := int64(ahead(front, ticket))
 				if round > int64(longRound) && now-start >= int64(giveWayFor) && min(foreign, before) > 0 &&
-					took*int64(longStep) <= round*int64(min(busy, procs)) && !p.crowded(others, now) {
-					p.claimShare(min(foreign, before), now)
-					if extra <= p.shareAt(now) {
-						return
-					}
+					int64(took)*int64(longStep) <= round*int64(min(busy, procs)) && !p.crowded(others, now) &&
+					extra <= p.claimShare(min(foreign, before), now) {
+					return
 				}
 			}
 		} else if !first && w.askSizer() {
@@ -182,8 +179,8 @@ func (w *worker) giveWay() {
 		now = p.now()
 		// A drop moves head first and is noted then, so this may be too much for
 		// a moment; but no drop is taken for progress twice.
-		if took := int64(ahead(front, ticket0)) - int64(p.displaced.Load()-gone0); took > most {
-			most = took
+		if all := int64(ahead(front, ticket0)) - int64(p.displaced.Load()-gone0); all > most {
+			most = all
 			since, still = now, 0
 		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
 			return
@@ -203,10 +200,11 @@ func (w *worker) giveWay() {
 // pool that falls short of them by a few would never know that its tasks block.
 // Other pools may be foreign; that none has the other grow without end, there is a
 // most.
-func (p *Pool) claimShare(foreign, now int64) {
+func (p *Pool) claimShare(foreign, now int64) (share int64) {
 	procs := p.procs.Load()
-	share := min(2*(foreign+procs), mostShare*procs, 1<<shareBits-1)
+	share = min(2*(foreign+procs), mostShare*procs, 1<<shareBits-1)
 	p.share.Store(uint64(now+int64(shareFor))/shareTick<<shareBits | uint64(share))
+	return share
 }
 
 // shareAt is how many more busy workers than CPUs the pool has claimed; -1 if it has

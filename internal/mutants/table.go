@@ -412,7 +412,7 @@ var mutants = []mutant{
 	{name: "gives way for ever", file: "sizing.go", models: "size/the sizer says no, and",
 		old: "now-since >= int64(giveWayFor) || still > giveWayRounds {", new: "now-since < 0 {"},
 	{name: "claims no share of the CPUs", file: "sizing.go", models: "-", tests: "BesideGoroutinesThatCompute",
-		old: "					p.claimShare(min(foreign, before), now)\n", new: ""},
+		old: "extra <= p.claimShare(min(foreign, before), now) {", new: "extra < 0 {"},
 	{name: "a question does not know its own worker", file: "life.go", models: "-", tests: "WaitFromAnOwnTask",
 		old: "		case p.onOwnWorker():\n			return ErrWouldDeadlock\n		}\n		return err\n", new: "		}\n		return err\n"},
 	{name: "the reclaimer takes workers that are not on its list", file: "park.go", models: "life/the idle timeout and a task",

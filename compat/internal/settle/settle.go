@@ -27,7 +27,7 @@ func Drain(ctx context.Context, p *shoal.Pool) error {
 // does not wait for tasks that run; a task of p may call it.
 func Stop(p *shoal.Pool, mayRefuse bool) {
 	p.Drain()
-	await(p, due(p), mayRefuse)
+	await(p, due(p.Stats()), mayRefuse)
 	drop(p)
 }
 
@@ -36,8 +36,9 @@ func Stop(p *shoal.Pool, mayRefuse bool) {
 // What is queued is dropped when they have.
 func StopSoon(p *shoal.Pool, mayRefuse bool) {
 	p.Drain()
-	n := due(p)
-	if started(p.Stats()) >= n {
+	s := p.Stats()
+	n := due(s)
+	if started(s) >= n {
 		drop(p)
 		return
 	}
@@ -57,8 +58,7 @@ func drop(p *shoal.Pool) {
 
 // due is how many tasks will have started when every task for which there is a
 // worker, or may be one, has.
-func due(p *shoal.Pool) uint64 {
-	s := p.Stats()
+func due(s shoal.Stats) uint64 {
 	return started(s) + min(Waiting(s), uint64(max(0, s.MaxWorkers-s.Running)))
 }
 
