@@ -87,3 +87,8 @@ func Executed(p *Pool, n int64) bool {
 
 // Depth is how many tasks of p the calling goroutine is in.
 func (p *Pool) Depth() int { return p.depth() }
+
+// GoOn is goOn.
+func GoOn(away, ran time.Duration, others, procs, runnable int) time.Duration {
+	return time.Duration(goOn(int64(away), int64(ran), int64(others), int64(procs), int64(runnable)))
+}

@@ -307,7 +307,7 @@ func (s *sim) gone(what string) {
 // up has left it as it was.
 func reset() {
 	sitesTaken = [len(sitesTaken)]sy.Uint64{}
-	givingWay = sy.Int64{}
+	givingWay, yielders = sy.Int64{}, sy.Int64{}
 }
 
 // saysNo is a Sizer.

@@ -114,7 +114,7 @@ func (w *worker) park() bool {
 	p.mu.Unlock()
 
 	w.wakeup.Wait()
-	w.fresh, w.rested, w.awake = false, true, 0
+	w.fresh, w.rested, w.until = false, true, 0
 	if w.turn.lane != nil {
 		w.turn.began, w.turn.ended = p.now(), 0 // nobody pays for this
 	}

@@ -63,6 +63,7 @@ type Pool struct {
 	crowdTail  sy.Uint64 // tail when a worker gave way last
 	crowdSince sy.Int64  // since when a crowd has been runnable, by the pool's clock; 0: there is none
 	share      sy.Uint64 // until when, above shareBits of how many workers may be busy beside the CPUs
+	lentAt     sy.Int64  // when a task of a sub-pool ended last, to within a window
 	wanted     sy.Int64  // workers of sub-pools in lanes; written under mu
 	lends      sy.Bool   // there were sub-pools
 	wtime      sy.Pointer[recorder]

@@ -134,7 +134,7 @@ func (w *worker) giveWay() {
 	start := p.now()
 	now, since := start, start
 	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
-	ticket0, gone0 := ticket, p.displaced.Load()
+	ticket0, gone0, lent0 := ticket, p.displaced.Load(), p.lentAt.Load()
 	most := int64(0) // tickets taken by workers since then, the most seen
 	came := ahead(tail, p.crowdTail.Swap(tail)&ticketMask) >= crowd/2
 	still := 0                // rounds without a task taken
@@ -179,8 +179,9 @@ func (w *worker) giveWay() {
 		now = p.now()
 		// A drop moves head first and is noted then, so this may be too much for
 		// a moment; but no drop is taken for progress twice.
-		if all := int64(ahead(front, ticket0)) - int64(p.displaced.Load()-gone0); all > most {
-			most = all
+		all, lent := int64(ahead(front, ticket0))-int64(p.displaced.Load()-gone0), p.lentAt.Load()
+		if all > most || lent != lent0 {
+			most, lent0 = max(all, most), lent
 			since, still = now, 0
 		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
 			return

@@ -501,9 +501,13 @@ func (w *worker) lentTick() bool {
 		w.idle()
 		return false
 	}
-	if r := p.root(); r.yieldDue(now) && !sy.FreeCPU() {
+	r := w.base()
+	if now-r.p.lentAt.Load() >= int64(window) {
+		r.p.lentAt.Store(now)
+	}
+	if !r.justRested(now) && r.p.yieldDue(now) && !sy.FreeCPU() {
 		w.idle()
-		sy.Yield()
+		r.yield(now)
 	}
 	return true
 }

@@ -28,12 +28,13 @@ type worker struct {
 	inTask     bool      // inside a task
 	fresh      bool      // since is when the last task ended
 	marked     bool      // mark is set
-	rested     bool      // has not run for a window since it was parked
+	rested     bool      // need not let others run before until
 	owes       bool      // pending is to be resolved
 	watched    sy.Bool   // set by a reader; cleared by the worker after each task
 
-	awake int64  // if rested: when it ticked first, or 0
+	until int64  // 0: a window after the next tick
 	mark  uint64 // the next ticket at the last tick
+	back  int64  // when it last let others run
 
 	pending *call // finished, to be resolved after it was counted
 	cur     *call // the task it is in, if that is a call
@@ -496,12 +497,12 @@ func (w *worker) tick() bool {
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)
 		w.idle()
-		sy.Yield()
+		w.yield(now)
 		p.yielding.Add(-1)
 		w.marked = false
 		w.turn.ended = 0 // it goes on
 		if w.fresh {
-			w.since.Store(p.now())
+			w.since.Store(w.back)
 		}
 	}
 	return true
@@ -576,16 +577,62 @@ func (w *worker) stepAside() bool {
 }
 
 // justRested reports whether w was parked not long ago, so that others had
-// their turn then.
+// their turn then, or is to go on.
 func (w *worker) justRested(now int64) bool {
 	if !w.rested {
 		return false
 	}
-	if w.awake == 0 {
-		w.awake = now
+	if w.until == 0 {
+		w.back, w.until = now, now+int64(window)
 	}
-	w.rested = now-w.awake < int64(window)
+	w.rested = now < w.until
 	return w.rested
+}
+
+const (
+	goOnFor   = 5 * time.Millisecond // at most; Go's scheduler allows 10
+	longYield = 5 * time.Millisecond
+	longTurn  = time.Millisecond // of a goroutine that does not yield
+)
+
+// yielders counts the workers of all pools that let others run.
+var yielders sy.Int64
+
+// yield lets others run. now is the time before.
+func (w *worker) yield(now int64) {
+	ran := now - w.back
+	yielders.Add(1)
+	sy.Yield()
+	others := yielders.Add(-1)
+	w.back = w.p.now()
+	if away := w.back - now; away > int64(longYield) {
+		if d := goOn(away, ran, others, w.p.procs.Load(), int64(sy.Runnable())-givingWay.Load()); d > 0 {
+			w.rested, w.until = true, w.back+d
+		}
+	}
+}
+
+// goOn is for how long a worker need not let others run again when it was away for that
+// purpose and had run for ran before. others are the workers of all pools that let others
+// run now, and runnable the goroutines that wait for a CPU, these included.
+//
+// Who computes beside the pools and does not yield keeps a CPU for the 10 ms that Go's
+// scheduler allows. Workers that gave it back after a window each time would have
+// a hundredth of the CPUs beside some of them, and nobody would be less late for that. So
+// the workers that take turns go on until they have together what others had of the CPUs,
+// but none for longer than goOnFor.
+//
+// That is only for others that are there still, and whose turns are long. If workers took
+// each other for them, or workers of other pools, they would have each other go on, and
+// what the machine takes away once would last. So the others may have had, each, what
+// this one had before, and that is subtracted.
+func goOn(away, ran, others, procs, runnable int64) int64 {
+	foreign := away*procs - others*min(ran, int64(goOnFor))
+	n := runnable - others
+	if n < 1 || foreign < int64(longYield)*procs || foreign < n*int64(longTurn) {
+		return 0
+	}
+	return min(foreign/(procs+others), int64(goOnFor))
 }
 
 // nextStep is the length of the step after one of n tasks.
