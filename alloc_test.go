@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -176,6 +177,32 @@ func TestMemoryReturnsAfterABurstOfWorkers(t *testing.T) {
 		t.Errorf("%d bytes are still held after a burst of %d workers", grown, n)
 	}
 	runtime.KeepAlive(p)
+}
+
+// A worker that gives way looks at what is runnable. That needs nearly all of a stack of
+// 2 KB; one call deeper and each worker that is woken moves to one of 4 KB.
+func TestAWorkerThatIsWokenStaysOnItsSmallStack(t *testing.T) {
+	weighs(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector halves stacks
+	const n = 5000
+	stacks := func() int64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.StackInuse)
+	}
+	p := openPool(t, shoal.WithMaxWorkers(n), shoal.WithIdleTimeout(shoal.Forever))
+	hold(t, p, n)()
+	for shoal.Parked(p) < n {
+		runtime.Gosched()
+	}
+	before := stacks()
+	release := hold(t, p, n)
+	grown := stacks() - before
+	release()
+	p.Wait()
+	if grown > 500*n {
+		t.Errorf("%d woken workers have %d bytes of stack more than when they were new", n, grown)
+	}
 }
 
 func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {

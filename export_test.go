@@ -72,6 +72,16 @@ const Sites = sites
 // HasSite reports whether p has.
 func HasSite(p *Pool) bool { return p.site != 0 }
 
+// Parked is how many workers are parked.
+func Parked(p *Pool) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := p.idle.top; w != nil; w = w.next {
+		n++
+	}
+	return n
+}
+
 // Executed has p's first worker, if it is parked, have run n tasks.
 func Executed(p *Pool, n int64) bool {
 	p.mu.Lock()

@@ -118,13 +118,7 @@ func (w *worker) park() bool {
 	if w.turn.lane != nil {
 		w.turn.began, w.turn.ended = p.now(), 0 // nobody pays for this
 	}
-	if w.leaving {
-		return false
-	}
-	if w.gentle {
-		w.giveWay()
-	}
-	return true
+	return !w.leaving
 }
 
 // dropStandby makes w not be on standby and returns by how much that lowers

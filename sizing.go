@@ -122,78 +122,114 @@ var givingWay sy.Int64
 // block, more of its workers are busy than goroutines runnable, and nothing is
 // hidden. It claims none for the shortest tasks, which more workers would not
 // speed up.
+//
+// It is called by main, where the stack is not deep: with what [sy.Runnable] needs, 0.9 KB,
+// it fits on a stack of 2 KB.
 func (w *worker) giveWay() {
+	w.gentle = false
 	p := w.p
 	h := p.head.Load()
-	procs := int(p.procs.Load())
-	if p.auto && p.active(h) < procs && p.soloUntil.Load() == 0 {
+	if p.auto && p.active(h) < int(p.procs.Load()) && p.soloUntil.Load() == 0 {
 		return
 	}
 	givingWay.Add(1)
 	defer givingWay.Add(-1)
-	start := p.now()
-	now, since := start, start
-	ticket, tail := headTicket(h), p.tail.Load()&ticketMask // as of the last round
-	ticket0, gone0, lent0 := ticket, p.displaced.Load(), p.lentAt.Load()
-	most := int64(0) // tickets taken by workers since then, the most seen
-	came := ahead(tail, p.crowdTail.Swap(tail)&ticketMask) >= crowd/2
-	still := 0                // rounds without a task taken
-	var round int64           // how long the last one was
-	var foreign, before int64 // runnable goroutines that cannot be the pool's, at the last two looks
-	for first := true; ; first = false {
+	var l looks
+	for l.begin(p, h); ; l.rounds++ {
 		h := p.head.Load()
-		front, back := headTicket(h), p.tail.Load()&ticketMask
-		if front == back && p.wanted.Load() == 0 || h&attention != 0 && p.stopsTaking() {
+		l.front, l.back = headTicket(h), p.tail.Load()&ticketMask
+		if l.front == l.back && p.wanted.Load() == 0 || h&attention != 0 && p.stopsTaking() {
 			return // nothing to take
 		}
 		solo := false
 		if p.auto {
 			busy := p.active(h)
-			until := p.soloUntil.Load()
-			if until != 0 && now >= until {
-				p.soloUntil.CompareAndSwap(until, 0) // so that none need look at the clock
+			if solo = l.solo(p, busy); !solo && (busy < int(p.procs.Load()) || l.canGrow(p, busy, sy.Runnable())) {
+				return
 			}
-			solo = now < until && busy > 0 && still <= soloRounds
-			if !solo {
-				if busy < procs {
-					return
-				}
-				others := int64(sy.Runnable()) - (givingWay.Load() - 1)
-				took := ahead(front, ticket)
-				ours := (first && came || took+ahead(back, tail) >= crowd/2) && now-start < int64(giveWayFor) && p.crowded(others, now)
-				extra := int64(busy - procs)
-				if others <= extra && !ours || extra <= p.shareAt(now) {
-					return
-				}
-				// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
-				foreign, before = others-extra-1, foreign
-				if round > int64(longRound) && now-start >= int64(giveWayFor) && min(foreign, before) > 0 &&
-					int64(took)*int64(longStep) <= round*int64(min(busy, procs)) && !p.crowded(others, now) &&
-					extra <= p.claimShare(min(foreign, before), now) {
-					return
-				}
-			}
-		} else if !first && w.askSizer() {
+		} else if l.rounds > 0 && w.askSizer() {
 			return
 		}
-		now = p.now()
-		// A drop moves head first and is noted then, so this may be too much for
-		// a moment; but no drop is taken for progress twice.
-		all, lent := int64(ahead(front, ticket0))-int64(p.displaced.Load()-gone0), p.lentAt.Load()
-		if all > most || lent != lent0 {
-			most, lent0 = max(all, most), lent
-			since, still = now, 0
-		} else if still++; now-since >= int64(giveWayFor) || still > giveWayRounds {
+		if !l.moves(p) {
 			return
 		}
-		ticket, tail = front, back
 		sy.Yield()
-		for i := 0; solo && i < soloYields && p.now()-now < int64(soloLook); i++ {
+		for i := 0; solo && i < soloYields && p.now()-l.now < int64(soloLook); i++ {
 			sy.Yield() // a look has the busy worker lose its cache line
 		}
-		round = p.now() - now
-		now += round
+		l.round = p.now() - l.now
+		l.now += l.round
 	}
+}
+
+// looks are what a worker that gives way has seen.
+type looks struct {
+	start, now      int64
+	rounds          int    // of the scheduler
+	round           int64  // how long the last one was
+	front, back     uint64 // tickets taken, and given out
+	ticket, tail    uint64 // as of the look before
+	came            bool   // many tickets were given out since a worker gave way last
+	foreign, before int64  // runnable goroutines that cannot be the pool's, at the last two looks
+
+	since         int64 // when a task was taken last
+	still         int   // rounds since then
+	ticket0, gone uint64
+	most          int64 // tickets taken by workers since ticket0, the most seen
+	lent          int64 // Pool.lentAt
+}
+
+func (l *looks) begin(p *Pool, h uint64) {
+	l.start = p.now()
+	l.now, l.since = l.start, l.start
+	l.ticket, l.tail = headTicket(h), p.tail.Load()&ticketMask
+	l.came = ahead(l.tail, p.crowdTail.Swap(l.tail)&ticketMask) >= crowd/2
+	l.ticket0, l.gone, l.lent = l.ticket, p.displaced.Load(), p.lentAt.Load()
+}
+
+// solo reports whether the busy worker is to work alone.
+func (l *looks) solo(p *Pool, busy int) bool {
+	until := p.soloUntil.Load()
+	if until != 0 && l.now >= until {
+		p.soloUntil.CompareAndSwap(until, 0) // so that none need look at the clock
+	}
+	return l.now < until && busy > 0 && l.still <= soloRounds
+}
+
+// canGrow reports whether one more worker may begin to work beside busy ones, by
+// their number and that of goroutines that are runnable.
+func (l *looks) canGrow(p *Pool, busy int, runnable uint64) bool {
+	procs := int(p.procs.Load())
+	others := int64(runnable) - (givingWay.Load() - 1)
+	took := ahead(l.front, l.ticket)
+	early := l.now-l.start < int64(giveWayFor)
+	ours := (l.rounds == 0 && l.came || took+ahead(l.back, l.tail) >= crowd/2) && early && p.crowded(others, l.now)
+	extra := int64(busy - procs)
+	if others <= extra && !ours || extra <= p.shareAt(l.now) {
+		return true
+	}
+	// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
+	l.foreign, l.before = others-extra-1, l.foreign
+	foreign := min(l.foreign, l.before)
+	return foreign > 0 && !early && l.round > int64(longRound) &&
+		int64(took)*int64(longStep) <= l.round*int64(min(busy, procs)) &&
+		!p.crowded(others, l.now) && extra <= p.claimShare(foreign, l.now)
+}
+
+// moves ends a look. It reports whether tasks have been taken lately.
+func (l *looks) moves(p *Pool) bool {
+	l.now = p.now()
+	// A drop moves head first and is noted then, so this may be too much for
+	// a moment; but no drop is taken for progress twice.
+	all, lent := int64(ahead(l.front, l.ticket0))-int64(p.displaced.Load()-l.gone), p.lentAt.Load()
+	l.ticket, l.tail = l.front, l.back
+	if all > l.most || lent != l.lent {
+		l.most, l.lent = max(all, l.most), lent
+		l.since, l.still = l.now, 0
+		return true
+	}
+	l.still++
+	return l.now-l.since < int64(giveWayFor) && l.still <= giveWayRounds
 }
 
 // claimShare lets the pool have, for shareFor, more busy workers than CPUs: twice as

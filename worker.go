@@ -103,18 +103,18 @@ func (w *worker) main() {
 	if p.hooked {
 		w.startHook()
 	}
-	if w.gentle {
-		w.giveWay()
-	}
-	for w.loop() { // again after a panic
-		if w.left <= 0 && !w.tick() {
-			break
+	for {
+		if w.gentle {
+			w.giveWay()
+		}
+		if !w.loop() || w.left <= 0 && !w.tick() {
+			return
 		}
 	}
 }
 
 // loop takes and runs tasks until the worker has to leave, and returns false,
-// or a task panics, and returns true: then it is to be called again. That way
+// or a task panics, or the worker is to give way, and returns true: then it is to be called again. That way
 // recovering from panics costs a deferred call per loop, not per task. After
 // runtime.Goexit it does not return.
 func (w *worker) loop() (again bool) {
@@ -147,6 +147,9 @@ func (w *worker) loop() (again bool) {
 			w.idle()
 			if w.leaving || !w.rest() {
 				return false
+			}
+			if w.gentle {
+				return true
 			}
 			continue
 		}
@@ -568,7 +571,13 @@ func (w *worker) stepAside() bool {
 	w.fresh, w.marked = false, false
 	if p.wake.Load()&standbyMask != 0 {
 		w.aside = true
-		return w.park()
+		if !w.park() {
+			return false
+		}
+		if w.gentle {
+			w.giveWay()
+		}
+		return true
 	}
 	w.standby = true
 	p.wake.Add(standbyOne)

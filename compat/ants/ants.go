@@ -154,43 +154,41 @@ type engine struct {
 	turn turn // of the submitter that waits in the Pool
 }
 
-// A turn is one goroutine's at a time, in order of arrival. Each that waits does so on a
-// channel that it has made, so that pools work across the bubbles of testing/synctest,
-// to which who waits for a mutex is busy.
+// A turn is one goroutine's at a time, in order of arrival. Who waits does so on a Cond
+// and not for a Mutex, as to testing/synctest who waits for a mutex is busy.
 type turn struct {
 	mu      sync.Mutex
+	passed  sync.Cond
 	taken   bool
-	waiting []chan struct{}
+	waiting int
 }
 
 func (t *turn) take() {
 	t.mu.Lock()
-	if !t.taken {
-		t.taken = true
-		t.mu.Unlock()
-		return
+	defer t.mu.Unlock()
+	if t.taken {
+		t.waiting++
+		t.passed.Wait() // it wakes nobody but for pass
 	}
-	mine := make(chan struct{})
-	t.waiting = append(t.waiting, mine)
-	t.mu.Unlock()
-	<-mine
+	t.taken = true
 }
 
+// pass gives the turn to whoever has waited longest. Until that one runs it is still taken.
 func (t *turn) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
-		t.taken, t.waiting = false, nil
+	if t.waiting == 0 {
+		t.taken = false
 		return
 	}
-	close(t.waiting[0])
-	t.waiting = t.waiting[1:]
+	t.waiting--
+	t.passed.Signal()
 }
 
 func (t *turn) waiters() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.waiting)
+	return t.waiting
 }
 
 // newCommon makes a pool. made is told of each engine.
@@ -234,6 +232,7 @@ func newCommon(size int, options []Option, made func(*engine)) (*common, error) 
 			return err
 		}
 		e := &engine{Pool: p}
+		e.turn.passed.L = &e.turn.mu
 		made(e)
 		c.engine.Store(e)
 		return nil
@@ -257,16 +256,15 @@ func (c *common) panicked(e *shoal.PanicError) {
 	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
 }
 
-// submit submits to e by try, and where e is full and the options allow it by wait. That
-// calls what it is given when the task begins, if it is given something.
+// refused sees to what e did not take, for err. Where e is full and the options allow it, it
+// submits by wait, which calls what it is given when the task begins, if it is given something.
 //
 // One submitter at a time waits in e, where the place that gets free next is kept for it.
 // If all did, none that comes would find a free place as long as one waits, and each
 // submitter would have to park for each task; here it goes on submitting when it has
 // been served. The others wait for their turn. Where their number is limited they all wait
 // in e, which counts them exactly.
-func (c *common) submit(e *engine, try func() error, wait func(begins func()) error) error {
-	err := try()
+func (c *common) refused(e *engine, err error, wait func(begins func()) error) error {
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
 	}
@@ -301,7 +299,11 @@ var ended = func() context.Context {
 
 func (c *common) submitFunc(task func()) error {
 	e := c.engine.Load()
-	return c.submit(e, func() error { return e.TrySubmit(task) }, func(begins func()) error {
+	err := e.TrySubmit(task)
+	if err == nil {
+		return nil
+	}
+	return c.refused(e, err, func(begins func()) error {
 		if begins == nil {
 			return e.Submit(task)
 		}
@@ -469,7 +471,11 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 // the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 	f := p.call.Load()
-	return p.submit(f.on, func() error { return f.TrySubmit(arg) }, func(begins func()) error {
+	err := f.TrySubmit(arg)
+	if err == nil {
+		return nil
+	}
+	return p.refused(f.on, err, func(begins func()) error {
 		if begins == nil {
 			return f.Submit(arg)
 		}

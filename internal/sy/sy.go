@@ -110,9 +110,10 @@ var loads = sync.Pool{New: func() any {
 // CPU. It costs about as much as reading the clock.
 func Runnable() uint64 {
 	l := loads.Get().(*load)
-	defer loads.Put(l)
 	metrics.Read(l[:1])
-	return l.value(0)
+	n := l.value(0)
+	loads.Put(l)
+	return n
 }
 
 // FreeCPU reports whether no goroutine waits for a CPU and fewer are running,
