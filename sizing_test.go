@@ -419,6 +419,33 @@ func TestAutoGrowsForTasksThatBlockBesideGoroutinesThatCompute(t *testing.T) {
 	}
 }
 
+// Workers that run dry together are all on standby for a moment. If each of them, when it gets a
+// task, had another worker take its place there, the pool would grow by their number again and again.
+func TestWorkersThatRunDryTogetherDoNotHaveThePoolGrow(t *testing.T) {
+	const n = 4000
+	rounds, sum := 8, 0
+	if raceEnabled {
+		rounds = 2
+	}
+	for range rounds {
+		p := openPool(t, shoal.WithMaxWorkers(100_000))
+		release := hold(t, p, n)
+		release()
+		for shoal.Standby(p) < n/4 && p.Stats().Running > 0 {
+			runtime.Gosched()
+		}
+		for range 100_000 {
+			must(t, p.Submit(func() { time.Sleep(time.Millisecond) }))
+		}
+		p.Wait()
+		sum += p.Stats().PeakWorkers
+		p.Close()
+	}
+	if peak := sum / rounds; peak > 2*n {
+		t.Errorf("%d workers ran dry, and then there were %d on average", n, peak)
+	}
+}
+
 // A pool yields, but not all that it has to those who never do. A part that is 5 to 35 %
 // here was under 1 % when workers yielded as often as if nobody else computed.
 func TestTasksThatComputeHaveAPartOfTheCPUsBesideGoroutinesThatCompute(t *testing.T) {

@@ -286,14 +286,16 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 }
 
 // leaveStandby is called by a worker on standby that took the ticket. It
-// hands its standby to another worker if more tasks wait; else it gives it up
+// hands its standby to another worker if more tasks wait, unless enough others
+// are on standby; else it gives it up
 // and looks at the queue again, for a submitter that saw it on standby relies
 // on that (docs/engine.md, W2).
 func (w *worker) leaveStandby(ticket uint64) {
 	p := w.p
 	w.standby = false
 	more := w.seenFor != 0 && w.seen != (ticket+1)&ticketMask // or was, when last looked
-	if more && p.wake.Load() >= availOne {
+	wake := p.wake.Load()
+	if more && wake >= availOne && int64(wake&standbyMask) <= p.procs.Load() {
 		sy.Reach("hand standby on")
 		p.arm(standbyOne)
 		return

@@ -413,6 +413,8 @@ var mutants = []mutant{
 		old: "return l.now-l.since < int64(giveWayFor) && l.still <= giveWayRounds", new: "return true"},
 	{name: "claims no share of the CPUs", file: "sizing.go", models: "-", tests: "BesideGoroutinesThatCompute",
 		old: "extra <= p.claimShare(foreign, l.now)", new: "extra < 0"},
+	{name: "hands standby on though others are on standby", file: "worker.go", models: "-", tests: "RunDryTogether",
+		old: " && int64(wake&standbyMask) <= p.procs.Load() {", new: " {"},
 	{name: "tasks of sub-pools are no progress", file: "sub.go", models: "-", tests: "KeepsWorkersNear",
 		old: "		r.p.lentAt.Store(now)\n", new: ""},
 	{name: "gives the CPUs to those who do not yield", file: "worker.go", models: "-", tests: "HaveAPartOfTheCPUs",
