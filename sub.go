@@ -496,14 +496,14 @@ func (w *worker) lentTick() bool {
 	if p.lends.Load() {
 		w.tickTurn(now) // p has sub-pools too
 	}
+	r := w.base()
+	if now-r.p.lentAt.Load() >= int64(window) {
+		r.p.lentAt.Store(now)
+	}
 	if w.recalled(now) {
 		sy.Reach("recall")
 		w.idle()
 		return false
-	}
-	r := w.base()
-	if now-r.p.lentAt.Load() >= int64(window) {
-		r.p.lentAt.Store(now)
 	}
 	if !r.justRested(now) && r.p.yieldDue(now) && !sy.FreeCPU() {
 		w.idle()
@@ -542,8 +542,8 @@ func (w *worker) wanted(now int64) bool {
 		case c == l || !c.waiting():
 		case c.priority > l.priority:
 			return true
-		case c.priority == l.priority && (p.avail == 0 || p.up != nil) && now-t.began >= l.share():
-			return true // there is nobody else for it; of a sub-pool, nobody that is certain to come
+		case c.priority == l.priority && (p.avail == 0 || p.up != nil || givingWay.Load() > 0) && now-t.began >= l.share():
+			return true // there is nobody else for it, or nobody that is certain to come
 		}
 	}
 	if !p.neededLocked(t.lane) {

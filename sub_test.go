@@ -870,3 +870,31 @@ func TestTaskAgeAfterASubPoolWasServed(t *testing.T) {
 		must(t, p.Shutdown(bg))
 	})
 }
+
+// With Auto a worker on standby gives way as long as the workers there are get on. What waits in another
+// lane meanwhile has its turns on those.
+func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(1000))
+	a, b := newSub(t, p), newSub(t, p)
+	var stop atomic.Bool
+	var again func()
+	again = func() {
+		compute()
+		if !stop.Load() {
+			must(t, a.Submit(again))
+		}
+	}
+	for range 4 * runtime.GOMAXPROCS(0) {
+		must(t, a.Submit(again))
+	}
+	for range 20 {
+		must(t, p.SubmitWait(bg, fine))
+		must(t, b.SubmitWait(bg, fine))
+	}
+	n := a.Stats().Completed
+	stop.Store(true)
+	a.Wait()
+	if n > 40*500 {
+		t.Errorf("a sub-pool did %d tasks while 40 of others waited", n)
+	}
+}

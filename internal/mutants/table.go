@@ -413,6 +413,8 @@ var mutants = []mutant{
 		old: "return l.now-l.since < int64(giveWayFor) && l.still <= giveWayRounds", new: "return true"},
 	{name: "claims no share of the CPUs", file: "sizing.go", models: "-", tests: "BesideGoroutinesThatCompute",
 		old: "extra <= p.claimShare(foreign, l.now)", new: "extra < 0"},
+	{name: "who serves a sub-pool leaves others to who gives way", file: "sub.go", models: "-", tests: "NobodyStarvesBeside",
+		old: " || givingWay.Load() > 0)", new: ")"},
 	{name: "hands standby on though others are on standby", file: "worker.go", models: "-", tests: "RunDryTogether",
 		old: " && int64(wake&standbyMask) <= p.procs.Load() {", new: " {"},
 	{name: "tasks of sub-pools are no progress", file: "sub.go", models: "-", tests: "KeepsWorkersNear",
