@@ -223,7 +223,7 @@ func (l *looks) moves(p *Pool) bool {
 	// a moment; but no drop is taken for progress twice.
 	all, lent := int64(ahead(l.front, l.ticket0))-int64(p.displaced.Load()-l.gone), p.lentAt.Load()
 	l.ticket, l.tail = l.front, l.back
-	if all > l.most || lent != l.lent {
+	if all > l.most || lent != l.lent && !p.starves() {
 		l.most, l.lent = max(all, l.most), lent
 		l.since, l.still = l.now, 0
 		return true

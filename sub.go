@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"context"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -294,8 +295,7 @@ func (w *worker) beginOwnTurn(now int64) {
 // where a worker wants one. It comes to that with credit; if there is none, all
 // get as much as it takes for one to have it.
 func (p *Pool) pickLocked() (l *lane) {
-	p.own.waits = p.ownWaitsLocked(0)
-	p.own.out = headBusy(p.head.Load()) - p.lent
+	p.lookAtOwnLocked()
 	for _, c := range p.lanes {
 		switch {
 		case c.waiting():
@@ -542,14 +542,31 @@ func (w *worker) wanted(now int64) bool {
 		case c == l || !c.waiting():
 		case c.priority > l.priority:
 			return true
-		case c.priority == l.priority && (p.avail == 0 || p.up != nil || givingWay.Load() > 0) && now-t.began >= l.share():
-			return true // there is nobody else for it, or nobody that is certain to come
+		case c.priority == l.priority && (p.avail == 0 || p.up != nil) && now-t.began >= l.share():
+			return true // there is nobody else for it; of a sub-pool, nobody that is certain to come
 		}
 	}
 	if !p.neededLocked(t.lane) {
 		t.began = now
 	}
 	return false
+}
+
+// starves reports whether there is something to do for a lane that has no worker.
+func (p *Pool) starves() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.own == nil {
+		return false
+	}
+	p.lookAtOwnLocked()
+	return slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.waiting() && l.out == 0 })
+}
+
+// lookAtOwnLocked brings the lane of p's own tasks up to date.
+func (p *Pool) lookAtOwnLocked() {
+	p.own.waits = p.ownWaitsLocked(0)
+	p.own.out = headBusy(p.head.Load()) - p.lent
 }
 
 // ownWaitsLocked reports whether p has tasks of its own to start: in the queue, or
