@@ -553,12 +553,10 @@ func (w *worker) wanted(now int64) bool {
 }
 
 // starves reports whether there is something to do for a lane that has no worker.
+// p has, or had, sub-pools.
 func (p *Pool) starves() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.own == nil {
-		return false
-	}
 	p.lookAtOwnLocked()
 	return slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.waiting() && l.out == 0 })
 }

@@ -114,9 +114,9 @@ func (w *worker) main() {
 }
 
 // loop takes and runs tasks until the worker has to leave, and returns false,
-// or a task panics, or the worker is to give way, and returns true: then it is to be called again. That way
-// recovering from panics costs a deferred call per loop, not per task. After
-// runtime.Goexit it does not return.
+// or a task panics, or the worker is to give way, and returns true: then it is
+// to be called again. That way recovering from panics costs a deferred call per
+// loop, not per task. After runtime.Goexit it does not return.
 func (w *worker) loop() (again bool) {
 	p := w.p
 	defer func() {
@@ -286,10 +286,9 @@ func (w *worker) takeLocked() (it queue.Item, ticket uint64, ok bool) {
 }
 
 // leaveStandby is called by a worker on standby that took the ticket. It
-// hands its standby to another worker if more tasks wait, unless enough others
-// are on standby; else it gives it up
-// and looks at the queue again, for a submitter that saw it on standby relies
-// on that (docs/engine.md, W2).
+// hands its standby to another worker if more tasks wait and not enough others
+// are on standby; else it gives it up and looks at the queue again, for a
+// submitter that saw it on standby relies on that (docs/engine.md, W2).
 func (w *worker) leaveStandby(ticket uint64) {
 	p := w.p
 	w.standby = false
