@@ -57,6 +57,28 @@ func (p *Pool) BelieveInSolo() {
 	p.soloAt.Store(p.now())
 }
 
+// Grows is looks.canGrow at the first look, with one more worker busy than there are CPUs,
+// where foreign goroutines are runnable, for a pool whose tasks were seen to block, or not.
+func (p *Pool) Grows(foreign int, blocked bool) bool {
+	now := p.now()
+	if p.rushUntil.Store(now); blocked {
+		p.rushUntil.Store(now + 1)
+	}
+	givingWay.Add(1)
+	defer givingWay.Add(-1)
+	l := looks{start: now, now: now}
+	extra := 1
+	return l.canGrow(p, int(p.procs.Load())+extra, uint64(foreign+extra+1))
+}
+
+// TasksBlock is tasksBlock.
+func TasksBlock(run, began, procs int, round time.Duration) bool {
+	return tasksBlock(run, uint64(began), int64(procs), int64(round))
+}
+
+// Yields reports whether a worker of p has found that others should run.
+func (p *Pool) Yields() bool { return p.quota.Load() != 0 }
+
 // BelieveInCPUs makes p act as if n CPUs were there, until it looks again.
 func BelieveInCPUs(p *Pool, n int) { p.procs.Store(int64(n)) }
 

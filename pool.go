@@ -60,6 +60,7 @@ type Pool struct {
 	soloUntil sy.Int64 // until when one is to work alone
 
 	displaced  sy.Uint64 // tickets that DropOldest took, not a worker
+	rushUntil  sy.Int64  // until when it may grow beside a crowd, by the pool's clock
 	crowdTail  sy.Uint64 // tail when a worker gave way last
 	crowdSince sy.Int64  // since when a crowd has been runnable, by the pool's clock; 0: there is none
 	share      sy.Uint64 // until when, above shareBits of how many workers may be busy beside the CPUs

@@ -90,6 +90,11 @@ const (
 	mostShare = 14                   // for each CPU
 	shareTick = 1024                 // nanoseconds
 	shareBits = 8
+
+	slice   = 10 * time.Millisecond // Go's scheduler takes the CPU from who has had it for that long
+	rushFor = slice                 // for how long it is believed that tasks block; see rushes
+
+	mostBlock = 8 // where so many times more workers are inside tasks than CPUs, most of them block
 )
 
 // givingWay counts the workers of all pools that are in giveWay: to each
@@ -121,7 +126,8 @@ var givingWay sy.Int64
 // compete with as they are, and more. If its tasks compute it stays there; if they
 // block, more of its workers are busy than goroutines runnable, and nothing is
 // hidden. It claims none for the shortest tasks, which more workers would not
-// speed up.
+// speed up. Where submitters will soon have to wait for room, a pool whose tasks block
+// grows beside the crowd that they are: see looks.rushes.
 //
 // It is called by main, where the stack is not deep: with what [sy.Runnable] needs, 0.9 KB,
 // it fits on a stack of 2 KB.
@@ -210,10 +216,44 @@ func (l *looks) canGrow(p *Pool, busy int, runnable uint64) bool {
 	}
 	// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
 	l.foreign, l.before = others-extra-1, l.foreign
+	if l.rushes(p, took) {
+		return true
+	}
 	foreign := min(l.foreign, l.before)
 	return foreign > 0 && !early && l.round > int64(longRound) &&
 		int64(took)*int64(longStep) <= l.round*int64(min(busy, procs)) &&
 		!p.crowded(others, l.now) && extra <= p.claimShare(foreign, l.now)
+}
+
+// rushes reports whether one more worker may begin although a crowd is runnable that is
+// not the pool's workers. That is so where tasks wait that block, and there is less room
+// than they take. The crowd is mostly submitters then, and soon each of them would have to
+// park, and to be woken, which takes longer than a worker, and more memory.
+func (l *looks) rushes(p *Pool, took uint64) bool {
+	if l.foreign < crowd {
+		return false
+	}
+	if tasksBlock(headBusy(p.head.Load()), took, p.procs.Load(), l.round) {
+		p.rushUntil.Store(l.now + int64(rushFor))
+	}
+	return l.now < p.rushUntil.Load() && p.shortOfRoom()
+}
+
+// tasksBlock reports whether tasks block, by how many run and how many began in the last
+// round of the scheduler. Of tasks that compute for less than a slice no more have begun
+// and not ended than there are CPUs, for workers let others run between two tasks; and
+// those that compute for longer begin at one a CPU and slice.
+func tasksBlock(run int, began uint64, procs, round int64) bool {
+	return round > 0 && int64(run) >= mostBlock*procs && int64(began)*int64(slice) >= 4*procs*round
+}
+
+// shortOfRoom reports whether there is less room than tasks that wait.
+func (p *Pool) shortOfRoom() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.head.Load() // first: tail is never behind it
+	t := p.tail.Load()
+	return p.roomAt(t, h) < int64(ahead(t, headTicket(h)))
 }
 
 // moves ends a look. It reports whether tasks have been taken lately.

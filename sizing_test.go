@@ -471,6 +471,80 @@ func TestTasksThatComputeHaveAPartOfTheCPUsBesideGoroutinesThatCompute(t *testin
 	}
 }
 
+func TestNobodyYieldsAfterALongTaskWhereTasksBlock(t *testing.T) {
+	many := 8 * runtime.GOMAXPROCS(0)
+	for _, c := range []struct {
+		workers int
+		task    time.Duration
+		want    bool
+	}{
+		{many, 10 * time.Millisecond, false}, {many, time.Hour, false},
+		{many, time.Millisecond, true}, {many, 9 * time.Millisecond, true},
+		{many - 1, 10 * time.Millisecond, true}, {1, time.Hour, true},
+	} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, shoal.WithMaxWorkers(c.workers))
+			for range 3 * c.workers {
+				must(t, p.Submit(func() { time.Sleep(c.task) }))
+			}
+			time.Sleep(2*c.task + c.task/2) // no worker has run dry yet
+			synctest.Wait()
+			if got := p.Yields(); got != c.want {
+				t.Errorf("%d workers, tasks that take %v: yields: %v, want %v", c.workers, c.task, got, c.want)
+			}
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestWhatShowsThatTasksBlock(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name              string
+		run, began, procs int
+		round             time.Duration
+		want              bool
+	}{
+		{"ten thousand sleep for 10 ms beside a crowd", 10_000, 8_000, 2, 26 * ms, true},
+		{"a thousand, on many CPUs", 1000, 1000, 64, 10 * ms, true},
+		{"tasks of 100 µs compute", 2, 200, 2, 10 * ms, false},
+		{"and the host took CPUs away", 6, 200, 2, 10 * ms, false},
+		{"a hundred that compute for 15 ms", 100, 70, 2, 500 * ms, false},
+		{"those that compute for 10 ms", 100, 100, 2, 500 * ms, false},
+		{"all sleep for long", 10_000, 0, 2, 10 * ms, false},
+		{"no time has passed", 10_000, 0, 2, 0, false},
+		{"no time, in a bubble", 10_000, 100, 2, 0, false},
+	} {
+		if got := shoal.TasksBlock(c.run, c.began, c.procs, c.round); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestGrowsBesideACrowdOnlyIfThereIsLittleRoomAndTasksBlock(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(10))
+	release := hold(t, p, 1)
+	defer release()
+	for waiting := range 11 {
+		for _, c := range []struct {
+			foreign int
+			blocked bool
+			want    bool
+		}{
+			{1000, true, waiting > 5}, {128, true, waiting > 5}, {127, true, false}, {0, true, false},
+			{1000, false, false},
+		} {
+			if got := p.Grows(c.foreign, c.blocked); got != c.want {
+				t.Errorf("%d of 10 wait, %d runnable, blocked: %v: %v, want %v",
+					waiting, c.foreign, c.blocked, got, c.want)
+			}
+		}
+		if waiting < 10 {
+			must(t, p.Submit(func() {}))
+		}
+	}
+}
+
 func TestWhoGoesOnAfterALongYield(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

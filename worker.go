@@ -496,7 +496,7 @@ func (w *worker) tick() bool {
 	if crowded {
 		return w.stepAside()
 	}
-	if !w.justRested(now) && p.yieldDue(now) && !sy.FreeCPU() {
+	if !p.hasSlept(took) && !w.justRested(now) && p.yieldDue(now) && !sy.FreeCPU() {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)
@@ -510,6 +510,12 @@ func (w *worker) tick() bool {
 		}
 	}
 	return true
+}
+
+// hasSlept reports whether others have most likely run in a worker's step that took so
+// long: a slice, while most workers block.
+func (p *Pool) hasSlept(took time.Duration) bool {
+	return took >= slice && headBusy(p.head.Load()) >= mostBlock*int(p.procs.Load())
 }
 
 const (
