@@ -57,23 +57,23 @@ func (p *Pool) BelieveInSolo() {
 	p.soloAt.Store(p.now())
 }
 
-// Grows is looks.canGrow at the first look, with one more worker busy than there are CPUs,
-// where foreign goroutines are runnable, for a pool whose tasks were seen to block, or not.
-func (p *Pool) Grows(foreign int, blocked bool) bool {
-	now := p.now()
-	if p.rushUntil.Store(now); blocked {
-		p.rushUntil.Store(now + 1)
-	}
+// Grows is looks.canGrow, after has passed since the first call, with one more worker busy
+// than there are CPUs, where foreign goroutines are runnable, began tasks have begun in the
+// last round of the scheduler, which took round, and so many workers let others run.
+func (p *Pool) Grows(foreign, began, yielding int, round, after time.Duration) bool {
 	givingWay.Add(1)
 	defer givingWay.Add(-1)
-	l := looks{start: now, now: now}
+	p.yielding.Add(int64(yielding))
+	defer p.yielding.Add(-int64(yielding))
+	now := int64(time.Hour + after)
+	l := looks{start: now, now: now, round: int64(round), front: uint64(began)}
 	extra := 1
 	return l.canGrow(p, int(p.procs.Load())+extra, uint64(foreign+extra+1))
 }
 
 // TasksBlock is tasksBlock.
-func TasksBlock(run, began, procs int, round time.Duration) bool {
-	return tasksBlock(run, uint64(began), int64(procs), int64(round))
+func TasksBlock(run, yielding, began, procs int, round time.Duration) bool {
+	return tasksBlock(int64(run), int64(yielding), uint64(began), int64(procs), int64(round))
 }
 
 // Yields reports whether a worker of p has found that others should run.

@@ -94,7 +94,10 @@ const (
 	slice   = 10 * time.Millisecond // Go's scheduler takes the CPU from who has had it for that long
 	rushFor = slice                 // for how long it is believed that tasks block; see rushes
 
-	mostBlock = 8 // where so many times more workers are inside tasks than CPUs, most of them block
+	// Where so many times more workers are inside tasks than there are CPUs, most of them
+	// block, or compute for longer than a slice.
+	mostBlock = 8
+	mostYield = 4 // for each CPU: so many workers let others run only if their tasks compute
 )
 
 // givingWay counts the workers of all pools that are in giveWay: to each
@@ -228,23 +231,26 @@ func (l *looks) canGrow(p *Pool, busy int, runnable uint64) bool {
 // rushes reports whether one more worker may begin although a crowd is runnable that is
 // not the pool's workers. That is so where tasks wait that block, and there is less room
 // than they take. The crowd is mostly submitters then, and soon each of them would have to
-// park, and to be woken, which takes longer than a worker, and more memory.
+// park, and to be woken, which takes longer than a worker, and more memory. If some tasks
+// compute, their workers let others run most of the time, and there are not to be more.
 func (l *looks) rushes(p *Pool, took uint64) bool {
-	if l.foreign < crowd {
+	procs, yielding := p.procs.Load(), p.yielding.Load()
+	if l.foreign < crowd || yielding > mostYield*procs {
 		return false
 	}
-	if tasksBlock(headBusy(p.head.Load()), took, p.procs.Load(), l.round) {
+	if tasksBlock(int64(headBusy(p.head.Load())), yielding, took, procs, l.round) {
 		p.rushUntil.Store(l.now + int64(rushFor))
 	}
 	return l.now < p.rushUntil.Load() && p.shortOfRoom()
 }
 
-// tasksBlock reports whether tasks block, by how many run and how many began in the last
-// round of the scheduler. Of tasks that compute for less than a slice no more have begun
-// and not ended than there are CPUs, for workers let others run between two tasks; and
-// those that compute for longer begin at one a CPU and slice.
-func tasksBlock(run int, began uint64, procs, round int64) bool {
-	return round > 0 && int64(run) >= mostBlock*procs && int64(began)*int64(slice) >= 4*procs*round
+// tasksBlock reports whether most tasks block, by how many run, how many workers let
+// others run between two, and how many tasks began in the last round of the scheduler. Of
+// tasks that compute for less than a slice hardly more have begun and not ended than there
+// are CPUs, and those that compute for longer begin at one a CPU and slice. Where some
+// tasks block and others compute, the workers of the others yield.
+func tasksBlock(run, yielding int64, began uint64, procs, round int64) bool {
+	return round > 0 && run >= max(mostBlock*procs, 2*yielding) && int64(began)*int64(slice) >= 4*procs*round
 }
 
 // shortOfRoom reports whether there is less room than tasks that wait.

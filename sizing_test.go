@@ -501,48 +501,65 @@ func TestNobodyYieldsAfterALongTaskWhereTasksBlock(t *testing.T) {
 func TestWhatShowsThatTasksBlock(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
-		name              string
-		run, began, procs int
-		round             time.Duration
-		want              bool
+		name                        string
+		run, yielding, began, procs int
+		round                       time.Duration
+		want                        bool
 	}{
-		{"ten thousand sleep for 10 ms beside a crowd", 10_000, 8_000, 2, 26 * ms, true},
-		{"a thousand, on many CPUs", 1000, 1000, 64, 10 * ms, true},
-		{"tasks of 100 µs compute", 2, 200, 2, 10 * ms, false},
-		{"and the host took CPUs away", 6, 200, 2, 10 * ms, false},
-		{"a hundred that compute for 15 ms", 100, 70, 2, 500 * ms, false},
-		{"those that compute for 10 ms", 100, 100, 2, 500 * ms, false},
-		{"all sleep for long", 10_000, 0, 2, 10 * ms, false},
-		{"no time has passed", 10_000, 0, 2, 0, false},
-		{"no time, in a bubble", 10_000, 100, 2, 0, false},
+		{"ten thousand sleep for 10 ms beside a crowd", 10_000, 3, 8_000, 2, 26 * ms, true},
+		{"a thousand, on many CPUs", 1000, 0, 1000, 64, 10 * ms, true},
+		{"just enough run and began", 16, 8, 8, 2, 10 * ms, true},
+		{"one too few run", 15, 0, 8, 2, 10 * ms, false},
+		{"one too few began", 16, 0, 7, 2, 10 * ms, false},
+		{"too many let others run", 16, 9, 8, 2, 10 * ms, false},
+		{"sixteen block beside tasks that compute", 18, 10, 1000, 2, 26 * ms, false},
+		{"tasks of 100 µs compute", 2, 10, 200, 2, 10 * ms, false},
+		{"and the host took CPUs away", 6, 0, 200, 2, 10 * ms, false},
+		{"a hundred that compute for 15 ms", 100, 0, 70, 2, 500 * ms, false},
+		{"those that compute for 10 ms", 100, 0, 100, 2, 500 * ms, false},
+		{"all sleep for long", 10_000, 0, 0, 2, 10 * ms, false},
+		{"no time has passed, in a bubble", 10_000, 0, 100, 2, 0, false},
 	} {
-		if got := shoal.TasksBlock(c.run, c.began, c.procs, c.round); got != c.want {
+		if got := shoal.TasksBlock(c.run, c.yielding, c.began, c.procs, c.round); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
 func TestGrowsBesideACrowdOnlyIfThereIsLittleRoomAndTasksBlock(t *testing.T) {
-	p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(10))
-	release := hold(t, p, 1)
-	defer release()
-	for waiting := range 11 {
-		for _, c := range []struct {
-			foreign int
-			blocked bool
-			want    bool
-		}{
-			{1000, true, waiting > 5}, {128, true, waiting > 5}, {127, true, false}, {0, true, false},
-			{1000, false, false},
-		} {
-			if got := p.Grows(c.foreign, c.blocked); got != c.want {
-				t.Errorf("%d of 10 wait, %d runnable, blocked: %v: %v, want %v",
-					waiting, c.foreign, c.blocked, got, c.want)
-			}
-		}
-		if waiting < 10 {
+	const ms = time.Millisecond
+	const workers, capacity = 8, 10
+	for waiting := range capacity + 1 {
+		p := openPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity))
+		release := hold(t, p, workers)
+		for range waiting {
 			must(t, p.Submit(func() {}))
 		}
+		shoal.BelieveInCPUs(p, 1)
+		little := waiting > capacity/2
+		for _, c := range []struct {
+			foreign, began, yielding int
+			round, after             time.Duration
+			want                     bool
+		}{
+			{1000, 0, 0, 10 * ms, 0, false},       // nothing is known yet
+			{1000, 3, 0, 10 * ms, 0, false},       // too few began
+			{127, 1000, 0, 10 * ms, 0, false},     // no crowd
+			{1000, 1000, 5, 10 * ms, 0, false},    // many let others run
+			{128, 4, 0, 10 * ms, 0, little},       // tasks block
+			{128, 0, 0, 0, 10*ms - 1, little},     // that is known for a while
+			{128, 0, 4, 0, 10*ms - 1, little},     //
+			{1000, 0, 5, 0, 10*ms - 1, false},     // many let others run
+			{127, 0, 0, 0, 10*ms - 1, false},      // no crowd
+			{1000, 0, 0, 0, 10 * ms, false},       // not any more
+			{1000, 3, 0, 10 * ms, 10 * ms, false}, //
+		} {
+			if got := p.Grows(c.foreign, c.began, c.yielding, c.round, c.after); got != c.want {
+				t.Errorf("%d of %d wait, %+v: %v", waiting, capacity, c, got)
+			}
+		}
+		release()
+		p.Close()
 	}
 }
 

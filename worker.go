@@ -496,14 +496,14 @@ func (w *worker) tick() bool {
 	if crowded {
 		return w.stepAside()
 	}
-	if !p.hasSlept(took) && !w.justRested(now) && p.yieldDue(now) && !sy.FreeCPU() {
+	if !w.justRested(now) && !p.hasSlept(took) && p.yieldDue(now) && !sy.FreeCPU() {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy.
 		p.yielding.Add(1)
 		w.idle()
 		w.yield(now)
 		p.yielding.Add(-1)
-		w.marked = false
+		w.marked, w.lastTick = false, w.back
 		w.turn.ended = 0 // it goes on
 		if w.fresh {
 			w.since.Store(w.back)
