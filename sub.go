@@ -542,8 +542,8 @@ func (w *worker) wanted(now int64) bool {
 		case c == l || !c.waiting():
 		case c.priority > l.priority:
 			return true
-		case c.priority == l.priority && (p.avail == 0 || p.up != nil) && now-t.began >= l.share():
-			return true // there is nobody else for it; of a sub-pool, nobody that is certain to come
+		case c.priority == l.priority && now-t.began >= l.share():
+			return true
 		}
 	}
 	if !p.neededLocked(t.lane) {

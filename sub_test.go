@@ -907,3 +907,30 @@ func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 		}
 	}
 }
+
+// The parent may have more workers, but has no CPU for them: those that serve the sub-pool
+// are to take turns.
+func TestOwnTasksHaveTheirShareBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
+	const tasks, own = 10_000, 300
+	for _, capacity := range []int{0, 1000} {
+		p := openPool(t, shoal.WithMaxWorkers(500), shoal.WithQueueCapacity(capacity))
+		s := newSub(t, p, shoal.WithQueueCapacity(tasks))
+		for range tasks {
+			must(t, s.Submit(compute))
+		}
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				for range own / 10 {
+					must(t, p.Submit(compute))
+				}
+			})
+		}
+		wg.Wait()
+		p.Wait()
+		if n := s.Stats().Completed; n > tasks/2 {
+			t.Errorf("capacity %d: the sub-pool did %d tasks before %d of its parent's were done", capacity, n, own)
+		}
+		must(t, s.Close())
+	}
+}
