@@ -540,9 +540,7 @@ func (w *worker) wanted(now int64) bool {
 	for _, c := range p.lanes {
 		switch l := t.lane; {
 		case c == l || !c.waiting():
-		case c.priority > l.priority:
-			return true
-		case c.priority == l.priority && now-t.began >= l.share():
+		case c.priority > l.priority, c.priority == l.priority && now-t.began >= l.share():
 			return true
 		}
 	}
