@@ -503,6 +503,18 @@ var models = []suite.Model{
 		s.submit(1)
 		s.submit(2)
 	})},
+	{Name: "grow/a worker that yields is not counted twice", Bound: 3, Reach: []string{"let others run"}, Run: onPool(func(s *sim) {
+		s.pool(2)
+		s.p.quota.Store(0)
+		s.Go("looks", func() {
+			if n := s.p.active(); n > 1 {
+				s.Failf("%d of 1 worker are busy", n)
+			}
+		})
+		s.submit(0)
+		s.submit(1)
+		s.end()
+	})},
 	{Name: "admit/two yield, then wait for room", Bound: 1, Reach: []string{"wait for room", "room after a yield"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(0), WithSpin(1))
 		s.closer()

@@ -138,7 +138,7 @@ func (w *worker) giveWay() {
 	w.gentle = false
 	p := w.p
 	h := p.head.Load()
-	if p.auto && p.active(h) < int(p.procs.Load()) && p.soloUntil.Load() == 0 {
+	if p.auto && p.active() < int(p.procs.Load()) && p.soloUntil.Load() == 0 {
 		return
 	}
 	givingWay.Add(1)
@@ -152,7 +152,7 @@ func (w *worker) giveWay() {
 		}
 		solo := false
 		if p.auto {
-			busy := p.active(h)
+			busy := p.active()
 			if solo = l.solo(p, busy); !solo && (busy < int(p.procs.Load()) || l.canGrow(p, busy, sy.Runnable())) {
 				return
 			}
@@ -214,7 +214,7 @@ func (l *looks) canGrow(p *Pool, busy int, runnable uint64) bool {
 	early := l.now-l.start < int64(giveWayFor)
 	ours := (l.rounds == 0 && l.came || took+ahead(l.back, l.tail) >= crowd/2) && early && p.crowded(others, l.now)
 	extra := int64(busy - procs)
-	if others <= extra && !ours || extra <= p.shareAt(l.now) {
+	if others <= extra && !ours && p.someBlock() || extra <= p.shareAt(l.now) {
 		return true
 	}
 	// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
@@ -317,8 +317,30 @@ func (p *Pool) crowded(runnable, now int64) bool {
 	return now-since < int64(crowdFor)
 }
 
-// active is the number of workers that are in a task, or between two.
-func (p *Pool) active(h uint64) int { return headBusy(h) + int(p.yielding.Load()) }
+// active is the number of workers that are in a task, or let others run between two. One
+// that is about to do the other of these is counted under neither: for a moment the number
+// may be too low. It is never too high, but where workers come and go during every look. If
+// it were, tasks that compute would look blocked, now and then, and the pool would grow as
+// long as they last.
+func (p *Pool) active() int {
+	h := p.head.Load()
+	for i := 0; ; i++ {
+		y := p.yielding.Load()
+		was := h
+		if h = p.head.Load(); h == was || i == 3 {
+			return headBusy(h) + int(y)
+		}
+	}
+}
+
+// someBlock reports whether some of the busy workers are neither running nor runnable. A
+// goroutine on its way from one of the runtime's queues to another is in none of them, and
+// one that has just begun to run may be counted or not, so this is a second look at what
+// the first one has shown.
+func (p *Pool) someBlock() bool {
+	busy := p.active()
+	return int64(sy.Runnable())-(givingWay.Load()-1) <= int64(busy)-p.procs.Load()
+}
 
 // askSizer asks the Sizer. A Sizer that panics has said yes.
 func (w *worker) askSizer() (grow bool) {

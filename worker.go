@@ -498,9 +498,10 @@ func (w *worker) tick() bool {
 	}
 	if !w.justRested(now) && !p.hasSlept(took) && p.yieldDue(now) && !sy.FreeCPU() {
 		// Whoever waits for what is done must not wait for the yield. But to
-		// those who decide about growth this worker stays busy.
-		p.yielding.Add(1)
+		// those who decide about growth this worker stays busy: see active.
 		w.idle()
+		p.yielding.Add(1)
+		sy.Reach("let others run")
 		w.yield(now)
 		p.yielding.Add(-1)
 		w.marked, w.lastTick = false, w.back
