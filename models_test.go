@@ -515,6 +515,23 @@ var models = []suite.Model{
 		s.submit(1)
 		s.end()
 	})},
+	{Name: "grow/one look is not enough", Bound: 3, Reach: []string{"looked"}, Run: onPool(func(s *sim) {
+		s.Procs = 1
+		s.pool(2, WithMaxWorkers(2))
+		taken := sy.MakeEvent()
+		s.submitTask(0, s.and(0, taken.Wait))
+		s.submitTask(1, s.and(1, func() {
+			switch s.Looks {
+			case 0: // it found no worker busy
+			case 1:
+				s.Failf("a second worker has taken a task after one look")
+			default:
+				explore.Reach("looked")
+			}
+			taken.Set()
+		}))
+		s.end()
+	})},
 	{Name: "admit/two yield, then wait for room", Bound: 1, Reach: []string{"wait for room", "room after a yield"}, Run: onPool(func(s *sim) {
 		s.pool(3, WithQueueCapacity(0), WithSpin(1))
 		s.closer()

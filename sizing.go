@@ -153,7 +153,7 @@ func (w *worker) giveWay() {
 		solo := false
 		if p.auto {
 			busy := p.active()
-			if solo = l.solo(p, busy); !solo && (busy < int(p.procs.Load()) || l.canGrow(p, busy, sy.Runnable())) {
+			if solo = l.solo(p, busy); !solo && l.canGrow(p, busy, sy.Runnable()) && l.canGrow(p, p.active(), sy.Runnable()) {
 				return
 			}
 		} else if l.rounds > 0 && w.askSizer() {
@@ -214,7 +214,7 @@ func (l *looks) canGrow(p *Pool, busy int, runnable uint64) bool {
 	early := l.now-l.start < int64(giveWayFor)
 	ours := (l.rounds == 0 && l.came || took+ahead(l.back, l.tail) >= crowd/2) && early && p.crowded(others, l.now)
 	extra := int64(busy - procs)
-	if others <= extra && !ours && p.someBlock() || extra <= p.shareAt(l.now) {
+	if extra < 0 || others <= extra && !ours || extra <= p.shareAt(l.now) {
 		return true
 	}
 	// This worker was on a CPU when it looked, so of the busy ones at least extra+1 were not.
@@ -319,9 +319,9 @@ func (p *Pool) crowded(runnable, now int64) bool {
 
 // active is the number of workers that are in a task, or let others run between two. One
 // that is about to do the other of these is counted under neither: for a moment the number
-// may be too low. It is never too high, but where workers come and go during every look. If
-// it were, tasks that compute would look blocked, now and then, and the pool would grow as
-// long as they last.
+// may be too low. It is hardly ever too high, which takes a head that changes at each look, or
+// is the same again after a yield of the scheduler. If it were, tasks that compute would look
+// blocked, now and then, and the pool would grow as long as they last.
 func (p *Pool) active() int {
 	h := p.head.Load()
 	for i := 0; ; i++ {
@@ -331,15 +331,6 @@ func (p *Pool) active() int {
 			return headBusy(h) + int(y)
 		}
 	}
-}
-
-// someBlock reports whether some of the busy workers are neither running nor runnable. A
-// goroutine on its way from one of the runtime's queues to another is in none of them, and
-// one that has just begun to run may be counted or not, so this is a second look at what
-// the first one has shown.
-func (p *Pool) someBlock() bool {
-	busy := p.active()
-	return int64(sy.Runnable())-(givingWay.Load()-1) <= int64(busy)-p.procs.Load()
 }
 
 // askSizer asks the Sizer. A Sizer that panics has said yes.

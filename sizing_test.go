@@ -562,18 +562,6 @@ func TestGrowsBesideACrowdOnlyIfThereIsLittleRoomAndTasksBlock(t *testing.T) {
 	}
 }
 
-func TestAutoLooksTwiceBeforeItTakesWorkersForBlocked(t *testing.T) {
-	for yielding, want := range map[int]bool{
-		0:       false, // the first look has shown one too many; the second one shows none
-		100_000: true,  // more than goroutines are runnable
-	} {
-		p := openPool(t, shoal.WithMaxWorkers(8))
-		if got := p.Grows(-1, 0, yielding, 0, 0); got != want {
-			t.Errorf("%d workers are busy at the second look: grows is %v, want %v", yielding, got, want)
-		}
-	}
-}
-
 func TestWhoGoesOnAfterALongYield(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

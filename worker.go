@@ -423,11 +423,18 @@ func (w *worker) finishLocked(count func()) {
 
 // idle counts the last task as finished, if there is one that is not.
 func (w *worker) idle() {
+	if h, was := w.stop(); was {
+		w.tell(h)
+	}
+}
+
+// stop is the first half of idle. If there was a task, tell must follow, with the same h.
+func (w *worker) stop() (h uint64, was bool) {
 	if !w.busy {
 		if w.status.Load()&idleBit == 0 { // tick or a turn has said otherwise
 			w.status.Store(uint64(w.done())<<statusBits | idleBit)
 		}
-		return
+		return 0, false
 	}
 	p := w.p
 	if p.watch != nil {
@@ -435,8 +442,15 @@ func (w *worker) idle() {
 	}
 	w.endsTask(w.done())
 	w.status.Store(uint64(w.done())<<statusBits | idleBit)
-	h := p.head.Add(^uint64(0)) // busy - 1
+	h = p.head.Add(^uint64(0)) // busy - 1
 	w.busy = false
+	return h, true
+}
+
+// tell has those go on who wait for the end of the last task: for room, for the pool, or
+// for the result.
+func (w *worker) tell(h uint64) {
+	p := w.p
 	if h&attention != 0 {
 		p.promote()
 	}
@@ -499,9 +513,12 @@ func (w *worker) tick() bool {
 	if !w.justRested(now) && !p.hasSlept(took) && p.yieldDue(now) && !sy.FreeCPU() {
 		// Whoever waits for what is done must not wait for the yield. But to
 		// those who decide about growth this worker stays busy: see active.
-		w.idle()
-		p.yielding.Add(1)
+		h, was := w.stop()
+		p.yielding.Add(1) // at once: between the two this worker counts nowhere
 		sy.Reach("let others run")
+		if was {
+			w.tell(h)
+		}
 		w.yield(now)
 		p.yielding.Add(-1)
 		w.marked, w.lastTick = false, w.back

@@ -14,6 +14,7 @@ type M struct {
 	Procs    int    // CPUs; 64 unless the model says otherwise
 	Runnable uint64 // goroutines that wait for one
 	FreeCPU  bool
+	Looks    int // how often the code under test has asked for Runnable
 }
 
 // Env is what the model that runs says about the machine, or nil.

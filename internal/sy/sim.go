@@ -240,6 +240,7 @@ func Procs() int {
 // Runnable is what the model says.
 func Runnable() uint64 {
 	if m := explore.Env(); m != nil {
+		m.Looks++
 		return m.Runnable
 	}
 	return 0
