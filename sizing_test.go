@@ -321,7 +321,7 @@ func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			least := math.MaxInt
-			for range 32 {
+			for range 8 {
 				root := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithIdleTimeout(shoal.Forever))
 				p := of(root)
 				for range 4000 {
