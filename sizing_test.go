@@ -312,7 +312,8 @@ func compute() {
 var sink atomic.Uint64
 
 // A CPU that the machine takes away for a while looks like a worker that
-// blocks, so the rule is about the pool that was disturbed least.
+// blocks, so the rule is about the pool that was disturbed least, and it is broken only by
+// pools that had the CPUs to themselves.
 func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	for name, of := range map[string]func(root *shoal.Pool) *shoal.Pool{
@@ -321,17 +322,25 @@ func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			least := math.MaxInt
-			for range 8 {
+			for range 32 {
+				began, had := time.Now(), cpuTime()
 				root := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithIdleTimeout(shoal.Forever))
 				p := of(root)
 				for range 4000 {
 					must(t, p.Submit(compute))
 				}
 				p.Wait()
-				if least = min(least, root.Stats().PeakWorkers); least <= 2*procs+4 {
+				peak := root.Stats().PeakWorkers
+				if peak <= 2*procs+4 {
 					return
 				}
+				if got := cpuTime() - had; got >= time.Since(began)*time.Duration(procs)*9/10 {
+					least = min(least, peak)
+				}
 				root.Close()
+			}
+			if least == math.MaxInt {
+				t.Skip("the CPUs were taken away from every pool")
 			}
 			t.Errorf("at least %d workers for tasks that compute, on %d CPUs", least, procs)
 		})
