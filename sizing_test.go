@@ -312,8 +312,8 @@ func compute() {
 var sink atomic.Uint64
 
 // A CPU that the machine takes away for a while looks like a worker that
-// blocks, so the rule is about the pool that was disturbed least, and it is broken only by
-// pools that had the CPUs to themselves.
+// blocks, so the rule is about the pool that was disturbed least. If each was, what is
+// promised must hold still: 16 for each CPU.
 func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	for name, of := range map[string]func(root *shoal.Pool) *shoal.Pool{
@@ -321,7 +321,7 @@ func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 		"a sub-pool": func(root *shoal.Pool) *shoal.Pool { return newSub(t, root) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			least := math.MaxInt
+			least, most := math.MaxInt, 16*procs
 			for range 32 {
 				began, had := time.Now(), cpuTime()
 				root := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithIdleTimeout(shoal.Forever))
@@ -330,19 +330,17 @@ func TestAutoKeepsWorkersNearTheNumberOfCPUsForTasksThatCompute(t *testing.T) {
 					must(t, p.Submit(compute))
 				}
 				p.Wait()
-				peak := root.Stats().PeakWorkers
-				if peak <= 2*procs+4 {
+				if least = min(least, root.Stats().PeakWorkers); least <= 2*procs+4 {
 					return
 				}
-				if got := cpuTime() - had; got >= time.Since(began)*time.Duration(procs)*9/10 {
-					least = min(least, peak)
+				if cpuTime()-had >= time.Since(began)*time.Duration(procs)*9/10 {
+					most = 2*procs + 4 // this one had the CPUs to itself
 				}
 				root.Close()
 			}
-			if least == math.MaxInt {
-				t.Skip("the CPUs were taken away from every pool")
+			if least > most {
+				t.Errorf("at least %d workers for tasks that compute, on %d CPUs", least, procs)
 			}
-			t.Errorf("at least %d workers for tasks that compute, on %d CPUs", least, procs)
 		})
 	}
 }
