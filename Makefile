@@ -35,10 +35,10 @@ chaos: ## processes that work off a durable queue, killed over and over, a few m
 	bash scripts/chaos
 
 bench: ## shoal beside its peers, about an hour; the report is in figures/
-	go run ./cmd/shoal bench -out figures
+	go run ./cmd/shoal-bench -out figures
 
 quick: ## a few rows of that, under two minutes
-	go run ./cmd/shoal bench -quick
+	go run ./cmd/shoal-bench -quick
 
 cover: ## coverage of the root package by the quick tests
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1

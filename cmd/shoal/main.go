@@ -1,9 +1,11 @@
-// Command shoal has what goes with the library.
+// Command shoal runs jobs of a durable queue on a pool, and shows pools at work.
 //
-//	shoal demo       pools at work, and a page to watch them
-//	shoal bench      measure shoal beside other pools, on this machine
+//	shoal demo       run pools, and serve a page to watch them
 //	shoal enqueue    put jobs into a durable queue
 //	shoal work       run the jobs of a durable queue
+//	shoal version    print the version
+//
+// To measure shoal beside other pools is a command of its own, shoal-bench.
 package main
 
 import (
@@ -15,64 +17,61 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 )
 
-const usage = `usage: shoal demo|bench|enqueue|work [flags]
+const usage = `usage: shoal demo|enqueue|work|version [flags]
 
-demo      pools at work, and a page to watch them
-bench     measure shoal beside other pools, on this machine
-enqueue   put the lines of the standard input as jobs into a durable queue
+demo      run pools, and serve a page to watch them
+enqueue   put each line of the standard input as a job into a durable queue
 work      run a command for each job of a durable queue
+version   print the version of this command, the version of Go, and the platform
 
-shoal demo -h and so on list the flags.
+shoal demo -h, and so on, lists the flags of a command.
 `
 
-// errUsage is an error of whoever typed the command.
+const commands = "demo, enqueue, work and version"
+
+// errUsage is an error in what the user typed.
 type errUsage struct{ error }
 
 func main() {
-	bench.Metronome()
-	race.Child() // neither returns in a process that was started for it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status(err, os.Stderr))
 }
 
-// status says what went wrong, in a line, and returns the exit status.
+// status prints err in one line, if it is one, and returns the exit status.
 func status(err error, stderr io.Writer) int {
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
-	case errors.As(err, &errUsage{}):
-		fmt.Fprintln(stderr, "shoal:", err)
-		return 2
-	default:
-		fmt.Fprintln(stderr, "shoal:", err)
-		return 1
 	}
+	fmt.Fprintln(stderr, "shoal:", err)
+	if errors.As(err, &errUsage{}) {
+		return 2
+	}
+	return 1
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
 	if len(args) == 0 {
-		return errUsage{errors.New("which command? There are: demo, bench, enqueue, work")}
+		return errUsage{errors.New("a command is missing; the commands are " + commands)}
 	}
 	switch args[0] {
 	case "bench":
-		return benchCommand(ctx, args[1:], stdout, stderr)
+		return errUsage{errors.New("bench is a command of its own: go run github.com/shoal-go/shoal/cmd/shoal-bench@latest -quick")}
 	case "demo":
 		return demoCommand(ctx, args[1:], stdout, stderr)
 	case "enqueue":
 		return enqueueCommand(ctx, args[1:], os.Stdin, stdout, stderr)
 	case "work":
 		return workCommand(ctx, args[1:], stdout, stderr)
+	case "version":
+		return versionCommand(args[1:], stdout)
 	case "help", "-h", "-help", "--help":
 		_, err := io.WriteString(stdout, usage)
 		return err
 	default:
-		return errUsage{fmt.Errorf("unknown command %q; there are: demo, bench, enqueue, work", args[0])}
+		return errUsage{fmt.Errorf("unknown command %q; the commands are %s", args[0], commands)}
 	}
 }

@@ -3,21 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
 )
-
-func TestMain(m *testing.M) {
-	bench.Metronome()
-	race.Child()
-	os.Exit(m.Run())
-}
 
 // devNull is where progress goes: a file, and no terminal.
 func devNull(t *testing.T) *os.File {
@@ -38,27 +29,17 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	for _, c := range []struct {
 		args, want string
 	}{
-		{"", "which command"},
+		{"", "a command is missing"},
 		{"race", `"race"`},
+		{"bench", "shoal-bench"},
+		{"bench -quick", "go run github.com/shoal-go/shoal/cmd/shoal-bench@latest"},
+		{"version now", `"now"`},
 		{"demo now", `"now"`},
 		{"demo -for -1s", "-for -1s"},
 		{"demo -drain -1s", "-drain -1s"},
 		{"demo -token short", "5 bytes"},
 		{"demo -dir " + filepath.Join(dir, "nothing"), "nothing"},
 		{"demo -dir " + strings.ReplaceAll(file, " ", "\x00"), "a file"},
-		{"bench -speed", "-speed"},
-		{"bench now", `"now"`},
-		{"bench -run (", "missing closing )"},
-		{"bench -run NoSuchWorkload", `"NoSuchWorkload"`},
-		{"bench -pools nosuchpool", `"nosuchpool"`},
-		{"bench -count 0", "-count 0"},
-		{"bench -count x", `"x"`},
-		{"bench -timeout -1s", "-timeout -1s"},
-		{"bench -procs 2,0", `"0"`},
-		{"bench -profile", "-out"},
-		{"bench -from " + filepath.Join(dir, "nothing"), "nothing"},
-		{"bench -from " + strings.ReplaceAll(file, " ", "\x00"), "a file"},
-		{"bench -run SubmitWait -out " + strings.ReplaceAll(file, " ", "\x00"), "-out"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			args := strings.Fields(c.args)
@@ -81,7 +62,9 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for args, want := range map[string]string{"help": "bench", "bench -h": "-quick"} {
+	for args, want := range map[string]string{
+		"help": "version", "-h": "enqueue", "demo -h": "-listen", "enqueue -h": "-once", "work -h": "-attempts", "version -h": "usage: shoal version",
+	} {
 		var stdout, stderr bytes.Buffer
 		err := run(context.Background(), strings.Fields(args), &stdout, devNull(t))
 		if n := status(err, &stderr); n != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), want) {
@@ -90,69 +73,17 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestListMeasuresNothingAndNamesAll(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(context.Background(), []string{"bench", "-list"}, &out, devNull(t)); err != nil {
+func TestVersion(t *testing.T) {
+	var stdout bytes.Buffer
+	if err := run(context.Background(), []string{"version"}, &stdout, devNull(t)); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range bench.Workloads {
-		if !strings.Contains(out.String(), w.Name+" ") {
-			t.Errorf("%s is not in the list", w.Name)
-		}
+	fields := strings.Fields(stdout.String())
+	want := []string{"shoal", "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	if len(fields) == len(want) {
+		want[1] = fields[1] // a test binary has no fixed version
 	}
-	for _, s := range bench.Subjects {
-		if !strings.Contains(out.String(), "  "+s.Name+" ") {
-			t.Errorf("%s is not in the list", s.Name)
-		}
-	}
-}
-
-// TestBench is the whole command on one short workload.
-func TestBench(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "out")
-	var table bytes.Buffer
-	args := []string{"bench", "-run", "^(SubmitWait|FanOut)", "-pools", "^(shoal|pond-v2|floor)$", "-count", "2", "-out", dir}
-	if err := run(context.Background(), args, &table, devNull(t)); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"SubmitWait", "FanOut/leaves=65536", "pond-v2"} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("no %s in the table:\n%s", want, table.String())
-		}
-	}
-	for _, name := range []string{"results.json", "results.txt", "tables.md", "report.html", "plots/SubmitWait-" + procs(t, dir) + ".svg"} {
-		if s, err := os.Stat(filepath.Join(dir, name)); err != nil || s.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	again := new(bytes.Buffer)
-	if err := run(context.Background(), []string{"bench", "-from", filepath.Join(dir, "results.json")}, again, devNull(t)); err != nil {
-		t.Fatal(err)
-	}
-	if again.String() != table.String() {
-		t.Errorf("-from shows\n%s\nafter\n%s", again, &table)
-	}
-}
-
-func procs(t *testing.T, dir string) string {
-	r, err := race.Read(filepath.Join(dir, "results.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, n, _ := strings.Cut(r.Rows[0].Key(), "-")
-	return n
-}
-
-func TestInterruptedShowsWhatIsFinished(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var out bytes.Buffer
-	err := run(ctx, []string{"bench", "-run", "^SubmitWait$", "-json"}, &out, devNull(t))
-	var usage errUsage
-	if err == nil || errors.As(err, &usage) || !strings.Contains(err.Error(), "interrupted") {
-		t.Errorf("it returned %v", err)
-	}
-	if !strings.Contains(out.String(), `"interrupted": true`) {
-		t.Errorf("the results do not say that it was interrupted:\n%s", &out)
+	if got := strings.Join(fields, " "); got != strings.Join(want, " ") {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

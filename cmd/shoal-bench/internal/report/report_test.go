@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 // all are results of every workload and subject, each subject a bit slower

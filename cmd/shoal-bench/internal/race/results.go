@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 // Results are all that one run of the race found, as they are kept in

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
 )
 
 // kind is a kind of work that somebody may have, and the rows that tell about

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
 )
 
 func TestPondsPageIsReadWhole(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 // Config says what to measure.

@@ -1,11 +1,11 @@
 // Command figures puts the figures of a race into README.md and
 // docs/performance.md, between the marks that are there for them, and its
-// plots into docs/figures. It takes the folder that shoal bench -out has
+// plots into docs/figures. It takes the folder that shoal-bench -out has
 // written, and perhaps more, of later runs, whose rows replace those of the
 // first, but for rows with nobody but shoal, of which only the profile is taken;
 // and runs in the root of the repository:
 //
-//	go run ./cmd/shoal/internal/figures figures
+//	go run ./cmd/shoal-bench/internal/figures figures
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 	"slices"
 
 	"github.com/shoal-go/shoal/bench/marks"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/report"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/report"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/show"
 )
 
 // chief are the rows of the README.

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 func TestMain(m *testing.M) {

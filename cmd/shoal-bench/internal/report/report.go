@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/seeds"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/seeds"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 //go:embed report.html
@@ -215,7 +215,7 @@ func (p *pageData) draw(d *sectionData, name string, plot func(light bool) ([]by
 
 // command repeats what a plot shows.
 func (p *pageData) command(pattern string, row race.Row) string {
-	c := fmt.Sprintf("go run ./cmd/shoal bench -run '%s' -count %d", pattern, p.Rounds)
+	c := fmt.Sprintf("go run ./cmd/shoal-bench -run '%s' -count %d", pattern, p.Rounds)
 	if p.SeveralProcs() {
 		c += fmt.Sprintf(" -procs %d", row.Procs)
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/seeds"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/where"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/seeds"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/where"
 )
 
 // Machine says in Markdown where and when r was measured, and with what.

@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/shoal-go/shoal/bench"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/race"
-	"github.com/shoal-go/shoal/cmd/shoal/internal/show"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
+	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/show"
 )
 
 // Colours that colour-blind people tell apart, on white and on black: shoal is
