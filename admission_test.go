@@ -54,8 +54,8 @@ func fillQueue(t *testing.T, p *shoal.Pool, y *tally, n int) {
 	wantErr(t, "the task beyond the bound", y.note(n, p.TrySubmit(y.task(n))), shoal.ErrQueueFull)
 	s := p.Stats()
 	checkIdentity(t, s)
-	if p.Len() != n || s.Queued != n || s.Rejected != was.Rejected+1 || s.Submitted != was.Submitted+uint64(n) {
-		t.Errorf("with a queue of %d: Len %d, %+v", n, p.Len(), s)
+	if p.Queued() != n || s.Queued != n || s.Rejected != was.Rejected+1 || s.Submitted != was.Submitted+uint64(n) {
+		t.Errorf("with a queue of %d: Queued %d, %+v", n, p.Queued(), s)
 	}
 }
 
@@ -293,8 +293,8 @@ func TestHandOffAcceptsWhatAFreeWorkerCanTake(t *testing.T) {
 				if err := y.note(i, p.Submit(task(i))); err != nil {
 					t.Fatalf("a worker is free: %v", err)
 				}
-				if p.Len() != 0 {
-					t.Errorf("Len %d", p.Len())
+				if p.Queued() != 0 {
+					t.Errorf("Queued %d", p.Queued())
 				}
 			}
 			close(step)

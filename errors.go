@@ -55,18 +55,20 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Incomplete is what [Pool.Shutdown] returns where not every accepted task
-// ran to its end.
-type Incomplete struct {
+// A ShutdownError is what [Pool.Shutdown] returns if its context ended, or
+// [Pool.Close] was called, before every accepted task had run to its end. If
+// both counts are 0, every task had ended, and only callbacks were still
+// running: worker hooks, handlers, a Sizer.
+type ShutdownError struct {
 	Dropped int   // accepted tasks that were discarded before they started
 	Running int   // tasks that were still running when the pool stopped waiting
 	Cause   error // why the pool stopped waiting: the context's error, or ErrClosed after Close
 }
 
 // Error says what was left.
-func (e *Incomplete) Error() string {
+func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("shoal: shutdown incomplete: %d dropped, %d running: %v", e.Dropped, e.Running, e.Cause)
 }
 
 // Unwrap returns Cause.
-func (e *Incomplete) Unwrap() error { return e.Cause }
+func (e *ShutdownError) Unwrap() error { return e.Cause }

@@ -15,11 +15,11 @@ func ExamplePool_Pause() {
 	for i := range 3 {
 		pool.Submit(func() { fmt.Println("order", i) })
 	}
-	fmt.Println(pool.State(), "with", pool.Len(), "orders waiting")
+	fmt.Println(pool.State(), "with", pool.Queued(), "orders waiting")
 
 	pool.Resume()
 	pool.Wait()
-	fmt.Println(pool.State(), "with", pool.Len(), "orders waiting")
+	fmt.Println(pool.State(), "with", pool.Queued(), "orders waiting")
 	// Output:
 	// Paused with 3 orders waiting
 	// order 0

@@ -28,7 +28,7 @@ func ExamplePool_Stats() {
 
 	s := pool.Stats()
 	fmt.Printf("%s: %d of %d workers busy, %d waiting, queue %.0f %% full, %d rejected\n",
-		s.Name, s.Running, s.MaxWorkers, s.Queued, s.Utilization(), s.Rejected)
+		s.Name, s.Running, s.MaxWorkers, s.Queued, 100*s.QueueFill(), s.Rejected)
 
 	close(finish)
 	pool.Wait()

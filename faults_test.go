@@ -225,7 +225,7 @@ var faults = []fault{
 		}
 	}},
 	{id: 19, name: "Shutdown", ends: true, do: func(e *faulty) {
-		if err := e.pool.Shutdown(context.Background()); err != nil && !errors.As(err, new(*shoal.Incomplete)) {
+		if err := e.pool.Shutdown(context.Background()); err != nil && !errors.As(err, new(*shoal.ShutdownError)) {
 			wantErr(e.t, "Shutdown", err, shoal.ErrWouldDeadlock)
 		}
 	}},
@@ -249,7 +249,7 @@ var faults = []fault{
 		checkIdentity(e.t, e.pool.Stats())
 		for range e.pool.Workers() {
 		}
-		e.pool.Len()
+		e.pool.Queued()
 		e.pool.Pause()
 		e.pool.State()
 		e.pool.Resume()

@@ -141,8 +141,8 @@ func TestFutureCancel(t *testing.T) {
 		wantResult(t, "canceled", f, 0, context.Canceled)
 		s := p.Stats()
 		checkIdentity(t, s)
-		if s.Canceled != 1 || s.InFlight != 1 || s.Queued != 0 || p.Len() != 0 {
-			t.Errorf("one runs, one is canceled: %+v, Len %d", s, p.Len())
+		if s.Canceled != 1 || s.InFlight != 1 || s.Queued != 0 || p.Queued() != 0 {
+			t.Errorf("one runs, one is canceled: %+v, Queued %d", s, p.Queued())
 		}
 		release()
 		p.Wait()

@@ -279,7 +279,7 @@ func FuzzEnds(f *testing.F) {
 				t.Errorf("%d of %d ran, %d dropped, want %d dropped; events %v, takes %v", ran, len(takes), s.Dropped, m.dropped, events, m.takes)
 			}
 			for n, r := range results {
-				var inc *shoal.Incomplete
+				var inc *shoal.ShutdownError
 				got := ""
 				if errors.As(r.err, &inc) {
 					got = fmt.Sprintf("%d dropped, %d running", inc.Dropped, inc.Running)

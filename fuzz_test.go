@@ -396,9 +396,9 @@ func (m *poolModel) rest() {
 	if got != want {
 		m.fatalf("counted %+v, want %+v", got, want)
 	}
-	if s.InFlight != len(m.queue)+busy+outside || s.Queued != min(len(m.queue), m.capacity) || s.Running != busy || m.p.Len() != s.Queued {
-		m.fatalf("in flight %d, queued %d, Len() %d, running %d; want %d, %d, %d",
-			s.InFlight, s.Queued, m.p.Len(), s.Running, len(m.queue)+busy+outside, len(m.queue), busy)
+	if s.InFlight != len(m.queue)+busy+outside || s.Queued != min(len(m.queue), m.capacity) || s.Running != busy || m.p.Queued() != s.Queued {
+		m.fatalf("in flight %d, queued %d, Queued() %d, running %d; want %d, %d, %d",
+			s.InFlight, s.Queued, m.p.Queued(), s.Running, len(m.queue)+busy+outside, len(m.queue), busy)
 	}
 	over := m.refusing && quiet
 	if !over && (s.MinWorkers != m.min || s.MaxWorkers != m.max) {

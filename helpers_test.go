@@ -329,7 +329,7 @@ func checkEnded(t testing.TB, p *shoal.Pool) {
 	}
 	s := p.Stats()
 	checkIdentity(t, s)
-	if s.InFlight != 0 || s.Queued != 0 || s.Workers != 0 || s.Running != 0 || s.Idle != 0 || s.State != shoal.Closed || p.Len() != 0 {
+	if s.InFlight != 0 || s.Queued != 0 || s.Workers != 0 || s.Running != 0 || s.Idle != 0 || s.State != shoal.Closed || p.Queued() != 0 {
 		t.Errorf("ended, but: %+v", s)
 	}
 }

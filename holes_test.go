@@ -213,9 +213,9 @@ func TestH4_GracefulThenImmediateShutdown(t *testing.T) {
 		<-graceful2
 		<-immediate2
 		noWorkerGoroutines(t)
-		var inc *shoal.Incomplete
+		var inc *shoal.ShutdownError
 		if !errors.As(errs[0], &inc) || inc.Dropped != 10 {
-			t.Errorf("the graceful call: %v, want Incomplete with 10 dropped", errs[0])
+			t.Errorf("the graceful call: %v, want ShutdownError with 10 dropped", errs[0])
 		}
 		if errs[2] != errs[0] || errs[1] != nil || errs[3] != nil {
 			t.Errorf("outcomes %v", errs)

@@ -117,8 +117,8 @@ func TestKeyedBlockedKeyBlocksOnlyItself(t *testing.T) {
 		}
 		s := p.Stats()
 		checkIdentity(t, s)
-		if s.Queued != 999 || p.Len() != 999 || s.InFlight != 1000 || s.Running != 1 || s.Completed != 1000 {
-			t.Errorf("999 tasks wait for their key: %+v, Len %d", s, p.Len())
+		if s.Queued != 999 || p.Queued() != 999 || s.InFlight != 1000 || s.Running != 1 || s.Completed != 1000 {
+			t.Errorf("999 tasks wait for their key: %+v, Queued %d", s, p.Queued())
 		}
 		close(gate)
 		p.Wait()
@@ -273,7 +273,7 @@ func TestKeyedEndOfThePool(t *testing.T) {
 		}
 		synctest.Wait()
 		err := p.Shutdown(canceledContext())
-		if e, ok := err.(*shoal.Incomplete); !ok || e.Dropped != 9 || e.Running != 1 {
+		if e, ok := err.(*shoal.ShutdownError); !ok || e.Dropped != 9 || e.Running != 1 {
 			t.Errorf("Shutdown = %v", err)
 		}
 		close(gate)

@@ -285,12 +285,12 @@ func (p *Pool) wakeQuietersLocked(tail uint64) {
 // Shutdown ends the pool gracefully: it refuses new tasks, runs those it has
 // accepted, and returns when no goroutine of the pool exists any more. If ctx
 // ends first, what is queued is dropped, the contexts of running tasks are
-// cancelled, and Shutdown returns an [*Incomplete] that says how many and
+// cancelled, and Shutdown returns a [*ShutdownError] that says how many and
 // unwraps to ctx's error, without waiting for the tasks that run;
 // [Pool.Done] tells when they are over. If nothing was dropped or running at
 // that moment, the end was clean, and the result is nil. (But where functions of the user may
 // run that are no tasks, hooks and the like, these may be what it did not wait for: then the
-// result is an Incomplete of no tasks.)
+// result is a ShutdownError of no tasks.)
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
 // from any goroutine; all calls of Shutdown report the one outcome. A paused
@@ -345,10 +345,10 @@ func (p *Pool) cutShort(cause error) error {
 	case p.outcome != nil:
 		return p.outcome
 	case running > 0: // Close came first, and there was nothing to drop
-		p.outcome = &Incomplete{Running: running, Cause: cause}
+		p.outcome = &ShutdownError{Running: running, Cause: cause}
 		return p.outcome
 	case foreign && !p.done.IsOpen(): // that may be what is waited for, for how long is unknown
-		p.outcome = &Incomplete{Cause: cause}
+		p.outcome = &ShutdownError{Cause: cause}
 		return p.outcome
 	}
 	return nil
@@ -457,7 +457,7 @@ func (p *Pool) end(to phase, cause error) {
 		left += p.dropParkedLocked()
 		running := headBusy(p.head.Load()) + p.outside + below
 		if left > 0 || running > 0 && cause != ErrClosed {
-			p.outcome = &Incomplete{Dropped: left, Running: running, Cause: cause}
+			p.outcome = &ShutdownError{Dropped: left, Running: running, Cause: cause}
 		}
 	}
 	p.setAttentionLocked()

@@ -231,7 +231,7 @@ func endInOrder(t *testing.T, queued, running int, order []int) {
 	if s := p.Stats(); s.Dropped != uint64(dropped) {
 		t.Errorf("%+v", s)
 	}
-	var inc *shoal.Incomplete
+	var inc *shoal.ShutdownError
 	switch {
 	case dropped > 0 || slices.Contains(order, 2) && running > 0:
 		if !errors.As(final, &inc) || inc.Dropped != dropped {
@@ -292,7 +292,7 @@ func TestShutdownThatRunsOutOfTimeSaysWhatIsLeft(t *testing.T) {
 		if d := time.Since(begin); d != time.Minute {
 			t.Errorf("it returned after %v", d)
 		}
-		var inc *shoal.Incomplete
+		var inc *shoal.ShutdownError
 		if !errors.As(err, &inc) || inc.Dropped != 3 || inc.Running != 2 || inc.Cause != context.DeadlineExceeded {
 			t.Errorf("%+v, want 3 dropped, 2 running", err)
 		}
@@ -525,8 +525,8 @@ func TestAPoolFollowsItsContextAsClose(t *testing.T) {
 			wantErr(t, "who waits for a task", <-waiter, shoal.ErrDropped)
 			y.accept(3)
 			synctest.Wait()
-			if p.State() != shoal.Draining || p.Len() != 0 {
-				t.Errorf("%v, Len %d", p.State(), p.Len())
+			if p.State() != shoal.Draining || p.Queued() != 0 {
+				t.Errorf("%v, Queued %d", p.State(), p.Queued())
 			}
 			checkRefusesAll(t, p)
 			release()
@@ -570,12 +570,12 @@ func TestThePoolsContextEndsDuringADrain(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if p.Len() != 0 || isClosed(down) {
-			t.Errorf("Len %d, Shutdown returned: %v", p.Len(), isClosed(down))
+		if p.Queued() != 0 || isClosed(down) {
+			t.Errorf("Queued %d, Shutdown returned: %v", p.Queued(), isClosed(down))
 		}
 		release()
 		<-down
-		var inc *shoal.Incomplete
+		var inc *shoal.ShutdownError
 		if !errors.As(err, &inc) || inc.Dropped != 3 {
 			t.Errorf("Shutdown: %v, want 3 dropped", err)
 		}
@@ -797,7 +797,7 @@ func TestNoTaskLeavesTheQueueAfterPause(t *testing.T) {
 			y.note(i, p.Submit(y.task(i)))
 		}
 	})
-	for round := 0; !isClosed(submitted) || p.Len() > 0; round++ {
+	for round := 0; !isClosed(submitted) || p.Queued() > 0; round++ {
 		p.Pause()
 		was := p.Stats()
 		for range 20 {

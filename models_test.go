@@ -737,7 +737,7 @@ var models = []suite.Model{
 		s.submit(0)
 		s.Go("stopper", s.close)
 		err := s.p.Shutdown(context.Background())
-		var inc *Incomplete
+		var inc *ShutdownError
 		if s.times(0) == 1 && err != nil || s.times(0) == 0 && !errors.As(err, &inc) {
 			s.Failf("ran %d, Shutdown: %v", s.times(0), err)
 		}
@@ -750,7 +750,7 @@ var models = []suite.Model{
 		s.submit(0)
 		s.Go("canceler", ctx.Cancel)
 		err := s.p.Shutdown(ctx)
-		var inc *Incomplete
+		var inc *ShutdownError
 		switch {
 		case err == nil:
 			explore.Reach("clean")

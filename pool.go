@@ -121,13 +121,13 @@ type Pool struct {
 	stall                              stall
 	rejected                           sy.Uint64
 
-	reclaim    *sy.Timer   // wakes the reclaimer; nil until first needed
-	reclaimAt  int64       // when it is due, by the pool's clock; 0: not armed
-	helpers    int         // goroutines of the pool that are no workers, and the armed reclaimer
-	stopParent func() bool // lets go of the parent context; nil where there is nothing to let go of
-	outcome    *Incomplete // what a Shutdown has to report; set once
-	done       sy.Latch    // opened by the last goroutine to leave, as its last act
-	ending     bool        // decided: somebody is about to open done
+	reclaim    *sy.Timer      // wakes the reclaimer; nil until first needed
+	reclaimAt  int64          // when it is due, by the pool's clock; 0: not armed
+	helpers    int            // goroutines of the pool that are no workers, and the armed reclaimer
+	stopParent func() bool    // lets go of the parent context; nil where there is nothing to let go of
+	outcome    *ShutdownError // what a Shutdown has to report; set once
+	done       sy.Latch       // opened by the last goroutine to leave, as its last act
+	ending     bool           // decided: somebody is about to open done
 }
 
 // A phase is where a pool stands in its life. It only moves forward.

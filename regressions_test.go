@@ -774,7 +774,7 @@ var regressions = []struct {
 		var over atomic.Bool
 		sampler := inBackground(func() {
 			for !over.Load() {
-				if s := p.Stats(); s.Queued < 0 || s.Queued > 1<<20 || p.Len() < 0 {
+				if s := p.Stats(); s.Queued < 0 || s.Queued > 1<<20 || p.Queued() < 0 {
 					t.Errorf("%+v", s)
 					return
 				}
@@ -789,7 +789,7 @@ var regressions = []struct {
 		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(8))
 		reader := inBackground(func() {
 			for range 1000 {
-				_ = p.Len()
+				_ = p.Queued()
 				_ = p.Stats()
 				for range p.Workers() {
 				}

@@ -632,8 +632,8 @@ func TestDropOldestDropsAsManyAsItTakes(t *testing.T) {
 	}
 	ran := false
 	must(t, p.Submit(func() { ran = true })) // a paused pool takes one
-	if len(lost) != 3 || lost[0] != shoal.ErrDropped || p.Stats().Dropped != 3 || p.Len() != 1 {
-		t.Errorf("%v are lost, %d wait; want three dropped, and one that waits", lost, p.Len())
+	if len(lost) != 3 || lost[0] != shoal.ErrDropped || p.Stats().Dropped != 3 || p.Queued() != 1 {
+		t.Errorf("%v are lost, %d wait; want three dropped, and one that waits", lost, p.Queued())
 	}
 	p.Resume()
 	shutClean(t, p)

@@ -474,13 +474,13 @@ func TestSeedF34_StatsTellAPoolThatIsTooSmall(t *testing.T) {
 		return s
 	}
 	small, enough := load(1), load(15)
-	if small.Utilization() != 100 || small.Rejected != 4 || small.WaitTime.Mean() != 5*time.Second || small.RunTime.Mean() != time.Second {
-		t.Errorf("too small: utilization %v, rejected %d, waits %v, runs %v; want 100, 4, 5s, 1s",
-			small.Utilization(), small.Rejected, small.WaitTime.Mean(), small.RunTime.Mean())
+	if small.QueueFill() != 1 || small.Rejected != 4 || small.WaitTime.Mean() != 5*time.Second || small.RunTime.Mean() != time.Second {
+		t.Errorf("too small: queue fill %v, rejected %d, waits %v, runs %v; want 1, 4, 5s, 1s",
+			small.QueueFill(), small.Rejected, small.WaitTime.Mean(), small.RunTime.Mean())
 	}
-	if enough.Utilization() != 0 || enough.Rejected != 0 || enough.WaitTime.Max() != 0 || enough.PeakWorkers != 15 {
-		t.Errorf("large enough: utilization %v, rejected %d, waits up to %v, peak %d; want 0, 0, 0s, 15",
-			enough.Utilization(), enough.Rejected, enough.WaitTime.Max(), enough.PeakWorkers)
+	if enough.QueueFill() != 0 || enough.Rejected != 0 || enough.WaitTime.Max() != 0 || enough.PeakWorkers != 15 {
+		t.Errorf("large enough: queue fill %v, rejected %d, waits up to %v, peak %d; want 0, 0, 0s, 15",
+			enough.QueueFill(), enough.Rejected, enough.WaitTime.Max(), enough.PeakWorkers)
 	}
 }
 
@@ -551,8 +551,8 @@ func TestSeedT7_AnUnboundedQueueTakesAllThereIs(t *testing.T) {
 	for range n {
 		must(t, p.Submit(func() { ran++ }))
 	}
-	if s := p.Stats(); p.Len() != n || s.Queued != n || s.QueueCapacity != math.MaxInt || s.Utilization() != 0 {
-		t.Errorf("Len() = %d, queued %d of %d, utilization %v", p.Len(), s.Queued, s.QueueCapacity, s.Utilization())
+	if s := p.Stats(); p.Queued() != n || s.Queued != n || s.QueueCapacity != math.MaxInt || s.QueueFill() != 0 {
+		t.Errorf("Queued() = %d, queued %d of %d, queue fill %v", p.Queued(), s.Queued, s.QueueCapacity, s.QueueFill())
 	}
 	release()
 	p.Wait()
@@ -584,8 +584,8 @@ func TestSeedT8_LastParkedWorkerFirstThenANewOneThenTheQueue(t *testing.T) {
 		if len(used) != 4 || !slices.Equal(used[:3], parked) || slices.Contains(parked, used[3]) {
 			t.Errorf("tasks ran on %v, want %v and then a new worker", used, parked)
 		}
-		if s := p.Stats(); s.Workers != 4 || p.Len() != 1 {
-			t.Errorf("%d workers, %d queued, want 4, 1", s.Workers, p.Len())
+		if s := p.Stats(); s.Workers != 4 || p.Queued() != 1 {
+			t.Errorf("%d workers, %d queued, want 4, 1", s.Workers, p.Queued())
 		}
 		close(hot)
 	})

@@ -228,7 +228,7 @@ func TestSizerThatCallsTheSnapshotsOfItsPool(t *testing.T) {
 		st := p.Stats()
 		for range p.Workers() {
 		}
-		if st.Workers > st.MaxWorkers || p.Len() < 0 || p.State() == shoal.Closed {
+		if st.Workers > st.MaxWorkers || p.Queued() < 0 || p.State() == shoal.Closed {
 			t.Errorf("asked about %+v: %+v", s, st)
 		}
 		p.TrySubmit(func() {})
@@ -611,10 +611,10 @@ func TestPoolsOfEveryAgeWorkAlike(t *testing.T) {
 						t.Helper()
 						synctest.Wait()
 						s := p.Stats()
-						if s.Submitted != submitted || s.Queued != queued || p.Len() != queued || s.InFlight != queued+running ||
+						if s.Submitted != submitted || s.Queued != queued || p.Queued() != queued || s.InFlight != queued+running ||
 							s.Running != running || s.Completed != submitted-uint64(queued+running) || s.Workers != workers {
-							t.Fatalf("%s: submitted %#x, completed %#x, queued %d, Len() %d, in flight %d, running %d, workers %d; want %#x, %d queued, %d running",
-								when, s.Submitted, s.Completed, s.Queued, p.Len(), s.InFlight, s.Running, s.Workers, submitted, queued, running)
+							t.Fatalf("%s: submitted %#x, completed %#x, queued %d, Queued() %d, in flight %d, running %d, workers %d; want %#x, %d queued, %d running",
+								when, s.Submitted, s.Completed, s.Queued, p.Queued(), s.InFlight, s.Running, s.Workers, submitted, queued, running)
 						}
 						checkIdentity(t, s)
 					}

@@ -52,13 +52,27 @@ type Stats struct {
 	WaitTime, RunTime Histogram
 }
 
-// Utilization is the queue's depth in percent of its capacity: 0 … 100. It is
-// 0 for an unbounded queue.
+// Utilization is the share of MaxWorkers that is inside tasks: 0 … 1.
 func (s Stats) Utilization() float64 {
-	if s.QueueCapacity <= 0 || s.QueueCapacity == Unbounded {
+	return share(s.Running, s.MaxWorkers)
+}
+
+// QueueFill is Queued / QueueCapacity: 0 … 1. It is 0 for an unbounded queue,
+// and at capacity 0.
+func (s Stats) QueueFill() float64 {
+	if s.QueueCapacity == Unbounded {
 		return 0
 	}
-	return min(100, 100*float64(s.Queued)/float64(s.QueueCapacity))
+	return share(s.Queued, s.QueueCapacity)
+}
+
+// share is n / of, at most 1: a maximum may have been lowered below what there
+// is. It is 0 if of is 0.
+func share(n, of int) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return min(1, float64(n)/float64(of))
 }
 
 // Name is the pool's name; see [WithName].
@@ -144,9 +158,9 @@ func (l *stall) look(p *Pool, s Stats) time.Duration {
 	return time.Duration(now + 1 - l.since)
 }
 
-// Len is the number of accepted tasks that wait to be started. It takes no
+// Queued is the number of accepted tasks that wait to be started. It takes no
 // lock.
-func (p *Pool) Len() int {
+func (p *Pool) Queued() int {
 	h := p.head.Load() // first: tail is never behind it
 	return p.queued(p.tail.Load(), h)
 }

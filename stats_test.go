@@ -72,11 +72,11 @@ func (m *sampler) fault(last, s shoal.Stats) string {
 		return "more running or idle workers than workers"
 	case s.MinWorkers > s.MaxWorkers || s.MaxWorkers > m.maxWorkers:
 		return "MinWorkers > MaxWorkers, or a maximum that was never set"
-	case s.Utilization() < 0 || s.Utilization() > 100:
-		return fmt.Sprintf("Utilization %v", s.Utilization())
+	case s.Utilization() < 0 || s.Utilization() > 1 || s.QueueFill() < 0 || s.QueueFill() > 1:
+		return fmt.Sprintf("Utilization %v, QueueFill %v", s.Utilization(), s.QueueFill())
 	}
-	if n := m.p.Len(); n < 0 || n > s.QueueCapacity {
-		return fmt.Sprintf("Len() = %d", n)
+	if n := m.p.Queued(); n < 0 || n > s.QueueCapacity {
+		return fmt.Sprintf("Queued() = %d", n)
 	}
 	return ""
 }
@@ -241,8 +241,8 @@ func (s *storm) exact(t testing.TB) {
 	t.Helper()
 	st := s.p.Stats()
 	checkIdentity(t, st)
-	if st.InFlight != 0 || st.Queued != 0 || st.Running != 0 || s.p.Len() != 0 {
-		t.Errorf("quiet, but in flight %d, queued %d, running %d, Len() = %d", st.InFlight, st.Queued, st.Running, s.p.Len())
+	if st.InFlight != 0 || st.Queued != 0 || st.Running != 0 || s.p.Queued() != 0 {
+		t.Errorf("quiet, but in flight %d, queued %d, running %d, Queued() = %d", st.InFlight, st.Queued, st.Running, s.p.Queued())
 	}
 	for _, c := range []struct {
 		name      string
@@ -318,8 +318,8 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 				t.Fatalf("%s:\ngot  %+v\nwant %+v", when, got, want)
 			}
-			if p.Len() != want.Queued {
-				t.Fatalf("%s: Len() = %d, want %d", when, p.Len(), want.Queued)
+			if p.Queued() != want.Queued {
+				t.Fatalf("%s: Queued() = %d, want %d", when, p.Queued(), want.Queued)
 			}
 		}
 		check("new")
@@ -336,8 +336,8 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 		must(t, p.Submit(func() {}))
 		want.Submitted, want.InFlight, want.Queued = 7, 7, 4
 		check("four wait")
-		if u := p.Stats().Utilization(); u != 100 {
-			t.Errorf("Utilization of a full queue: %v", u)
+		if s := p.Stats(); s.QueueFill() != 1 || s.Utilization() != 1 {
+			t.Errorf("all workers busy, the queue full: Utilization %v, QueueFill %v, want 1, 1", s.Utilization(), s.QueueFill())
 		}
 
 		wantErr(t, "Submit", p.Submit(func() {}), shoal.ErrQueueFull)
@@ -431,17 +431,37 @@ func TestRunningCountsWorkersInsideATaskOnly(t *testing.T) {
 	})
 }
 
-func TestUtilizationIsTheQueuesDepthInPercent(t *testing.T) {
+func TestQueueFillIsTheShareOfTheCapacityThatIsTaken(t *testing.T) {
 	for _, c := range []struct {
 		queued, capacity int
 		want             float64
 	}{
-		{0, 10, 0}, {1, 10, 10}, {5, 10, 50}, {10, 10, 100}, {1, 3, 100.0 / 3},
-		{0, 0, 0}, {5, shoal.Unbounded, 0}, {1 << 20, 1 << 20, 100}, {11, 10, 100},
+		{0, 10, 0}, {1, 10, 0.1}, {5, 10, 0.5}, {10, 10, 1}, {1, 3, 1.0 / 3},
+		{0, 0, 0}, {5, shoal.Unbounded, 0}, {1 << 20, 1 << 20, 1}, {11, 10, 1},
 	} {
-		s := shoal.Stats{Queued: c.queued, QueueCapacity: c.capacity}
+		// The workers have no part in it.
+		s := shoal.Stats{Queued: c.queued, QueueCapacity: c.capacity, Workers: 2, Running: 1, MaxWorkers: 4}
+		if got := s.QueueFill(); got != c.want {
+			t.Errorf("%d of %d queued: %v, want %v", c.queued, c.capacity, got, c.want)
+		}
+	}
+	if got := (shoal.Stats{}).QueueFill(); got != 0 {
+		t.Errorf("zero Stats: %v", got)
+	}
+}
+
+func TestUtilizationIsTheShareOfTheMaximumInsideTasks(t *testing.T) {
+	for _, c := range []struct {
+		running, workers, max int
+		want                  float64
+	}{
+		{0, 0, 4, 0}, {0, 4, 4, 0}, {1, 1, 4, 0.25}, {1, 4, 4, 0.25}, {4, 4, 4, 1},
+		{3, 3, 2, 1}, // after Resize
+	} {
+		// The queue has no part in it.
+		s := shoal.Stats{Running: c.running, Workers: c.workers, MaxWorkers: c.max, Queued: 5, QueueCapacity: 5}
 		if got := s.Utilization(); got != c.want {
-			t.Errorf("%d of %d queued: %v %%, want %v", c.queued, c.capacity, got, c.want)
+			t.Errorf("%d of %d workers running: %v, want %v", c.running, c.max, got, c.want)
 		}
 	}
 	if got := (shoal.Stats{}).Utilization(); got != 0 {
@@ -455,8 +475,8 @@ func TestQueuedNeverExceedsTheCapacityWhileHandingOver(t *testing.T) {
 	m := startSampler(p, 3)
 	for range 20_000 {
 		must(t, p.Submit(func() {}))
-		if n := p.Len(); n != 0 {
-			t.Fatalf("Len() = %d at capacity 0", n)
+		if n := p.Queued(); n != 0 {
+			t.Fatalf("Queued() = %d at capacity 0", n)
 		}
 	}
 	p.Wait()
@@ -588,20 +608,20 @@ func TestWorkerStatesHaveNames(t *testing.T) {
 	}
 }
 
-func TestLenCountsWhatWaits(t *testing.T) {
+func TestQueuedCountsWhatWaits(t *testing.T) {
 	for _, capacity := range []int{5, 1000, shoal.Unbounded} {
 		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithSizing(shoal.Eager()), shoal.WithQueueCapacity(capacity))
 		release := hold(t, p, 2)
 		for i := range 5 {
-			if n := p.Len(); n != i {
-				t.Errorf("capacity %d: Len() = %d, want %d", capacity, n, i)
+			if n := p.Queued(); n != i {
+				t.Errorf("capacity %d: Queued() = %d, want %d", capacity, n, i)
 			}
 			must(t, p.Submit(func() {}))
 		}
 		release()
 		p.Wait()
-		if n := p.Len(); n != 0 {
-			t.Errorf("capacity %d: Len() = %d after Wait", capacity, n)
+		if n := p.Queued(); n != 0 {
+			t.Errorf("capacity %d: Queued() = %d after Wait", capacity, n)
 		}
 	}
 }
@@ -732,7 +752,7 @@ func TestStatsFromInsideATaskSeeThatTask(t *testing.T) {
 func TestStatsOfTheZeroPoolAreEmptyAndClosed(t *testing.T) {
 	var p shoal.Pool
 	s := p.Stats()
-	if s.State != shoal.Closed || s.Submitted != 0 || s.Workers != 0 || s.Utilization() != 0 || p.Len() != 0 {
+	if s.State != shoal.Closed || s.Submitted != 0 || s.Workers != 0 || s.Utilization() != 0 || s.QueueFill() != 0 || p.Queued() != 0 {
 		t.Errorf("%+v", s)
 	}
 	for w := range p.Workers() {

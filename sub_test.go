@@ -838,7 +838,7 @@ func TestShutdownCountsTheTurnsOfSubPoolsOnce(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			defer cancel()
-			var incomplete *shoal.Incomplete
+			var incomplete *shoal.ShutdownError
 			if err := p.Shutdown(ctx); !errors.As(err, &incomplete) || incomplete.Running != 2 {
 				t.Errorf("spawned %v: two tasks run: %v", spawns, err)
 			}

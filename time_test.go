@@ -368,7 +368,7 @@ func TestSubmitAfterSubmitsExactlyWhenDue(t *testing.T) {
 		must(t, err)
 		time.Sleep(5*time.Second - 1)
 		synctest.Wait()
-		if s := p.Stats(); s.Submitted != 0 || s.InFlight != 0 || s.Queued != 0 || p.Len() != 0 {
+		if s := p.Stats(); s.Submitted != 0 || s.InFlight != 0 || s.Queued != 0 || p.Queued() != 0 {
 			t.Errorf("a task that is not yet due counts: %+v", s)
 		}
 		p.Wait() // does not wait for it
@@ -539,8 +539,8 @@ func TestSubmitAfterWaitsWhilePaused(t *testing.T) {
 		must(t, err)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if p.Len() != 1 || at != 0 {
-			t.Errorf("Len() = %d, ran at %v; want 1 queued", p.Len(), at)
+		if p.Queued() != 1 || at != 0 {
+			t.Errorf("Queued() = %d, ran at %v; want 1 queued", p.Queued(), at)
 		}
 		p.Resume()
 		synctest.Wait()
@@ -635,7 +635,7 @@ func TestShutdownReturnsExactlyAtItsDeadline(t *testing.T) {
 		if d := time.Since(start); d != 3*time.Second {
 			t.Errorf("Shutdown returned after %v, want 3s", d)
 		}
-		var inc *shoal.Incomplete
+		var inc *shoal.ShutdownError
 		if !errors.As(err, &inc) || inc.Dropped != 5 || inc.Running != 1 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Shutdown = %#v, want 5 dropped, 1 running, deadline exceeded", err)
 		}
@@ -683,7 +683,7 @@ func TestShutdownDeadlineAtTheMomentTheLastTaskEnds(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			err := p.Shutdown(ctx)
-			var inc *shoal.Incomplete
+			var inc *shoal.ShutdownError
 			if err != nil && !(errors.As(err, &inc) && inc.Dropped == 0 && inc.Running == 1) {
 				t.Fatalf("Shutdown = %#v", err)
 			}

@@ -582,7 +582,7 @@ func TestShutdownWaitsForTheAlarmHandlerNoLongerThanItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		var incomplete *shoal.Incomplete
+		var incomplete *shoal.ShutdownError
 		if err := p.Shutdown(ctx); !errors.As(err, &incomplete) || time.Since(start) != time.Second {
 			t.Errorf("Shutdown: %v, after %v", err, time.Since(start))
 		}

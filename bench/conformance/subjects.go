@@ -108,7 +108,7 @@ func newShoal(s spec) pool {
 		stop:    func() { _ = p.Shutdown(ctx) },
 		stopNow: func() { _ = p.Close() }, stopCtx: p.Shutdown, wait: p.Wait,
 		resize: func(n int) error { return p.Resize(0, n) }, pause: p.Pause, resume: p.Resume, onPanic: true,
-		workers: func() int { return p.Stats().Workers }, waiting: p.Len,
+		workers: func() int { return p.Stats().Workers }, waiting: p.Queued,
 		completed: func() int { return int(p.Stats().Completed) }, failed: func() int { return int(p.Stats().Failed) },
 		group: func(ctx context.Context) group {
 			g := p.Group(ctx)

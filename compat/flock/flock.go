@@ -309,7 +309,7 @@ func (p *Pool) Stats() Stats {
 		Rejected:           s.Rejected,
 		FallbackExecuted:   s.Spawned,
 		InFlight:           uint64(s.InFlight),
-		Utilization:        s.Utilization(),
+		Utilization:        100 * s.QueueFill(),
 		NumWorkers:         p.workers,
 		TotalQueueDepth:    s.Queued,
 		TotalQueueCapacity: s.QueueCapacity,

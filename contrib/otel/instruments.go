@@ -140,7 +140,7 @@ var gauges = []instrument[float64]{
 			if r.QueueCapacity == shoal.Unbounded {
 				return -1
 			}
-			return r.Utilization() / 100
+			return r.QueueFill()
 		}},
 	{"shoal.stalled", "s", "For how long all workers have been busy, tasks have waited, and none has ended.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},

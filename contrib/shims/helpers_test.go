@@ -151,7 +151,7 @@ func contract(t *testing.T, run runner, is, waits bool) {
 		go func() {
 			got <- run(ctx, p, func(context.Context) error { ran.Store(true); return nil })
 		}()
-		waitFor(t, "the job to wait for a worker", func() bool { return p.Len() == 1 })
+		waitFor(t, "the job to wait for a worker", func() bool { return p.Queued() == 1 })
 		cancel()
 		select {
 		case err := <-got:
@@ -174,7 +174,7 @@ func contract(t *testing.T, run runner, is, waits bool) {
 		release := occupy(t, p)
 		got := make(chan error, 1)
 		go func() { got <- run(ctx, p, func(context.Context) error { return nil }) }()
-		waitFor(t, "the job to wait for a worker", func() bool { return p.Len() == 1 })
+		waitFor(t, "the job to wait for a worker", func() bool { return p.Queued() == 1 })
 		go p.Close()
 		same(t, <-got, shoal.ErrDropped)
 		release()

@@ -252,7 +252,7 @@ func TestRiverClientTimeout(t *testing.T) {
 	r := startRiver(t, func(ctx context.Context, _ *river.Job[Mail]) error { return ctx.Err() },
 		river.Config{JobTimeout: timeout}, shoalshims.River(on(p)))
 	r.add(t, nil)
-	waitFor(t, "the job to wait for a worker", func() bool { return p.Len() == 1 })
+	waitFor(t, "the job to wait for a worker", func() bool { return p.Queued() == 1 })
 	time.Sleep(timeout + timeout/4)
 	release()
 	if kind, job := r.next(t); kind != river.EventKindJobCompleted {

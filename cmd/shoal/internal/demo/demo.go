@@ -113,7 +113,7 @@ func (p *pools) end(patience time.Duration, out io.Writer) {
 	for i, q := range []*shoal.Pool{p.hash, p.fetch, p.slow} {
 		all.Go(func() {
 			left := "drained"
-			if e := (*shoal.Incomplete)(nil); errors.As(q.Shutdown(ctx), &e) {
+			if e := (*shoal.ShutdownError)(nil); errors.As(q.Shutdown(ctx), &e) {
 				left = fmt.Sprintf("%d tasks dropped, %d interrupted", e.Dropped, e.Running)
 			}
 			<-q.Done()
