@@ -4,7 +4,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: ## everything CI runs: vet, staticcheck, tests, race, 386, models, a quarter of an hour
+check: test ## everything CI runs: vet, staticcheck, tests, race, 386, models, a quarter of an hour
 	bash scripts/check
 
 test: ## the quick tests

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/again"
 )
 
 // A hookLog has hooks that check each other, and tasks that check the hooks.
@@ -579,11 +580,9 @@ const crashEnv = "SHOAL_TEST_CRASH"
 
 // crashCommand runs the calling test again, alone, to crash in the given way.
 func crashCommand(t *testing.T, kind string) *exec.Cmd {
-	exe, err := os.Executable()
-	must(t, err)
 	name, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.Command(exe, "-test.run=^"+name+"$")
-	cmd.Env = append(os.Environ(), crashEnv+"="+kind, "GOTRACEBACK=single")
+	cmd := again.Command("-test.run=^" + name + "$")
+	cmd.Env = append(cmd.Env, crashEnv+"="+kind, "GOTRACEBACK=single")
 	return cmd
 }
 

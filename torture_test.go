@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/again"
 )
 
 // Torture: very many tasks, each of which has one word that must have been
@@ -261,8 +261,8 @@ func TestTortureEnvironments(t *testing.T) {
 				t.Skip("no such signal here")
 			}
 			n := shoal.Reps(240_000, 24_000, 24_000)
-			cmd := exec.Command(os.Args[0], "-test.run=^(TestTorture|TestTortureAndStops)$", "-test.short", fmt.Sprintf("-torture.tasks=%d", n))
-			cmd.Env = append(append(os.Environ(), "SHOAL_TORTURE_CHILD=1"), e.env...)
+			cmd := again.Command("-test.run=^(TestTorture|TestTortureAndStops)$", "-test.short", fmt.Sprintf("-torture.tasks=%d", n))
+			cmd.Env = append(append(cmd.Env, "SHOAL_TORTURE_CHILD=1"), e.env...)
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil {

@@ -3,10 +3,11 @@ package expect
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/shoal-go/shoal/internal/again"
 )
 
 // Equal fails the test if got is not want.
@@ -48,8 +49,8 @@ func Crash(t *testing.T, text string, f func()) {
 		f()
 		os.Exit(0)
 	}
-	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	c.Env = append(os.Environ(), env+"=1")
+	c := again.Command("-test.run=^" + t.Name() + "$")
+	c.Env = append(c.Env, env+"=1")
 	out, err := c.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "panic: "+text) {
 		t.Errorf("%v\n%s", err, out)
