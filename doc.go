@@ -1,5 +1,8 @@
 // Package shoal runs tasks on a bounded number of goroutines.
 //
+// A [Pool] has workers and a queue. [Pool.Submit] puts a function, the task,
+// into the queue, and a worker runs it:
+//
 //	pool, err := shoal.New(shoal.WithMaxWorkers(16))
 //	if err != nil {
 //		return err
@@ -12,36 +15,139 @@
 //	}
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
-// # The life of a task
+// Without options a pool has at most GOMAXPROCS workers, a queue of 1<<20
+// tasks, and makes submitters wait while that is full. Workers start as tasks
+// need them, and leave after 5 s without work. A program needs few pools; one
+// for each dependency with a limit of its own is usual.
 //
-// Submit takes a ticket, which is its admission, and puts the task into the
-// queue (submit.go; room.go where it has to wait for room). A worker takes the
-// ticket and runs the task (worker.go), contains what goes wrong in it
-// (run.go), and counts it by one step of the word it took the ticket from
-// (word.go). Workers come and go between a minimum and a maximum (sizing.go),
-// and sleep when there is nothing to do (park.go). life.go is pause, resize,
-// waiting and the end of a pool; stats.go, histogram.go and stacks.go look inside,
-// watch.go tells when something is wrong, and tracer.go follows tasks.
+// # Five calls
 //
-// Built on that are results ([Go], [Future], [Pool.Group]; call.go and help.go are
-// tasks that somebody waits for), loops ([Map], [ForEach]), tasks in the order of
-// keys ([Keyed]; turn.go), resources of workers ([Local]), functions of values
-// ([Func]), and pools that borrow the workers of another one ([Pool.Sub]).
+// Most programs need no more than these:
+//
+//   - [Pool.Submit] runs a function some time soon.
+//   - [Pool.SubmitWait] runs a function on the pool and returns its error.
+//   - [Go] runs a function and returns a [Future] for its result.
+//   - [Pool.Group] is errgroup on the pool: [Group.Go] adds a task, the first
+//     error cancels the others, and [Group.Wait] returns it.
+//   - [Map] is a parallel loop that yields results in the order of its input.
+//
+// Beyond these, [ForEach] and [MapUnordered] are further loops, [Keyed] keeps
+// the tasks of one key in order, [Func] takes values instead of closures,
+// [Local] gives each worker a resource of its own, [Pool.Sub] makes a pool
+// that borrows the workers of another one with a limit and a share of its
+// own, [Pool.SubmitAfter] delays a task, and [Pool.Reserve] is for consumers
+// of a durable queue, which package jobs works off.
+//
+// # Backpressure
+//
+// [WithMaxWorkers] bounds how many tasks run and [WithQueueCapacity] how many
+// wait. The first protects what the tasks use: a database, a disk, the CPUs.
+// The second bounds memory, and the age of the oldest task.
+//
+// When the queue is full, [WithFullPolicy] decides. [Block], the default, slows
+// the submitter down, which is right for batch jobs and pipelines. [Reject]
+// returns [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit]
+// does so for one call. [CallerRuns] runs the task on the submitting goroutine,
+// [Spawn] on a new one beyond the limit, and [DropOldest] discards the task
+// that has waited longest.
+//
+// [Pool.SubmitContext] waits for room no longer than its context lives.
+//
+// # Tasks that wait for tasks
+//
+// In most pools, tasks that wait for other tasks of the same pool deadlock as
+// soon as every worker waits. Here they do not, if a task passes its context
+// on:
+//
+//	err := pool.SubmitWait(ctx, func(ctx context.Context) error {
+//		f := shoal.Go(ctx, pool, child) // ctx is the task's own
+//		v, err := f.Wait(ctx)
+//		...
+//	})
+//
+// The context tells the pool that one of its workers is waiting. If the child
+// has not started, that worker runs it, on the spot. So one worker is enough
+// for any recursion, and there are never more goroutines than the limit
+// allows. The same holds for SubmitWait, Group and the loops. A waiting task
+// runs only what it waits for, so no other task can come in between and take
+// a lock that is held.
+//
+// A task that submits to its own full pool under Block does not wait either:
+// it runs the new task itself.
+//
+// The pool cannot help a task that waits by a channel or a [sync.WaitGroup]
+// for tasks that are queued behind it. [WithStallAfter] reports that.
+//
+// # Errors and panics
+//
+// Submit returns an error only if it did not accept the task: [ErrNilTask],
+// [ErrClosed], [ErrQueueFull], or the error of the context.
+//
+// A task's own error reaches the caller of SubmitWait, Future.Wait or
+// Group.Wait. A panic in a task does not end the process or the worker. It
+// reaches the same caller as a [*PanicError] with its stack. Where nobody waits,
+// it goes to the handler of [WithPanicHandler], or to the log. A task may call
+// [runtime.Goexit], as t.FailNow does; its caller gets [ErrGoexit]. An accepted
+// task that will not run any more resolves to [ErrDropped] or to the error of
+// its context. A caller that waits always gets an answer.
+//
+// If a panic must end the program, use [WithCrashOnPanic].
+//
+// # Ending a pool
+//
+// A pool ends like a net/http server. [Pool.Shutdown] refuses new tasks and
+// runs those that were accepted. If its context ends first, it drops what is
+// queued, cancels the contexts of running tasks and returns an error that
+// says how many tasks were dropped and how many still ran. [Pool.Close] does
+// not run what is queued: it drops it, cancels the running tasks, and waits
+// for them. Both may be called any number of times, in any order, at the same
+// time. When Close returns, or Shutdown returns nil, no goroutine of the pool
+// exists.
+//
+// [Pool.Wait] waits until nothing is queued or running, and leaves the pool
+// open. [WithContext] closes a pool when a context ends.
+//
+// # Testing
+//
+// A pool works in a bubble of [testing/synctest]: it starts no goroutine
+// elsewhere and reads time by package time alone. Close it before the bubble
+// ends. A pool with WithMaxWorkers(1) runs tasks one after the other, in the
+// order of their submission. To test what happens at a full queue, take
+// WithQueueCapacity(0) or 1 and a task that blocks on a channel. The page
+// docs/testing.md has examples.
+//
+// # Looking inside
+//
+// [Pool.Stats] is one snapshot of all counters, in which
+// Submitted = Completed + Dropped + Canceled + InFlight holds at every moment.
+// [Pool.Workers] lists the workers and [Pool.OldestTasks] the stacks of what
+// runs. [WithStallAfter] and [WithSlowTask] log a warning when a pool is stuck
+// or a task takes too long. Package shoalhttp serves all that as a live page;
+// contrib/prom and contrib/otel export it.
+//
+// # Options that matter
+//
+// Set [WithMaxWorkers] if tasks wait for something outside the process.
+// Set [WithQueueCapacity] and [WithFullPolicy] if load can exceed what the pool
+// can do. Set [WithName], which errors, logs, metrics and profiles show. Most
+// programs need no other option.
 //
 // # What is promised
 //
 // An accepted task, one for which Submit returned nil, runs exactly once,
-// unless the pool is closed or told to drop it, and then it is counted as
-// dropped. While a task waits, a worker that is free, or may be started, is on
-// its way to it; nothing polls. It may give way to the workers there are as
-// long as they start tasks (see [Auto]), and a start hook takes its own time.
-// There are never more workers than the maximum. No task waits behind another
-// one that already runs. Shutdown and Close return when every goroutine of the
-// pool has done its last act.
+// unless the pool is closed or told to drop it; then it is counted as dropped.
+//
+// While a task waits, a worker that is free, or may be started, is on its way
+// to it. Nothing polls. No task waits behind another one that already runs. A
+// new worker first yields to workers that are making progress (see [Auto]).
+//
+// Tasks that one goroutine submits start in the order of their submission.
+//
+// There are never more workers than the maximum.
 //
 // In the terms of the Go memory model, submitting a task synchronizes before
 // the task's start, and a task's end synchronizes before the return of the
 // Wait, SubmitWait, Shutdown or Close that waited for it.
 //
-// The proofs are in docs/engine.md.
+// docs/engine.md has the proofs, docs/conformance.md the whole contract.
 package shoal
