@@ -8,7 +8,7 @@ require (
 	github.com/destel/rill v0.7.0
 	github.com/gammazero/workerpool v1.3.0
 	github.com/panjf2000/ants/v2 v2.12.1
-	github.com/shoal-go/shoal v0.0.0
+	github.com/shoal-go/shoal v0.1.0
 	github.com/sourcegraph/conc v0.3.0
 	golang.org/x/sync v0.24.0
 )
@@ -18,5 +18,3 @@ require (
 	go.uber.org/atomic v1.7.0 // indirect
 	go.uber.org/multierr v1.9.0 // indirect
 )
-
-replace github.com/shoal-go/shoal => ../

@@ -11,10 +11,10 @@ func Versions() map[string]string {
 	}
 	for _, m := range append(info.Deps, &info.Main) {
 		v[m.Path] = m.Version
-		if m.Replace != nil && m.Replace.Version != "" {
+		if m.Replace != nil {
 			v[m.Path] = m.Replace.Version
 		}
-		if v[m.Path] == "" || v[m.Path] == "(devel)" || v[m.Path] == "v0.0.0" {
+		if v[m.Path] == "" || v[m.Path] == "(devel)" {
 			v[m.Path] = "this checkout"
 			for _, s := range info.Settings {
 				if s.Key == "vcs.revision" && len(s.Value) >= 12 {

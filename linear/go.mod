@@ -2,8 +2,6 @@ module github.com/shoal-go/shoal/linear
 
 go 1.26
 
-require github.com/shoal-go/shoal v0.0.0
+require github.com/shoal-go/shoal v0.1.0
 
 require github.com/anishathalye/porcupine v1.3.1
-
-replace github.com/shoal-go/shoal => ../

@@ -9,10 +9,10 @@ require (
 	github.com/riverqueue/river v0.31.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.31.0
 	github.com/riverqueue/river/rivertype v0.31.0
-	github.com/shoal-go/shoal v0.0.0
-	github.com/shoal-go/shoal/contrib/nats v0.0.0
-	github.com/shoal-go/shoal/contrib/nats/embedded v0.0.0
-	github.com/shoal-go/shoal/contrib/sql v0.0.0
+	github.com/shoal-go/shoal v0.1.0
+	github.com/shoal-go/shoal/contrib/nats v0.1.0
+	github.com/shoal-go/shoal/contrib/nats/embedded v0.1.0
+	github.com/shoal-go/shoal/contrib/sql v0.1.0
 	modernc.org/sqlite v1.61.1
 )
 
@@ -58,11 +58,4 @@ require (
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-)
-
-replace (
-	github.com/shoal-go/shoal => ../../
-	github.com/shoal-go/shoal/contrib/nats => ../../contrib/nats
-	github.com/shoal-go/shoal/contrib/nats/embedded => ../../contrib/nats/embedded
-	github.com/shoal-go/shoal/contrib/sql => ../../contrib/sql
 )

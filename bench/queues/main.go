@@ -1,7 +1,7 @@
 // Command queues measures durable queues beside each other on one machine: package jobs
 // of shoal on its engines, asynq on Redis, and River on Postgres. It prints a table.
 //
-//	GOWORK=off go run . -runs 3
+//	go run . -runs 3
 //
 // It needs the programs redis-server and postgres, of Debian's packages redis-server and
 // postgresql. Each measurement has an engine of its own, and processes of its own.

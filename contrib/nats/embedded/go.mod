@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
-	github.com/shoal-go/shoal v0.0.0
+	github.com/shoal-go/shoal v0.1.0
 )
 
 require (
@@ -19,9 +19,4 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
-)
-
-replace (
-	github.com/shoal-go/shoal => ../../../
-	github.com/shoal-go/shoal/contrib/nats => ../
 )

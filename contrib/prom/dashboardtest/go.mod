@@ -7,8 +7,8 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/prometheus v0.315.0
-	github.com/shoal-go/shoal v0.0.0
-	github.com/shoal-go/shoal/contrib/prom v0.0.0
+	github.com/shoal-go/shoal v0.1.0
+	github.com/shoal-go/shoal/contrib/prom v0.1.0
 )
 
 require (
@@ -103,9 +103,4 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
-)
-
-replace (
-	github.com/shoal-go/shoal => ../../../
-	github.com/shoal-go/shoal/contrib/prom => ../
 )
