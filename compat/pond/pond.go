@@ -1,49 +1,61 @@
 // Package pond has the API of github.com/alitto/pond v1.9.2 on the engine of
-// shoal. A program that uses pond changes its import path,
+// shoal. To move a program, change its import path,
 //
 //	import "github.com/shoal-go/shoal/compat/pond"
 //
-// and nothing else. Pond's documentation holds, with these differences.
+// and nothing else. Pond's documentation holds. The differences: Balanced and Lazy
+// start a worker earlier than pond does if a task would have to wait for tasks that
+// block; Eager starts workers one after the other if the CPUs are busy; a
+// task may call [runtime.Goexit], wait for other tasks, and stop its own pool; a
+// stopped or cancelled pool leaves no caller waiting.
 //
-// What pond documents is kept: Submit panics with [ErrSubmitOnStoppedPool] after
-// a stop, ignores a nil task, and blocks while the queue is full; options out of
-// range are put right silently; the counters count what theirs count; strategies
-// are asked under the same conditions.
+// What pond documents is kept. Submit panics with [ErrSubmitOnStoppedPool] after
+// a stop, ignores a nil task, and blocks while the queue is full. Options out of
+// range are corrected silently. The counters count what pond's count.
 //
-// What is broken there is not kept:
+// A strategy of your own, and [RatedResizer] with a rate that you chose, hold the
+// pool where pond's does: a strategy that answers running < 3 never has more than
+// 3 workers. It is asked when pond asks it: when a task is submitted, no worker is
+// idle, and the maximum is not reached. Its answer stands until the next task, so a
+// task that was refused a worker waits until one is free, as in pond. One thing
+// differs: the pool always has a first worker. The numbers behind [Balanced] and
+// [Lazy] are nobody's bound. They delay a worker only while the workers that
+// there are take tasks. In pond a task that they refused waits behind a busy worker,
+// even if that never ends.
+//
+// What is broken in pond is not kept:
 //
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
 //     Pond loses the worker, and every Wait and stop hangs.
-//   - SubmitAndWait and Wait of a group return when the pool is stopped with
-//     their tasks still queued. These count as neither successful nor failed.
-//   - SubmitAndWait, and Wait of a group, do not use up the workers when tasks
-//     call them: they run what they wait for.
+//   - SubmitAndWait and Wait of a group return if the pool is stopped while
+//     their tasks are queued. Those tasks count as neither successful nor failed.
+//     In pond both hang.
+//   - If a task calls SubmitAndWait, or Wait of a group, it runs the tasks that it
+//     waits for. In pond such tasks can use up all workers, and hang.
 //   - When the context of [Context] has ended, Submit drops the task and TrySubmit
-//     returns false. In pond Submit blocks for ever once the queue is full.
-//   - A task of a group with a context that panics is an error of the group, a
+//     returns false. In pond Submit blocks for ever once the queue is full. A task
+//     that is queued at that moment may still start.
+//   - If a task of a group with a context panics, Wait returns a
 //     [*shoal.PanicError]. In pond Wait returns nil.
-//   - Submit and a stop may race: the task is accepted and run, or Submit panics
-//     with ErrSubmitOnStoppedPool; never with "send on closed channel". That is so
-//     for a Submit that waits for room, too, where pond waits for it. A task of a
-//     group that is refused so late is left out; with a context, Wait returns
-//     [shoal.ErrClosed], and of tasks that a stop dropped [shoal.ErrDropped].
-//   - A task that calls Submit while the queue is full runs the new task itself, at
-//     once: do not hold a lock then that the new task takes.
-//   - Tasks that a group's context keeps from running count as neither submitted
-//     nor completed. In pond they are taken, skipped, and count as successful.
-//   - A strategy delays growth, but never leaves a task waiting behind a busy
-//     worker while more workers may start.
-//   - RatedResizer(1), which is Eager and never says no, is shoal's Auto: the workers
-//     are started, too, but where the tasks compute and all CPUs are busy one after
-//     the other, 10 ms or more apart. Pond starts them at once, and has them get in
-//     each other's way. To the counters every task has its worker at once, as there.
-//     Who wants them at once all the same has a strategy of his own that says yes.
-//   - Idle workers are reclaimed by age, all that are due, not one in each timeout.
-//     IdleTimeout(0) has them leave when the queue is empty; in pond it panics.
-//   - StopAndWaitFor leaves nothing behind but tasks that run. A stop that a task
-//     of the pool calls begins and does not wait, as it cannot; in pond it hangs.
+//   - Submit and a stop may race: either the task is accepted and runs, or Submit
+//     panics with ErrSubmitOnStoppedPool. It never panics with "send on closed
+//     channel". The same holds for a Submit that waits for room; pond waits for it.
+//     A task of a group that is refused so late is left out. If the group has a
+//     context, Wait returns [shoal.ErrClosed] then, and [shoal.ErrDropped] if a stop
+//     dropped a task that was accepted.
+//   - If a task calls Submit while the queue is full, it runs the new task itself,
+//     at once. Do not hold a lock that the new task takes.
+//   - [Eager], which is RatedResizer(1), is shoal's Auto. If the tasks compute
+//     and all CPUs are busy, its workers start one after the other, up to 10 ms
+//     or more apart; pond starts them at once. The counters count every task as if
+//     its worker had started. To have the workers at once, use a strategy of your own
+//     that answers true.
+//   - Idle workers leave by age, all that are due; pond ends one in each timeout.
+//     With IdleTimeout(0) a worker leaves when the queue is empty; pond panics.
+//   - StopAndWaitFor leaves nothing behind but tasks that run. If a task calls a
+//     stop of its own pool, the stop begins and does not wait; in pond it hangs.
 //
-// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+// To go on to shoal's own API, see docs/migrate.md.
 package pond
 
 import (
@@ -62,12 +74,13 @@ import (
 
 const defaultIdleTimeout = 5 * time.Second
 
-// ErrSubmitOnStoppedPool is what Submit and its kin panic with when the pool has
-// been stopped.
+// ErrSubmitOnStoppedPool is the value with which Submit, SubmitAndWait and
+// SubmitBefore panic if the pool has been stopped.
 var ErrSubmitOnStoppedPool = errors.New("worker pool has been stopped and is no longer accepting tasks")
 
-// ResizingStrategy decides, when a task comes and no worker is idle, whether to
-// start another worker now. It may be called by several goroutines.
+// A ResizingStrategy decides whether to start another worker when a task comes and
+// no worker is idle. A pool makes one call of Resize at a time, except for
+// [RatedResizer], [Balanced] and [Lazy].
 type ResizingStrategy interface {
 	Resize(runningWorkers, minWorkers, maxWorkers int) bool
 }
@@ -76,17 +89,17 @@ var maxProcs = runtime.GOMAXPROCS(0)
 
 // The strategies that pond comes with.
 var (
-	// Eager starts a worker whenever none is idle, and a CPU has use for it. It is
-	// the default.
+	// Eager starts a worker whenever none is idle. It is the default.
 	Eager = func() ResizingStrategy { return RatedResizer(1) }
-	// Balanced starts one for every GOMAXPROCS/2 tasks.
-	Balanced = func() ResizingStrategy { return RatedResizer(maxProcs / 2) }
-	// Lazy starts one for every GOMAXPROCS tasks.
-	Lazy = func() ResizingStrategy { return RatedResizer(maxProcs) }
+	// Balanced starts a worker for one of every GOMAXPROCS/2 tasks that find none
+	// idle. If a task waits and no worker takes one, it starts a worker earlier.
+	Balanced = func() ResizingStrategy { return presetOf(maxProcs / 2) }
+	// Lazy is Balanced with one of every GOMAXPROCS tasks.
+	Lazy = func() ResizingStrategy { return presetOf(maxProcs) }
 )
 
-// RatedResizer is the strategy that starts a worker for every rate tasks that
-// find none idle. A rate below 1 is 1.
+// RatedResizer is the strategy that starts a worker for the first of every rate
+// tasks that find none idle. A rate below 1 is 1.
 func RatedResizer(rate int) ResizingStrategy { return &rated{rate: uint64(max(1, rate))} }
 
 type rated struct {
@@ -98,10 +111,72 @@ func (r *rated) Resize(runningWorkers, minWorkers, maxWorkers int) bool {
 	return r.rate == 1 || runningWorkers == 0 || r.hits.Add(1)%r.rate == 1
 }
 
-// sizer makes a strategy one of shoal's.
-type sizer struct{ ResizingStrategy }
+// A preset is a strategy whose rate the program did not choose, so it promises no
+// bound below the maximum of workers. To shoal it is a Sizer: it may delay a worker,
+// but no task waits behind tasks that block.
+type preset struct{ ResizingStrategy }
 
-func (s sizer) Grow(z shoal.Sizing) bool { return s.Resize(z.Workers, z.Min, z.Max) }
+func presetOf(rate int) ResizingStrategy {
+	if rate <= 1 {
+		return Eager()
+	}
+	return preset{RatedResizer(rate)}
+}
+
+func (s preset) Grow(z shoal.Sizing) bool { return s.Resize(z.Workers, z.Min, z.Max) }
+
+// A holder lets a strategy hold the pool where pond's does. The maximum of workers of
+// the pool below is what the strategy has granted: it is raised by one each time the
+// strategy says yes, and follows when idle workers leave. So the pool has the room,
+// too, that pond's has.
+type holder struct {
+	p           *WorkerPool
+	least, most int // workers
+
+	mu     sync.Mutex
+	coming int // tasks that have been asked for, and are perhaps not accepted yet
+}
+
+// first asks for the minimum of workers, and returns how many are granted.
+func (h *holder) first() (n int) {
+	for range h.least {
+		if h.p.strategy.Resize(n, h.p.minWorkers, h.p.maxWorkers) {
+			n++
+		}
+	}
+	return n
+}
+
+// enter asks for a worker if none is idle. The caller submits a task then, and calls
+// leave as soon as it is accepted, or was not.
+func (h *holder) enter() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.p.pool.Stats()
+	tasks := s.InFlight + h.coming // one that is accepted may count twice: there is no room for more than MaxWorkers
+	h.coming++
+	running := min(max(s.Workers, tasks), s.MaxWorkers)
+	granted := running
+	if idle := running > tasks; running < h.most && (!idle || running < h.least) &&
+		h.p.strategy.Resize(running, h.p.minWorkers, h.p.maxWorkers) {
+		granted++
+	}
+	if granted = max(1, granted); granted != s.MaxWorkers {
+		h.p.pool.Resize(min(h.least, granted), granted) // the error is that it is stopped
+	}
+}
+
+func (h *holder) leave() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	h.coming--
+	h.mu.Unlock()
+}
 
 // An Option configures a pool.
 type Option func(*WorkerPool)
@@ -124,7 +199,7 @@ func PanicHandler(panicHandler func(interface{})) Option {
 	return func(p *WorkerPool) { p.panicHandler = panicHandler }
 }
 
-// Context has the pool stop at once when parentCtx ends.
+// Context makes the pool stop at once, as [WorkerPool.Stop] does, when parentCtx ends.
 func Context(parentCtx context.Context) Option { return func(p *WorkerPool) { p.context = parentCtx } }
 
 // A WorkerPool is a pool of workers. It is made by [New].
@@ -138,7 +213,8 @@ type WorkerPool struct {
 	panicHandler func(interface{})
 	context      context.Context
 	stopped      atomic.Bool
-	eager        bool        // the strategy never says no
+	held         *holder     // of a strategy that holds the pool; else nil
+	atOnce       bool        // a task for which there may be a worker counts as if it had one
 	unfollow     func() bool // p does not stop with its context any more
 }
 
@@ -164,14 +240,27 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 	if capacity > math.MaxInt32 {
 		capacity = shoal.Unbounded
 	}
-	workers := min(p.maxWorkers, shoal.MaxWorkers)
-	sizing := shoal.Sizer(sizer{p.strategy})
-	if r, ok := p.strategy.(*rated); ok && r.rate == 1 {
-		p.eager, sizing = true, shoal.Auto()
+	most := min(p.maxWorkers, shoal.MaxWorkers)
+	least := min(max(0, p.minWorkers), most)
+	var sizing shoal.Sizer
+	p.atOnce = true
+	switch r := p.strategy.(type) {
+	case preset:
+		p.atOnce, sizing = false, r
+	case *rated:
+		if r.rate == 1 {
+			sizing = shoal.Auto()
+		}
+	}
+	if sizing == nil {
+		sizing = shoal.Eager()
+		p.held = &holder{p: p, least: least, most: most}
+		least = p.held.first()
+		most = max(1, least)
 	}
 	p.pool = shoal.Must(shoal.New( // all of it is in range
-		shoal.WithMaxWorkers(workers),
-		shoal.WithMinWorkers(min(max(0, p.minWorkers), workers)),
+		shoal.WithMaxWorkers(most),
+		shoal.WithMinWorkers(least),
 		shoal.WithQueueCapacity(capacity),
 		shoal.WithIdleTimeout(p.idleTimeout),
 		shoal.WithSizing(sizing),
@@ -200,10 +289,10 @@ func (p *WorkerPool) RunningWorkers() int {
 	return max(s.Workers, p.busy(s))
 }
 
-// busy is the number of workers that run a task. While Eager's workers are on their way
-// to their tasks they count as if they were there.
+// busy is the number of workers that run a task. A worker that is on its way to its
+// task counts as if it were there.
 func (p *WorkerPool) busy(s shoal.Stats) int {
-	if p.eager {
+	if p.atOnce {
 		return min(s.InFlight, s.MaxWorkers)
 	}
 	return s.Workers - s.Idle
@@ -228,7 +317,7 @@ func (p *WorkerPool) MaxCapacity() int { return p.maxCapacity }
 func (p *WorkerPool) Strategy() ResizingStrategy { return p.strategy }
 
 // SubmittedTasks is the number of tasks that were accepted, or whose Submit waits for
-// room.
+// room, also of those that a group skipped.
 func (p *WorkerPool) SubmittedTasks() uint64 {
 	s := p.pool.Stats()
 	return s.Submitted + uint64(s.Blocked)
@@ -238,24 +327,29 @@ func (p *WorkerPool) SubmittedTasks() uint64 {
 // for room among them.
 func (p *WorkerPool) WaitingTasks() uint64 {
 	s := p.pool.Stats()
-	if p.eager {
+	if p.atOnce {
 		return uint64(s.InFlight - p.busy(s) + s.Blocked)
 	}
 	return settle.Waiting(s) + uint64(s.Blocked)
 }
 
-// SuccessfulTasks is the number of tasks that have returned.
+// SuccessfulTasks is the number of tasks that have returned, or that their group
+// skipped because its context had ended.
 func (p *WorkerPool) SuccessfulTasks() uint64 {
 	s := p.pool.Stats()
-	return s.Completed - s.Failed
+	return s.Completed + s.Canceled - s.Failed
 }
 
 // FailedTasks is the number of tasks that have panicked, or called
 // [runtime.Goexit].
 func (p *WorkerPool) FailedTasks() uint64 { return p.pool.Stats().Failed }
 
-// CompletedTasks is the number of tasks that have ended in either way.
-func (p *WorkerPool) CompletedTasks() uint64 { return p.pool.Stats().Completed }
+// CompletedTasks is the sum of [WorkerPool.SuccessfulTasks] and
+// [WorkerPool.FailedTasks].
+func (p *WorkerPool) CompletedTasks() uint64 {
+	s := p.pool.Stats()
+	return s.Completed + s.Canceled
+}
 
 // Stopped reports whether the pool has been stopped.
 func (p *WorkerPool) Stopped() bool { return p.stopped.Load() }
@@ -267,7 +361,10 @@ func (p *WorkerPool) Submit(task func()) {
 		return
 	}
 	p.refuse() // while Stop waits for tasks that are about to start the engine would accept it
-	if p.pool.Submit(task) != nil {
+	p.held.enter()
+	err := p.pool.Submit(task)
+	p.held.leave()
+	if err != nil {
 		p.refuse()
 	}
 }
@@ -281,7 +378,12 @@ func (p *WorkerPool) refuse() {
 
 // TrySubmit queues task if there is room, and reports whether there was.
 func (p *WorkerPool) TrySubmit(task func()) bool {
-	return !p.Stopped() && p.pool.TrySubmit(task) == nil
+	if task == nil || p.Stopped() {
+		return false
+	}
+	p.held.enter()
+	defer p.held.leave()
+	return p.pool.TrySubmit(task) == nil
 }
 
 // SubmitAndWait is Submit, and waits for the task to end.
@@ -290,10 +392,14 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 		return
 	}
 	p.refuse()
+	p.held.enter()
+	accepted := sync.OnceFunc(p.held.leave)
 	err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
+		accepted()
 		task()
 		return nil
 	})
+	accepted()
 	if err == shoal.ErrClosed {
 		p.refuse()
 	}
@@ -332,7 +438,7 @@ func (p *WorkerPool) close() {
 }
 
 // stopNow drops what is queued, and does not wait.
-func (p *WorkerPool) stopNow() { settle.StopSoon(p.pool, !p.eager) }
+func (p *WorkerPool) stopNow() { settle.StopSoon(p.pool, !p.atOnce) }
 
 // StopAndWait has the pool accept no more tasks, and waits until all that were
 // accepted have ended and no worker is left.
@@ -403,10 +509,16 @@ func (g *TaskGroup) Submit(task func()) {
 		return
 	}
 	g.pool.refuse()
-	g.group.Go(func(context.Context) error {
+	g.submit(func(context.Context) error {
 		task()
 		return nil
 	})
+}
+
+func (g *TaskGroup) submit(task func(context.Context) error) {
+	g.pool.held.enter()
+	g.group.Go(task)
+	g.pool.held.leave()
 }
 
 // Wait waits until all tasks of the group have ended.
@@ -423,17 +535,20 @@ type TaskGroupWithContext struct {
 	err    atomic.Pointer[error]
 }
 
-// Submit is [WorkerPool.Submit] of a task of the group. It is skipped if the
-// group's context has ended.
+// Submit is [WorkerPool.Submit] of a task of the group. The task is skipped if the
+// group's context has ended before it starts; it counts as successful then, as in
+// pond. If the context ends while Submit waits for room, Submit returns, and the task
+// does not count.
 func (g *TaskGroupWithContext) Submit(task func() error) {
 	if task == nil {
 		return
 	}
-	g.pool.refuse()
 	if g.ctx.Err() != nil {
+		g.pool.Submit(func() {})
 		return
 	}
-	g.group.Go(func(context.Context) error {
+	g.pool.refuse()
+	g.submit(func(context.Context) error {
 		if err := task(); err != nil {
 			g.fail(err) // to the pool it has not failed: it has returned
 		}

@@ -338,25 +338,139 @@ func TestSubmitRacingAStop(t *testing.T) { // H3
 	}
 }
 
-func TestAStrategyDelaysAndDoesNotDeny(t *testing.T) { // H16
+func TestThePresetsDelayAndDoNotDeny(t *testing.T) { // H16
+	for name, strategy := range map[string]func() pond.ResizingStrategy{"Balanced": pond.Balanced, "Lazy": pond.Lazy} {
+		synctest.Test(t, func(t *testing.T) {
+			p := pond.New(100, 100, pond.Strategy(strategy()))
+			release := make(chan struct{})
+			for range 99 {
+				p.Submit(func() { <-release })
+			}
+			synctest.Wait()
+			ran := make(chan struct{})
+			p.Submit(func() { close(ran) })
+			<-ran // the others still run
+			expect.Equal(t, name+": running", p.RunningWorkers(), 100)
+			close(release)
+			p.StopAndWait()
+		})
+	}
+}
+
+// A bound is a strategy that allows so many workers.
+type bound int
+
+func (b bound) Resize(running, min, max int) bool { return running < int(b) }
+
+func TestAStrategyHoldsThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		p := pond.New(100, 100, pond.Strategy(never(func() { asked++ })))
-		release := make(chan struct{})
-		p.Submit(func() { <-release })
+		p := pond.New(20, 100, pond.Strategy(bound(3)), pond.MinWorkers(1))
+		var at, most, ran atomic.Int32
+		task := func() {
+			n := at.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(time.Second)
+			at.Add(-1)
+			ran.Add(1)
+		}
+		g := p.Group()
+		gc, _ := p.GroupContext(context.Background())
+		var wg sync.WaitGroup
+		for range 6 {
+			p.Submit(task)
+			p.TrySubmit(task)
+			p.SubmitBefore(task, time.Hour)
+			g.Submit(task)
+			gc.Submit(func() error { task(); return nil })
+			wg.Go(func() { p.SubmitAndWait(task) })
+		}
 		synctest.Wait()
-		ran := make(chan struct{})
-		p.Submit(func() { close(ran) })
-		<-ran // the first one still runs
-		close(release)
+		expect.Equal(t, "running", p.RunningWorkers(), 3)
+		expect.Equal(t, "idle", p.IdleWorkers(), 0)
+		expect.Equal(t, "waiting", p.WaitingTasks(), 33)
+		expect.Equal(t, "MaxWorkers", p.MaxWorkers(), 20)
+		start := time.Now()
+		wg.Wait()
+		g.Wait()
+		expect.Equal(t, "Wait", gc.Wait(), nil)
+		time.Sleep(20*time.Second - time.Since(start)) // two workers have left
+		expect.Equal(t, "running", p.RunningWorkers(), 1)
+		for range 10 {
+			p.Submit(task)
+		}
+		expect.Equal(t, "running", p.RunningWorkers(), 3)
 		p.StopAndWait()
-		expect.Equal(t, "it was asked", asked > 0, true)
+		expect.Equal(t, "tasks that ran", ran.Load(), 46)
+		expect.Equal(t, "at once", most.Load(), 3)
 	})
 }
 
-type never func()
+func TestAStrategyBoundsTheRoom(t *testing.T) { // as it bounds the workers that tasks are handed to
+	p := pond.New(20, 1, pond.Strategy(bound(2)))
+	release := make(chan struct{})
+	for i, want := range []bool{true, true, true, false} {
+		if got := p.TrySubmit(func() { <-release }); got != want {
+			t.Errorf("TrySubmit %d: %v", i, got)
+		}
+	}
+	close(release)
+	p.StopAndWait()
+}
 
-func (n never) Resize(running, min, max int) bool { n(); return running == 0 }
+func TestAStrategyIsAskedForTheMinimum(t *testing.T) {
+	p := pond.New(20, 10, pond.Strategy(bound(2)), pond.MinWorkers(5))
+	expect.Equal(t, "MinWorkers", p.MinWorkers(), 5)
+	expect.Equal(t, "running", p.RunningWorkers(), 2)
+	p.StopAndWait()
+	p = pond.New(20, 10, pond.Strategy(bound(0)))
+	p.SubmitAndWait(func() {}) // the first worker is there whatever the strategy says
+	p.StopAndWait()
+}
+
+// A strategy that says yes each time is asked for each of the tasks that come at
+// once, so that none of them is without a worker.
+func TestTasksThatComeAtOnceEachHaveAWorker(t *testing.T) {
+	const workers = 50
+	for range 20 {
+		p := pond.New(workers, 100, pond.Strategy(bound(workers)))
+		var started, wg sync.WaitGroup
+		started.Add(workers)
+		g := p.Group()
+		task := func() { started.Done(); started.Wait() }
+		for i := range workers {
+			wg.Go(func() {
+				switch i % 3 {
+				case 0:
+					p.Submit(task)
+				case 1:
+					p.SubmitAndWait(task)
+				case 2:
+					g.Submit(task)
+				}
+			})
+		}
+		wg.Wait()
+		g.Wait()
+		p.StopAndWait()
+	}
+}
+
+func TestTasksThatAreWaitedForReachThePanicHandler(t *testing.T) {
+	var got []any
+	p := pond.New(1, 10, pond.PanicHandler(func(v any) { got = append(got, v) }))
+	p.SubmitAndWait(func() { panic(1) })
+	g := p.Group()
+	g.Submit(func() { panic(2) })
+	g.Wait()
+	gc, _ := p.GroupContext(context.Background())
+	gc.Submit(func() error { panic(3) })
+	gc.Wait()
+	p.StopAndWait()
+	if len(got) != 3 || got[0] != 1 || got[1] != 2 || got[2] != 3 {
+		t.Errorf("the handler got %v", got)
+	}
+}
 
 func TestRatedResizer(t *testing.T) {
 	r := pond.RatedResizer(3)
