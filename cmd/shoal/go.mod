@@ -4,14 +4,14 @@ go 1.26.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/shoal-go/shoal/contrib/sql v0.0.0
+	github.com/shoal-go/shoal/contrib/sql v0.1.0
 	modernc.org/sqlite v1.61.1
 )
 
 require (
 	github.com/prometheus/client_golang v1.25.0
-	github.com/shoal-go/shoal v0.0.0
-	github.com/shoal-go/shoal/contrib/prom v0.0.0
+	github.com/shoal-go/shoal v0.1.0
+	github.com/shoal-go/shoal/contrib/prom v0.1.0
 )
 
 require (
@@ -48,19 +48,8 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace (
-	github.com/shoal-go/shoal => ../..
-	github.com/shoal-go/shoal/contrib/prom => ../../contrib/prom
-)
-
 require (
 	github.com/nats-io/nats.go v1.55.0
-	github.com/shoal-go/shoal/contrib/nats v0.0.0
-	github.com/shoal-go/shoal/contrib/nats/embedded v0.0.0
-)
-
-replace (
-	github.com/shoal-go/shoal/contrib/nats => ../../contrib/nats
-	github.com/shoal-go/shoal/contrib/nats/embedded => ../../contrib/nats/embedded
-	github.com/shoal-go/shoal/contrib/sql => ../../contrib/sql
+	github.com/shoal-go/shoal/contrib/nats v0.1.0
+	github.com/shoal-go/shoal/contrib/nats/embedded v0.1.0
 )
