@@ -984,7 +984,10 @@ func TestSubmitWaitReturnsWhenItsContextEnds(t *testing.T) {
 			}), err
 		}
 		// While it is queued, and while it waits for room.
-		for range 2 {
+		for i := range 2 {
+			if i == 1 { // the place of the first is free again
+				must(t, p.Submit(func() {}))
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			y := newTally(1)
 			returned, err := wait(ctx, y)
@@ -1003,7 +1006,7 @@ func TestSubmitWaitReturnsWhenItsContextEnds(t *testing.T) {
 		}
 		release()
 		p.Wait()
-		if s := p.Stats(); s.Canceled != 1 || s.Completed != 1 {
+		if s := p.Stats(); s.Canceled != 1 || s.Completed != 2 {
 			t.Errorf("one queued, one never accepted: %+v", s)
 		}
 		// While it runs.
@@ -1015,29 +1018,92 @@ func TestSubmitWaitReturnsWhenItsContextEnds(t *testing.T) {
 		if isClosed(returned) || y.ran(0) != 1 {
 			t.Error("it does not run")
 		}
-		<-returned
+		<-returned // by ctx: the task obeys it
 		wantErr(t, "SubmitWait", *err, context.DeadlineExceeded)
 		p.Wait()
-		if s := p.Stats(); s.Failed != 1 || s.Completed != 2 {
+		if s := p.Stats(); s.Failed != 1 || s.Completed != 3 {
 			t.Errorf("%+v", s)
 		}
 		shutClean(t, p)
 	})
 }
 
-// A task that does not obey its context keeps nobody waiting but Shutdown.
-func TestSubmitWaitDoesNotWaitForADeafTask(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPool(t, fixed(1)...)
-		gate := make(chan struct{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := p.SubmitWait(ctx, func(context.Context) error { <-gate; return nil })
-		wantErr(t, "SubmitWait", err, context.DeadlineExceeded)
-		if s := p.Stats(); s.Running != 1 {
-			t.Errorf("%+v", s)
+// S14, S7: a task that runs when the context ends goes on writing to what it has
+// captured, so SubmitWait returns with the task's own result, when it has returned;
+// wherever the task runs.
+func TestS14_SubmitWaitReturnsWhenItsTaskDoesNotRunAnyMore(t *testing.T) {
+	noLog(t)
+	own := errors.New("cleaned up")
+	ends := map[string]struct {
+		end  func() error
+		want error
+	}{
+		"success": {func() error { return nil }, nil},
+		"error":   {func() error { return own }, own},
+		"panic":   {func() error { panic(own) }, own},
+		"Goexit":  {func() error { runtime.Goexit(); return nil }, shoal.ErrGoexit},
+	}
+	for where, run := range map[string]func(t *testing.T, p *shoal.Pool, wait func(context.Context) error) error{
+		"worker": func(t *testing.T, p *shoal.Pool, wait func(context.Context) error) error { return wait(t.Context()) },
+		"spawned": func(t *testing.T, p *shoal.Pool, wait func(context.Context) error) error {
+			defer hold(t, p, 1)()
+			return wait(t.Context())
+		},
+		"task": func(t *testing.T, p *shoal.Pool, wait func(context.Context) error) (err error) {
+			<-inBackground(func() {
+				p.SubmitWait(t.Context(), func(ctx context.Context) error { err = wait(ctx); return nil })
+			})
+			return err
+		},
+	} {
+		for how, c := range ends {
+			if where == "task" && how == "Goexit" {
+				continue // which ends the outer task too
+			}
+			t.Run(where+"/"+how, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))...)
+					var over bool // plain: the race detector watches it too
+					err := run(t, p, func(ctx context.Context) error {
+						ctx, cancel := context.WithTimeout(ctx, time.Second)
+						defer cancel()
+						err := p.SubmitWait(ctx, func(ctx context.Context) error {
+							<-ctx.Done()
+							time.Sleep(time.Second)
+							over = true
+							return c.end()
+						})
+						if !over {
+							t.Error("SubmitWait returned while its task ran")
+						}
+						return err
+					})
+					wantErr(t, "SubmitWait", err, c.want)
+					shutClean(t, p)
+				})
+			})
 		}
-		close(gate)
+	}
+}
+
+// A task that has not started when the context ends never does, and nobody waits
+// for a worker to come to it.
+func TestS14_SubmitWaitTakesBackWhatHasNotStarted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(10))...)
+		release := hold(t, p, 1)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the cause"))
+		defer cancel()
+		begin := time.Now()
+		err := p.SubmitWait(ctx, func(context.Context) error { t.Error("it started"); return nil })
+		wantErr(t, "SubmitWait", err, context.DeadlineExceeded)
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("returned after %v, want 1s", d)
+		}
+		if s := p.Stats(); s.Canceled != 1 || s.InFlight != 1 || s.Queued != 0 {
+			t.Errorf("taken back: %+v", s)
+		}
+		release()
 		shutClean(t, p)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/shoal-go/shoal"
 )
@@ -22,6 +23,27 @@ func ExamplePool_SubmitWait() {
 	})
 	fmt.Println(len(text), errors.Is(err, fs.ErrNotExist))
 	// Output: 0 true
+}
+
+// SubmitWait returns when its task has returned, also if ctx ends meanwhile. So the
+// task may write to what the caller goes on using.
+func ExamplePool_SubmitWait_deadline() {
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	var cleanedUp bool
+	err := pool.SubmitWait(ctx, func(ctx context.Context) error {
+		<-ctx.Done() // a request that takes too long
+		cleanedUp = true
+		return fmt.Errorf("reading the catalogue: %w", ctx.Err())
+	})
+	fmt.Println(err)
+	fmt.Println(cleanedUp)
+	// Output:
+	// reading the catalogue: context deadline exceeded
+	// true
 }
 
 // A task that waits for a task of its own pool runs it right there. So even

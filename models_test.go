@@ -1441,7 +1441,7 @@ var models = []suite.Model{
 		}
 		s.close()
 	})},
-	{Name: "wait/for a result, and the context ends", Reach: []string{"result", "gave up"}, Run: onPool(func(s *sim) {
+	{Name: "wait/for a result, and the context ends", Reach: []string{"result", "gave up", "withdraw", "outlive the context"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
@@ -1449,14 +1449,33 @@ var models = []suite.Model{
 		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.did(0); return nil }); {
 		case err == nil && s.times(0) == 1:
 			explore.Reach("result")
-		case errors.Is(err, context.Canceled):
+		case errors.Is(err, context.Canceled) && s.times(0) == 0:
 			explore.Reach("gave up")
-			s.accepted[0] = s.p.Stats().Submitted == 1
+			s.accepted[0] = false // nor does it run from here on
 		default:
-			s.Failf("SubmitWait = %v", err)
+			s.Failf("ran %d, SubmitWait = %v", s.times(0), err)
 		}
 		s.p.Wait()
 		s.close()
+	})},
+	{Name: "wait/for a result, and the context and the pool end", Bound: 2, Reach: []string{"result", "gave up", "dropped"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		ctx := explore.NewContext()
+		s.Go("canceler", ctx.Cancel)
+		s.Go("stopper", s.close)
+		s.drops = true
+		s.accepted[0] = true
+		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.did(0); return nil }); {
+		case err == nil && s.times(0) == 1:
+			explore.Reach("result")
+		case errors.Is(err, ErrDropped) && s.times(0) == 0:
+			explore.Reach("dropped")
+		case (errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) && s.times(0) == 0:
+			explore.Reach("gave up")
+			s.accepted[0] = false
+		default:
+			s.Failf("ran %d, SubmitWait = %v", s.times(0), err)
+		}
 	})},
 	{Name: "wait/for a result, and Close", Reach: []string{"result", "dropped", "refused"}, Run: onPool(func(s *sim) {
 		s.pool(0)

@@ -69,9 +69,14 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 
 // SubmitWait runs task on the pool, waits for it, and returns its error. A
 // panic comes back as a [*PanicError], [runtime.Goexit] as [ErrGoexit], a task
-// that was discarded as [ErrDropped]. When ctx ends first, SubmitWait returns
-// ctx's error at once; the task does not start any more, or, if it runs, sees
-// its context end.
+// that was discarded as [ErrDropped].
+//
+// SubmitWait returns when the task does not run any more. If ctx ends before the
+// task has started, the task never starts, and SubmitWait returns ctx's error at
+// once. If ctx ends while the task runs, the task sees its context end, and
+// SubmitWait returns the task's own result when the task has returned. So
+// nothing that task captured is written after the call. A caller that wants to
+// leave while the task runs uses [Go], and [Future.Wait] with ctx.
 //
 // Called from one of the pool's own tasks, SubmitWait runs the new task right
 // there, so that tasks that wait for tasks cannot use up the workers. (There,
@@ -99,8 +104,9 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	if err := p.submitCall(&c.contextCall, "SubmitWait"); err != nil {
 		return err
 	}
-	if err := c.await(ctx); err != nil {
-		return err
+	if err := c.await(ctx); err != nil && !p.withdraw(&c.call, err) {
+		sy.Reach("outlive the context")
+		c.latch().Wait() // it has begun, or is being dropped
 	}
 	return c.err
 }

@@ -768,7 +768,7 @@ func TestSubmitContextGivesUpWaitingForRoomExactlyAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestSubmitWaitReturnsExactlyAtItsDeadline(t *testing.T) {
+func TestSubmitWaitReturnsExactlyWhenItsTaskIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := openPool(t, shoal.WithMaxWorkers(1))
 		start := time.Now()
@@ -785,20 +785,21 @@ func TestSubmitWaitReturnsExactlyAtItsDeadline(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			return nil
 		})
-		if d := time.Since(start); err != context.DeadlineExceeded || d != 2*time.Second {
-			t.Errorf("SubmitWait = %v after %v, want deadline exceeded after 2s", err, d)
+		if d := time.Since(start); err != nil || d != 10*time.Second || saw != 2*time.Second {
+			t.Errorf("SubmitWait = %v after %v, its context ended after %v; want nil after 10s, 2s", err, d, saw)
 		}
-		// While it is queued behind that one: it does not start any more.
+		// While it is queued behind another one: it does not start any more.
+		must(t, p.Submit(func() { time.Sleep(10 * time.Second) }))
 		err = p.SubmitWait(deadline(3*time.Second), func(context.Context) error { t.Error("ran"); return nil })
-		if d := time.Since(start); err != context.DeadlineExceeded || d != 5*time.Second {
-			t.Errorf("SubmitWait = %v after %v, want deadline exceeded after 5s", err, d)
+		if d := time.Since(start); err != context.DeadlineExceeded || d != 13*time.Second {
+			t.Errorf("SubmitWait = %v after %v, want deadline exceeded after 13s", err, d)
 		}
 		p.Wait()
-		if d := time.Since(start); d != 10*time.Second || saw != 2*time.Second {
-			t.Errorf("quiet after %v, context ended after %v; want 10s, 2s", d, saw)
+		if d := time.Since(start); d != 20*time.Second {
+			t.Errorf("quiet after %v, want 20s", d)
 		}
-		if s := p.Stats(); s.Canceled != 1 || s.Completed != 1 {
-			t.Errorf("canceled %d, completed %d, want 1, 1", s.Canceled, s.Completed)
+		if s := p.Stats(); s.Canceled != 1 || s.Completed != 2 {
+			t.Errorf("canceled %d, completed %d, want 1, 2", s.Canceled, s.Completed)
 		}
 	})
 }
