@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,24 @@ func compute(d time.Duration) func() {
 		}
 	}
 }
+
+// computeAlone is compute, but what takes d where a CPU has nothing else to do takes
+// longer where it is shared.
+func computeAlone(d time.Duration) func() {
+	const some = 1 << 20
+	rounds := func(n int) (x uint64) {
+		for i := range n {
+			x = x*6364136223846793005 + uint64(i)
+		}
+		return x
+	}
+	start := time.Now()
+	sink.Store(rounds(some))
+	n := int(float64(some) * float64(d) / float64(time.Since(start)))
+	return func() { sink.Store(rounds(n)) }
+}
+
+var sink atomic.Uint64 // so that no loop is left out
 
 func BenchmarkTuningWorkers(b *testing.B) {
 	for _, kind := range []struct {
@@ -139,5 +158,52 @@ func BenchmarkTuningBatch(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/10_240, "ns/task")
 		})
+	}
+}
+
+// Tasks that compute, for half a second in all, and then as many that block for
+// 10 ms: the time until those that block are done, and until all are.
+func BenchmarkTuningMixed(b *testing.B) {
+	const n = 100
+	cpus := runtime.GOMAXPROCS(0)
+	newPool := func(opts ...shoal.Option) *shoal.Pool {
+		return shoal.Must(shoal.New(append(opts, shoal.WithMaxWorkers(300))...))
+	}
+	sub := func(p *shoal.Pool, opts ...shoal.Option) *shoal.Pool { return shoal.Must(p.Sub(opts...)) }
+	for _, way := range []struct {
+		name string
+		make func() (computing, blocking *shoal.Pool)
+	}{
+		{"one-pool", func() (c, w *shoal.Pool) { p := newPool(); return p, p }},
+		{"one-pool-eager", func() (c, w *shoal.Pool) { p := newPool(shoal.WithSizing(shoal.Eager())); return p, p }},
+		{"two-pools", func() (c, w *shoal.Pool) { return shoal.Must(shoal.New()), newPool() }},
+		{"sub-pool-to-compute", func() (c, w *shoal.Pool) { p := newPool(); return sub(p, shoal.WithMaxWorkers(cpus)), p }},
+		{"sub-pool-first", func() (c, w *shoal.Pool) { p := newPool(); return p, sub(p, shoal.WithPriority(1)) }},
+	} {
+		for _, long := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+			b.Run(fmt.Sprintf("compute=%v/%s", long, way.name), func(b *testing.B) {
+				work, each := computeAlone(long), int(time.Second/2/long)*cpus
+				var blocked, all time.Duration
+				for b.Loop() {
+					computing, blocking := way.make()
+					start := time.Now()
+					for range each {
+						must(computing.Submit(work))
+					}
+					var wg sync.WaitGroup
+					wg.Add(n)
+					for range n {
+						must(blocking.Submit(func() { time.Sleep(10 * time.Millisecond); wg.Done() }))
+					}
+					wg.Wait()
+					blocked += time.Since(start)
+					must(computing.Shutdown(context.Background()))
+					must(blocking.Shutdown(context.Background()))
+					all += time.Since(start)
+				}
+				b.ReportMetric(float64(blocked.Milliseconds())/float64(b.N), "ms-until-blocking-done")
+				b.ReportMetric(float64(all.Milliseconds())/float64(b.N), "ms-until-all-done")
+			})
+		}
 	}
 }

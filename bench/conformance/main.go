@@ -5,7 +5,7 @@
 //	go run ./bench/conformance                # all
 //	go run ./bench/conformance -pools shoal   # one
 //	go run ./bench/conformance -run 'stop/'   # some cases
-//	go run ./bench/conformance -update        # all, and into the documents
+//	go run ./bench/conformance -update        # all, and into docs/conformance.md
 //
 // A case that a pool's own documentation calls misuse, or promises nothing
 // about, is marked as such. What a pool does not offer is a dash.
@@ -45,7 +45,7 @@ func main() {
 		pools    = flag.String("pools", "", "only pools whose name matches this `regexp`")
 		parallel = flag.Int("parallel", 4, "processes at once")
 		why      = flag.Bool("why", false, "say of each failure why")
-		update   = flag.Bool("update", false, "in the root of the repository: put the tables into README.md and docs/conformance.md")
+		update   = flag.Bool("update", false, "in the root of the repository: put the tables into docs/conformance.md")
 	)
 	flag.Parse()
 	r, err := run(*cases, *pools, *parallel)
@@ -174,7 +174,7 @@ func (r results) fill() error {
 		return func(w io.Writer) error { print(w); return nil }
 	}
 	parts := map[string]func(io.Writer) error{"table": part(r.table), "groups": part(r.groups), "reasons": part(r.reasons)}
-	return cmp.Or(marks.Fill("README.md", "contract", parts), marks.Fill("docs/conformance.md", "contract", parts))
+	return marks.Fill("docs/conformance.md", "contract", parts)
 }
 
 func inProcess(exe string, c *testCase, s subject) outcome {
