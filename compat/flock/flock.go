@@ -1,34 +1,39 @@
-// Package flock has the API that the page of github.com/tahsin716/flock
-// documents, on the engine of shoal. A program that uses it changes its import
-// path,
+// Package flock has the API of github.com/tahsin716/flock on the engine of shoal.
+// To move a program, change its import path,
 //
 //	import "github.com/shoal-go/shoal/compat/flock"
 //
-// and nothing else. That page holds, with these differences.
+// and nothing else. Flock's documentation holds. The differences: nothing that was
+// accepted is lost, no task waits behind another one while a worker is idle, workers
+// are woken instead of polling, the counters add up, and Submit, Wait and Shutdown may
+// be called at the same time, in any order, also by tasks.
 //
-// What it documents is kept: a fixed number of workers that are started at once,
-// a queue of NumWorkers times QueueSizePerWorker tasks, the three strategies for a
-// full queue, the hooks, the errors, the statistics, options that are checked.
+// What Flock documents is kept: a fixed number of workers, which start at once; the
+// three strategies for a full queue; the hooks; the errors; the statistics; options
+// that are checked. The room is Flock's, too: NumWorkers times QueueSizePerWorker
+// tasks, and a shared part of a quarter of that, at least 256 tasks.
 //
-// What is broken there is not kept:
+// What is broken in Flock is not kept:
 //
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other,
-//     and the stop hook of its worker is called. There Wait and Shutdown hang.
-//   - Submit while Shutdown runs, Shutdown(false) while Shutdown(true) runs, and
-//     Wait while others submit, do not panic. All calls of Shutdown wait for the end.
-//   - Every task that was accepted runs, unless Shutdown(false) drops it; tasks that
-//     were given a goroutine of their own, too.
-//   - No task waits behind another one while a worker is idle, and none waits for an
-//     idle worker to look: workers are woken. MaxParkTime is checked and not used.
-//   - A submitter that waits for room is parked. If it is a task of the pool it runs
-//     the new task itself, at once: do not hold a lock then that the new task takes.
-//   - The counters add up: Submitted = Completed + Dropped + Rejected + InFlight at
-//     any quiet moment. FallbackExecuted counts what was given a goroutine of its own.
+//     and the stop hook of its worker is called. In Flock, Wait and Shutdown hang.
+//   - Submit during Shutdown, Shutdown(false) during Shutdown(true), and Wait during
+//     Submit do not panic. Every call of Shutdown waits for the end; in Flock only
+//     the first one does.
+//   - Every task that was accepted runs, unless Shutdown(false) drops it. That holds
+//     for tasks with a goroutine of their own, too.
+//   - There is one queue, so no task waits behind another one while a worker is idle.
+//     Workers are woken when there is a task, so MaxParkTime is checked and not used.
+//   - A submitter that waits for room is parked; in Flock it burns a CPU. If it is a
+//     task of the pool, it runs the new task itself, at once: do not hold a lock
+//     that the new task takes.
+//   - Submitted = Completed + Dropped + Rejected + InFlight holds at any quiet moment.
 //   - A panic handler that panics is not the end of the process.
-//   - Wait and Shutdown that a task calls return, as they cannot wait for it; there
-//     they hang.
+//   - If a task calls Wait or Shutdown, the call returns, because it cannot wait for
+//     that task. In Flock it hangs.
+//   - The error of NewPool names all invalid options, not the first one only.
 //
-// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+// To go on to shoal's own API, see docs/migrate.md.
 package flock
 
 import (
@@ -38,6 +43,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -60,17 +66,35 @@ func (e *PoolError) Error() string {
 // Unwrap is the cause, if there is one.
 func (e *PoolError) Unwrap() error { return e.err }
 
-// The errors of this package. (They are variables of type error, so that a
-// switch compares them.)
+// The errors of this package.
 var (
-	ErrPoolShutdown error = &PoolError{msg: "pool is shutdown"} // submitted after Shutdown
-	ErrQueueFull    error = &PoolError{msg: "queue is full"}    // with ErrorWhenQueueFull
-	ErrTimeout      error = &PoolError{msg: "operation timed out"}
-	ErrNilTask      error = &PoolError{msg: "task is nil"}
+	ErrPoolShutdown = &PoolError{msg: "pool is shutdown"}    // submitted after Shutdown
+	ErrQueueFull    = &PoolError{msg: "queue is full"}       // with ErrorWhenQueueFull
+	ErrTimeout      = &PoolError{msg: "operation timed out"} // is never returned
+	ErrNilTask      = &PoolError{msg: "task is nil"}
 )
 
+// A PoolState is the type that Flock has for the state of a pool. It exports no
+// value of it; see [Pool.IsShutdown].
+type PoolState uint32
+
+type workerState int32
+
+// The states of a worker. [WorkerStats].State has their names: RUNNING, SPINNING,
+// PARKED, SHUTDOWN.
+const (
+	StateRunning  workerState = iota // it runs a task
+	StateSpinning                    // it looks for a task
+	StateParked                      // it sleeps until there is a task
+	StateShutdown                    // it has left, with its pool
+)
+
+func (s workerState) string() string {
+	return [...]string{"RUNNING", "SPINNING", "PARKED", "SHUTDOWN"}[s]
+}
+
 // A BlockingStrategy is what Submit does while the queue is full.
-type BlockingStrategy int
+type BlockingStrategy int32
 
 const (
 	BlockWhenQueueFull     BlockingStrategy = iota // Submit waits for room
@@ -80,24 +104,27 @@ const (
 
 // Config is what the options set.
 type Config struct {
-	NumWorkers         int                // 0: runtime.NumCPU()
-	QueueSizePerWorker int                // a power of 2; 256 by default
+	NumWorkers         int                // 1 to 10,000; runtime.NumCPU() by default
+	QueueSizePerWorker int                // a power of 2 up to 65,536; 256 by default
 	BlockingStrategy   BlockingStrategy   // BlockWhenQueueFull by default
 	PanicHandler       func(interface{})  // nil: panics are printed
-	OnWorkerStart      func(workerID int) // on the worker, before its first task
-	OnWorkerStop       func(workerID int) // on the worker, after its last task
-	PinWorkerThreads   bool               // each worker has an OS thread
-	MaxParkTime        time.Duration      // 10 ms by default; not used
-	SpinCount          int                // 30 by default
+	OnWorkerStart      func(workerID int) // called on the worker, before its first task
+	OnWorkerStop       func(workerID int) // called on the worker, after its last task
+	PinWorkerThreads   bool               // each worker is locked to an OS thread
+	MaxParkTime        time.Duration      // more than 0, up to a minute; 10 ms by default; not used
+	SpinCount          int                // 0 to 10,000; 30 by default
 }
 
 // An Option configures a pool.
 type Option func(*Config)
 
-// WithNumWorkers sets the number of workers.
+// WithNumWorkers sets the number of workers, 1 to 10,000. The default is
+// [runtime.NumCPU].
 func WithNumWorkers(n int) Option { return func(c *Config) { c.NumWorkers = n } }
 
-// WithQueueSizePerWorker sets how many tasks may be queued for each worker.
+// WithQueueSizePerWorker sets how many tasks may be queued for each worker, a power
+// of 2 up to 65,536. The default is 256. All workers take from one queue. It
+// has a quarter more room than that, at least 256 tasks more.
 func WithQueueSizePerWorker(size int) Option {
 	return func(c *Config) { c.QueueSizePerWorker = size }
 }
@@ -117,16 +144,18 @@ func WithWorkerHooks(onStart, onStop func(workerID int)) Option {
 	return func(c *Config) { c.OnWorkerStart, c.OnWorkerStop = onStart, onStop }
 }
 
-// WithPinWorkerThreads has each worker keep an OS thread.
+// WithPinWorkerThreads sets whether each worker is locked to an OS thread of its own.
 func WithPinWorkerThreads(enabled bool) Option {
 	return func(c *Config) { c.PinWorkerThreads = enabled }
 }
 
-// WithMaxParkTime sets how long a worker sleeps. Workers of this package are woken
-// when there is something to do.
+// WithMaxParkTime sets for how long a worker of Flock sleeps before it looks for a
+// task. Here workers are woken when there is a task, so the value, more than 0 and up
+// to a minute, is checked and not used.
 func WithMaxParkTime(d time.Duration) Option { return func(c *Config) { c.MaxParkTime = d } }
 
-// WithSpinCount sets how many times a worker looks for a task before it parks.
+// WithSpinCount sets how many times a worker looks for a task before it parks, 0 to
+// 10,000. The default is 30.
 func WithSpinCount(n int) Option { return func(c *Config) { c.SpinCount = n } }
 
 func (c *Config) validate() error {
@@ -136,7 +165,7 @@ func (c *Config) validate() error {
 			problems = append(problems, fmt.Sprintf("%s is %d: want %d … %d", name, n, least, most))
 		}
 	}
-	check("NumWorkers", c.NumWorkers, 0, 10_000)
+	check("NumWorkers", c.NumWorkers, 1, 10_000)
 	check("QueueSizePerWorker", c.QueueSizePerWorker, 1, 100_000)
 	if n := c.QueueSizePerWorker; n > 0 && n&(n-1) != 0 {
 		problems = append(problems, fmt.Sprintf("QueueSizePerWorker is %d: want a power of 2", n))
@@ -154,9 +183,11 @@ func (c *Config) validate() error {
 
 // A Pool is a pool of workers. It is made by [NewPool].
 type Pool struct {
-	pool    *shoal.Pool
-	workers int
-	queue   int // tasks for each worker
+	pool     *shoal.Pool
+	workers  int
+	queue    int           // tasks for each worker
+	overflow atomic.Uint64 // tasks that found the queues of all workers full
+	now      atomic.Bool   // Shutdown(false) was called
 
 	mu   sync.Mutex
 	past []WorkerStats // of workers that have left, by id
@@ -165,7 +196,7 @@ type Pool struct {
 
 // NewPool makes a pool. The error, a [*PoolError], names all invalid options.
 func NewPool(opts ...Option) (*Pool, error) {
-	c := Config{QueueSizePerWorker: 256, MaxParkTime: 10 * time.Millisecond, SpinCount: 30}
+	c := Config{NumWorkers: runtime.NumCPU(), QueueSizePerWorker: 256, MaxParkTime: 10 * time.Millisecond, SpinCount: 30}
 	for _, o := range opts {
 		if o != nil {
 			o(&c)
@@ -174,13 +205,11 @@ func NewPool(opts ...Option) (*Pool, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if c.NumWorkers == 0 {
-		c.NumWorkers = runtime.NumCPU()
-	}
+	own := c.NumWorkers * c.QueueSizePerWorker
 	options := []shoal.Option{
 		shoal.WithMinWorkers(c.NumWorkers),
 		shoal.WithMaxWorkers(c.NumWorkers),
-		shoal.WithQueueCapacity(c.NumWorkers * c.QueueSizePerWorker),
+		shoal.WithQueueCapacity(own + max(256, own/4)),
 		shoal.WithFullPolicy([]shoal.FullPolicy{shoal.Block, shoal.Reject, shoal.Spawn}[c.BlockingStrategy]),
 		shoal.WithSpin(c.SpinCount),
 		shoal.WithTiming(shoal.TimingFull), // LatencyMax is that of any task
@@ -223,7 +252,7 @@ func NewPool(opts ...Option) (*Pool, error) {
 	return p, nil
 }
 
-// left remembers what the worker has done, which is about to leave.
+// left adds up what the worker with that id has done, which is about to leave.
 func (p *Pool) left(id int) {
 	for _, w := range slices.Collect(p.pool.Workers()) {
 		if w.ID == id {
@@ -236,11 +265,16 @@ func (p *Pool) left(id int) {
 	}
 }
 
-// Submit queues task, and follows the pool's strategy if there is no room. The
-// error is [ErrNilTask], [ErrPoolShutdown] or [ErrQueueFull].
+// Submit queues task, and follows the pool's strategy if there is no room: it blocks
+// only with [BlockWhenQueueFull]. The error is [ErrNilTask], [ErrPoolShutdown] or
+// [ErrQueueFull].
 func (p *Pool) Submit(task func()) error {
+	full := p.pool.Queued() >= p.workers*p.queue
 	switch err := p.pool.Submit(task); err {
 	case nil:
+		if full {
+			p.overflow.Add(1)
+		}
 		return nil
 	case shoal.ErrNilTask:
 		return ErrNilTask
@@ -252,23 +286,27 @@ func (p *Pool) Submit(task func()) error {
 }
 
 // Wait waits until all tasks have ended, also those that tasks submit. The pool
-// stays open.
+// stays open. If a task of the pool calls Wait, it returns at once.
 func (p *Pool) Wait() {
 	p.pool.WaitContext(context.Background()) // the error is that a task cannot wait for itself
 }
 
 // Shutdown ends the pool and waits until no worker is left. If graceful is set the
-// queued tasks run first; else they are dropped.
+// queued tasks run first; else they are dropped. It may be called any number of times.
+// If a task of the pool calls Shutdown, the end begins, and the call returns at once.
 func (p *Pool) Shutdown(graceful bool) {
 	if graceful {
 		p.pool.Shutdown(context.Background())
 	} else {
+		p.now.Store(true)
 		p.pool.Close()
 	}
 }
 
-// IsShutdown reports whether the pool has been shut down.
-func (p *Pool) IsShutdown() bool { return p.pool.State() >= shoal.Draining }
+// IsShutdown reports whether Shutdown(false) has been called, or Shutdown(true) has
+// come to its end. While the pool drains it returns false, though Submit already
+// returns [ErrPoolShutdown].
+func (p *Pool) IsShutdown() bool { return p.now.Load() || p.pool.State() == shoal.Closed }
 
 // NumWorkers is the number of workers.
 func (p *Pool) NumWorkers() int { return p.workers }
@@ -279,13 +317,13 @@ type Stats struct {
 	Completed          uint64        // ended, also by a panic
 	Dropped            uint64        // accepted, and not run because of Shutdown(false)
 	Rejected           uint64        // refused with ErrQueueFull
-	FallbackExecuted   uint64        // given a goroutine of their own
+	FallbackExecuted   uint64        // found the queues of all workers full: went to the shared part, or got a goroutine of their own
 	InFlight           uint64        // queued or running
 	Utilization        float64       // how full the queue is, in percent
 	WorkerStats        []WorkerStats // in the order of their ids
 	NumWorkers         int
 	TotalQueueDepth    int           // tasks that are queued
-	TotalQueueCapacity int           // that may be
+	TotalQueueCapacity int           // that may be queued
 	LatencyAvg         time.Duration // of the execution of a task
 	LatencyMax         time.Duration // the longest
 }
@@ -296,7 +334,7 @@ type WorkerStats struct {
 	TasksExecuted uint64
 	TasksFailed   uint64 // of these: panicked
 	Capacity      int    // its share of the queue
-	State         string // running, spinning or parked
+	State         string // RUNNING, SPINNING, PARKED or SHUTDOWN
 }
 
 // Stats returns a snapshot.
@@ -307,7 +345,7 @@ func (p *Pool) Stats() Stats {
 		Completed:          s.Completed,
 		Dropped:            s.Dropped,
 		Rejected:           s.Rejected,
-		FallbackExecuted:   s.Spawned,
+		FallbackExecuted:   max(p.overflow.Load(), s.Spawned),
 		InFlight:           uint64(s.InFlight),
 		Utilization:        100 * s.QueueFill(),
 		NumWorkers:         p.workers,
@@ -320,16 +358,20 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats.WorkerStats = slices.Clone(p.past)
+	away := StateParked // it is about to be replaced
+	if s.State >= shoal.Draining {
+		away = StateShutdown
+	}
 	for id := range stats.WorkerStats {
 		w := &stats.WorkerStats[id]
-		w.WorkerID, w.Capacity, w.State = id, p.queue, shoal.WorkerParked.String()
+		w.WorkerID, w.Capacity, w.State = id, p.queue, away.string()
 	}
 	for _, l := range live {
 		if !p.gone[l.ID] {
 			w := &stats.WorkerStats[l.ID]
 			w.TasksExecuted += l.Executed
 			w.TasksFailed += l.Failed
-			w.State = l.State.String()
+			w.State = workerState(l.State).string()
 		}
 	}
 	return stats

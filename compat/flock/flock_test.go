@@ -18,8 +18,10 @@ import (
 
 // Every exported name of the page, with its type.
 var (
-	_ = []error{flock.ErrPoolShutdown, flock.ErrQueueFull, flock.ErrNilTask, flock.ErrTimeout}
-	_ = []flock.BlockingStrategy{flock.BlockWhenQueueFull, flock.ErrorWhenQueueFull, flock.NewThreadWhenQueueFull}
+	_ = []*flock.PoolError{flock.ErrPoolShutdown, flock.ErrQueueFull, flock.ErrNilTask, flock.ErrTimeout}
+	_ = []flock.BlockingStrategy{flock.BlockWhenQueueFull, flock.ErrorWhenQueueFull, flock.NewThreadWhenQueueFull, flock.BlockingStrategy(int32(0))}
+	_ = [4]int{flock.StateRunning: 0, flock.StateSpinning: 1, flock.StateParked: 2, flock.StateShutdown: 3}
+	_ = flock.PoolState(uint32(0))
 
 	_ func(int) flock.Option                     = flock.WithNumWorkers
 	_ func(int) flock.Option                     = flock.WithQueueSizePerWorker
@@ -97,17 +99,19 @@ func TestDefaults(t *testing.T) {
 	s := p.Stats()
 	expect.Equal(t, "workers", p.NumWorkers(), runtime.NumCPU())
 	expect.Equal(t, "workers", s.NumWorkers, runtime.NumCPU())
-	expect.Equal(t, "capacity", s.TotalQueueCapacity, 256*runtime.NumCPU())
-	expect.Equal(t, "Submit(nil)", p.Submit(nil), flock.ErrNilTask)
+	own := 256 * runtime.NumCPU()
+	expect.Equal(t, "capacity", s.TotalQueueCapacity, own+max(256, own/4))
+	expect.Equal(t, "Submit(nil)", p.Submit(nil), error(flock.ErrNilTask))
 	expect.Equal(t, "IsShutdown", p.IsShutdown(), false)
 	p.Shutdown(true)
 	expect.Equal(t, "IsShutdown", p.IsShutdown(), true)
-	expect.Equal(t, "Submit", p.Submit(func() {}), flock.ErrPoolShutdown)
+	expect.Equal(t, "Submit", p.Submit(func() {}), error(flock.ErrPoolShutdown))
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for want, o := range map[string]flock.Option{
 		"NumWorkers is -1":                        flock.WithNumWorkers(-1),
+		"NumWorkers is 0":                         flock.WithNumWorkers(0),
 		"NumWorkers is 10001":                     flock.WithNumWorkers(10001),
 		"QueueSizePerWorker is 0":                 flock.WithQueueSizePerWorker(0),
 		"QueueSizePerWorker is 100: want a power": flock.WithQueueSizePerWorker(100),
@@ -126,25 +130,29 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestStrategies(t *testing.T) {
+	const own, shared = 4, 256 // places in the queue
 	for s, want := range map[flock.BlockingStrategy]string{
-		flock.BlockWhenQueueFull:     "6 submitted, 0 rejected, 0 fallback, waited 1s",
-		flock.ErrorWhenQueueFull:     "6 submitted, 1 rejected, 0 fallback, waited 0s",
-		flock.NewThreadWhenQueueFull: "6 submitted, 0 rejected, 1 fallback, waited 0s",
+		flock.BlockWhenQueueFull:     "262 submitted, 0 rejected, 257 fallback, waited 1s",
+		flock.ErrorWhenQueueFull:     "262 submitted, 1 rejected, 256 fallback, waited 0s",
+		flock.NewThreadWhenQueueFull: "262 submitted, 0 rejected, 257 fallback, waited 0s",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPool(t, flock.WithNumWorkers(1), flock.WithQueueSizePerWorker(4), flock.WithBlockingStrategy(s))
+			p := newPool(t, flock.WithNumWorkers(1), flock.WithQueueSizePerWorker(own), flock.WithBlockingStrategy(s))
+			p.Submit(func() { time.Sleep(time.Second) })
 			synctest.Wait()
 			start := time.Now()
-			for i := range 6 {
+			for i := range own + shared + 1 {
 				err := p.Submit(func() { time.Sleep(time.Second) })
-				if full := s == flock.ErrorWhenQueueFull && i == 5; full != (err == flock.ErrQueueFull) {
-					t.Errorf("Submit = %v", err)
+				if full := s == flock.ErrorWhenQueueFull && i == own+shared; full != (err == flock.ErrQueueFull) {
+					t.Errorf("Submit %d = %v", i, err)
 				}
 			}
 			st := p.Stats()
 			expect.Equal(t, "counters", fmt.Sprintf("%d submitted, %d rejected, %d fallback, waited %v", st.Submitted, st.Rejected, st.FallbackExecuted, time.Since(start)), want)
 			expect.Equal(t, "utilization", st.Utilization, 100)
-			expect.Equal(t, "depth", st.TotalQueueDepth, 4)
+			expect.Equal(t, "depth", st.TotalQueueDepth, own+shared)
+			expect.Equal(t, "capacity", st.TotalQueueCapacity, own+shared)
+			expect.Equal(t, "capacity of the worker", st.WorkerStats[0].Capacity, own)
 			p.Wait()
 			st = p.Stats()
 			expect.Equal(t, "in flight", st.InFlight, 0) // H10
@@ -153,6 +161,39 @@ func TestStrategies(t *testing.T) {
 			p.Shutdown(true)
 		})
 	}
+}
+
+func TestStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, flock.WithNumWorkers(2))
+		states := func() string {
+			synctest.Wait()
+			w := p.Stats().WorkerStats
+			return fmt.Sprintf("%s %s %v", w[0].State, w[1].State, p.IsShutdown())
+		}
+		expect.Equal(t, "idle", states(), "PARKED PARKED false")
+		release := make(chan struct{})
+		for range 2 {
+			p.Submit(func() { <-release })
+		}
+		expect.Equal(t, "busy", states(), "RUNNING RUNNING false")
+		var wg sync.WaitGroup
+		wg.Go(func() { p.Shutdown(true) })
+		expect.Equal(t, "draining", states(), "RUNNING RUNNING false")
+		expect.Equal(t, "Submit", p.Submit(func() {}), error(flock.ErrPoolShutdown))
+		close(release)
+		wg.Wait()
+		expect.Equal(t, "shut down", states(), "SHUTDOWN SHUTDOWN true")
+
+		p = newPool(t, flock.WithNumWorkers(2))
+		release = make(chan struct{})
+		p.Submit(func() { <-release })
+		wg.Go(func() { p.Shutdown(false) })
+		synctest.Wait()
+		expect.Equal(t, "IsShutdown while a task runs on", p.IsShutdown(), true)
+		close(release)
+		wg.Wait()
+	})
 }
 
 func TestShutdownInAnyOrder(t *testing.T) { // H4

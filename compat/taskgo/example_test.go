@@ -23,3 +23,16 @@ func Example() {
 	// task 2
 	// <nil>
 }
+
+func ExampleNewTask() {
+	square := func(n int) { fmt.Println(n * n) }
+	q := taskgo.NewTask(square, taskgo.WithConcurrency(1), taskgo.WithMaxPending(100))
+	q.Push(2)
+	fmt.Println(q.SubmitBatch([]int{3, 4}), "accepted")
+	q.Stop(context.Background())
+	// Unordered output:
+	// 2 accepted
+	// 4
+	// 9
+	// 16
+}

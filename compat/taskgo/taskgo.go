@@ -1,34 +1,40 @@
-// Package taskgo has the API that the page of github.com/limpo1989/taskgo
-// documents, on the engine of shoal. A program that uses it changes its import
-// path,
+// Package taskgo has the API of github.com/limpo1989/taskgo on the engine of shoal.
+// To move a program, change its import path,
 //
 //	import "github.com/shoal-go/shoal/compat/taskgo"
 //
-// and nothing else. That page holds, with these differences.
+// and nothing else. Taskgo's documentation holds. The differences: every call of Stop
+// waits for the end, WithMaxJobs counts over the whole life of a worker, a task may
+// call [runtime.Goexit], and no task waits behind another one for a worker that has
+// claimed both.
 //
-// What it documents is kept: Push never blocks, ignores nil, and drops what comes
-// after Stop; there are never more goroutines than the concurrency; the worker
-// that was parked last is woken first; without a handler a panic crashes the
-// process; options out of range get their defaults. What is left when Stop gives
-// up waiting goes on.
+// What taskgo documents is kept. Push and Submit never block, ignore a nil job,
+// and refuse what comes after Stop. There are never more goroutines than the
+// concurrency. The worker that was parked last is woken first. Without a
+// handler a panic crashes the process. Options out of range get their defaults. If
+// Stop gives up waiting, the tasks that are left go on.
 //
-// What is broken there is not kept:
+// What is broken in taskgo is not kept:
 //
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
-//   - All calls of Stop wait for the end, and none looks for it every 100 ms. There a
-//     second call returns nil at once.
-//   - The tasks of WithMaxJobs are counted over a worker's life. There the count
-//     begins anew at each park.
-//   - No task waits behind another one for a worker that has claimed both.
-//   - When Stop has returned nil no goroutine of the queue is left. A Stop that a
-//     task calls begins and returns [shoal.ErrWouldDeadlock].
+//     In taskgo its place is lost, and Stop waits for it until the timeout.
+//   - All calls of Stop wait for the end. In taskgo a second call returns nil at
+//     once, and the first one looks for the end every 100 ms.
+//   - The tasks of WithMaxJobs are counted over the life of a worker. In taskgo the
+//     count begins anew at each park.
+//   - When Stop has returned nil, no goroutine of the queue is left. If a task calls
+//     Stop, the stop begins, and the call returns [shoal.ErrWouldDeadlock].
+//   - A batch is accepted as a whole, or up to the limit, also if Stop is called at
+//     the same time.
 //   - The memory of a burst is given back.
 //
-// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+// To go on to shoal's own API, see docs/migrate.md.
 package taskgo
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -40,44 +46,58 @@ const (
 	defaultTimeout     = 30 * time.Second
 )
 
-// A Job is a task.
+// A Job is a task of a [Queue].
 type Job func()
 
 type options struct {
 	concurrency int
 	maxIdle     time.Duration
 	maxJobs     int
+	maxPending  int
 	timeout     time.Duration
 	handler     func(v any)
 }
 
-// An Option configures a queue.
+// An Option configures a [Queue] or a [Task].
 type Option func(o *options)
 
-// WithConcurrency sets the maximum of workers. The default is 8.
+// WithConcurrency sets the maximum of workers. The default, also for n < 1, is 8.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
 
 // WithMaxIdle sets for how long an idle worker stays parked, with the stack that
-// it has grown. By default it leaves when the queue is empty.
+// it has grown. The default, also for d < 0, is 0: a worker leaves when the queue is
+// empty.
 func WithMaxIdle(d time.Duration) Option { return func(o *options) { o.maxIdle = d } }
 
-// WithMaxJobs has a worker replaced after n tasks. By default it is not.
+// WithMaxJobs sets after how many tasks a worker is replaced. The default, also
+// for n < 0, is 0: it is not.
 func WithMaxJobs(n int) Option { return func(o *options) { o.maxJobs = n } }
 
-// WithTimeout sets for how long Stop waits. The default is 30 s.
+// WithMaxPending sets how many tasks that Submit, SubmitBatch and TrySubmitBatch have
+// accepted may be queued or running at a time. The default, also for n < 0, is
+// 0: there is no limit. Push and PushBatch do not count, and are not limited.
+func WithMaxPending(n int) Option { return func(o *options) { o.maxPending = n } }
+
+// WithTimeout sets for how long Stop waits. The default, also for d <= 0, is 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithPanicHandler has panics of tasks recovered, and fn called with their value.
+// WithPanicHandler sets what is called with the value of a panic in a task, which is
+// recovered then.
 func WithPanicHandler(fn func(v any)) Option { return func(o *options) { o.handler = fn } }
 
-// A Queue runs tasks. It is made by [New].
-type Queue struct {
+// A queue is what [Queue] and [Task] have in common.
+type queue struct {
 	pool    *shoal.Pool
 	timeout time.Duration
+
+	maxPending int64 // 0: no limit
+	pending    atomic.Int64
+
+	mu      sync.RWMutex // held by batches, so that Stop comes before or after all of a batch
+	stopped bool
 }
 
-// New makes a queue.
-func New(opts ...Option) *Queue {
+func (q *queue) init(opts []Option) {
 	o := options{concurrency: defaultConcurrency, timeout: defaultTimeout}
 	for _, f := range opts {
 		if f != nil {
@@ -94,32 +114,222 @@ func New(opts ...Option) *Queue {
 	if o.handler != nil {
 		panics = shoal.WithPanicHandler(func(e *shoal.PanicError) { o.handler(e.Value) })
 	}
-	return &Queue{
-		pool: shoal.Must(shoal.New( // all of it is in range
-			shoal.WithMaxWorkers(min(o.concurrency, shoal.MaxWorkers)),
-			shoal.WithQueueCapacity(shoal.Unbounded),
-			shoal.WithIdleTimeout(max(0, o.maxIdle)),
-			shoal.WithMaxTasksPerWorker(max(0, o.maxJobs)),
-			shoal.WithTiming(shoal.TimingOff),
-			panics,
-		)),
-		timeout: o.timeout,
+	q.timeout = o.timeout
+	q.maxPending = int64(max(0, o.maxPending))
+	q.pool = shoal.Must(shoal.New( // all of it is in range
+		shoal.WithMaxWorkers(min(o.concurrency, shoal.MaxWorkers)),
+		shoal.WithQueueCapacity(shoal.Unbounded),
+		shoal.WithIdleTimeout(max(0, o.maxIdle)),
+		shoal.WithMaxTasksPerWorker(max(0, o.maxJobs)),
+		shoal.WithTiming(shoal.TimingOff),
+		panics,
+	))
+}
+
+// Len returns the number of tasks that are queued: that no worker is free to take.
+func (q *queue) Len() int { return settle.Backlog(q.pool.Stats()) }
+
+// Stop refuses new tasks and waits until all that were accepted have ended. If ctx
+// ends first, or the timeout of the queue passes, it returns the reason, and the
+// tasks go on.
+func (q *queue) Stop(ctx context.Context) error {
+	q.mu.Lock()
+	q.stopped = true
+	q.pool.Drain()
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	return settle.Drain(ctx, q.pool)
+}
+
+// reserve takes up to n of the tasks that may be pending, or with all set n or none.
+func (q *queue) reserve(n int, all bool) int {
+	for {
+		p := q.pending.Load()
+		k := min(int64(n), q.maxPending-p)
+		switch {
+		case q.maxPending == 0:
+			return n
+		case k <= 0 || all && k < int64(n):
+			return 0
+		case q.pending.CompareAndSwap(p, p+k):
+			return int(k)
+		}
 	}
 }
 
-// Push queues job. A nil one is ignored, and so is one that comes after Stop.
+func (q *queue) release(n int) { q.pending.Add(int64(-n)) }
+
+// submit submits a task by push, which reports whether it was accepted.
+func (q *queue) submit(push func() bool) bool {
+	if q.reserve(1, true) == 0 {
+		return false
+	}
+	ok := push()
+	if !ok {
+		q.release(1)
+	}
+	return ok
+}
+
+// batch submits n tasks by push, or as many as may be pending, or with all set n or
+// none. It reports how many, and whether these are all. push is not refused.
+func (q *queue) batch(n int, limited, all bool, push func(n int)) (int, bool) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	k := n
+	switch {
+	case q.stopped:
+		return 0, false
+	case limited:
+		k = q.reserve(n, all)
+	}
+	if k > 0 {
+		push(k)
+	}
+	return k, k == n
+}
+
+// A Queue runs jobs. It is made by [New].
+type Queue struct{ queue }
+
+// New makes a queue.
+func New(opts ...Option) *Queue {
+	q := new(Queue)
+	q.init(opts)
+	return q
+}
+
+// Push queues job and never blocks. A nil job is ignored, and so is one that comes
+// after Stop.
 func (q *Queue) Push(job Job) {
 	q.pool.Submit(job) // the errors are those two
 }
 
-// Len is the number of tasks that are queued: that no worker is free to take.
-func (q *Queue) Len() int { return settle.Backlog(q.pool.Stats()) }
+// PushBatch queues jobs in their order, but for nil ones, and returns their number;
+// after Stop that is 0. It never blocks.
+func (q *Queue) PushBatch(jobs []Job) int {
+	n, _ := q.pushAll(jobs, false, false)
+	return n
+}
 
-// Stop refuses new tasks and waits until all that were accepted have ended, or ctx
-// ends, or the timeout of the queue has passed; then it returns the reason, and the
-// tasks go on.
-func (q *Queue) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, q.timeout)
-	defer cancel()
-	return settle.Drain(ctx, q.pool)
+// Submit queues job and reports whether it was accepted: not if it is nil, if it
+// comes after Stop, or if there are as many as [WithMaxPending] allows. It
+// never blocks.
+func (q *Queue) Submit(job Job) bool {
+	if job == nil {
+		return false
+	}
+	return q.submit(func() bool { return q.pool.Submit(q.limited(job)) == nil })
+}
+
+// SubmitBatch queues as many of jobs as [WithMaxPending] allows, from the first one on
+// and in their order, and returns their number; after Stop that is 0. Nil jobs are
+// left out. It never blocks.
+func (q *Queue) SubmitBatch(jobs []Job) int {
+	n, _ := q.pushAll(jobs, true, false)
+	return n
+}
+
+// TrySubmitBatch is SubmitBatch of all jobs or of none. It reports whether they were
+// accepted.
+func (q *Queue) TrySubmitBatch(jobs []Job) bool {
+	_, ok := q.pushAll(jobs, true, true)
+	return ok
+}
+
+func (q *Queue) pushAll(jobs []Job, limited, all bool) (int, bool) {
+	tasks := make([]func(), 0, len(jobs))
+	for _, job := range jobs {
+		if job != nil && limited {
+			job = q.limited(job)
+		}
+		if job != nil {
+			tasks = append(tasks, job)
+		}
+	}
+	return q.batch(len(tasks), limited, all, func(n int) { q.pool.SubmitBatch(tasks[:n]) })
+}
+
+// limited is job for Submit: when it has ended, another one may be pending.
+func (q *Queue) limited(job Job) Job {
+	if q.maxPending == 0 {
+		return job
+	}
+	return func() {
+		defer q.release(1)
+		job()
+	}
+}
+
+// A Task is a queue of values for one function. It is made by [NewTask].
+type Task[T any] struct {
+	queue
+	run *shoal.Func[item[T]]
+}
+
+// An item is a value, which counts as pending if it is limited.
+type item[T any] struct {
+	value   T
+	limited bool
+}
+
+// NewTask makes a queue whose workers call fn with the values that are queued, the zero
+// value among them. It panics if fn is nil.
+func NewTask[T any](fn func(T), opts ...Option) *Task[T] {
+	if fn == nil {
+		panic("taskgo: nil task function")
+	}
+	q := new(Task[T])
+	q.init(opts)
+	q.run = shoal.NewFunc(q.pool, func(it item[T]) {
+		if it.limited {
+			defer q.release(1)
+		}
+		fn(it.value)
+	})
+	return q
+}
+
+func (q *Task[T]) push(value T, limited bool) bool {
+	return q.run.Submit(item[T]{value, limited && q.maxPending > 0}) == nil
+}
+
+// Push queues value and never blocks. What comes after Stop is ignored. No
+// memory is allocated for each value, if as many values have been queued before.
+func (q *Task[T]) Push(value T) { q.push(value, false) }
+
+// PushBatch queues values in their order and returns their number; after Stop that is
+// 0. It never blocks.
+func (q *Task[T]) PushBatch(values []T) int {
+	n, _ := q.pushAll(values, false, false)
+	return n
+}
+
+// Submit queues value and reports whether it was accepted: not after Stop, nor if
+// there are as many as [WithMaxPending] allows. It never blocks.
+func (q *Task[T]) Submit(value T) bool {
+	return q.submit(func() bool { return q.push(value, true) })
+}
+
+// SubmitBatch queues as many of values as [WithMaxPending] allows, from the first one on
+// and in their order, and returns their number; after Stop that is 0. It never blocks.
+func (q *Task[T]) SubmitBatch(values []T) int {
+	n, _ := q.pushAll(values, true, false)
+	return n
+}
+
+// TrySubmitBatch is SubmitBatch of all values or of none. It reports whether they were
+// accepted.
+func (q *Task[T]) TrySubmitBatch(values []T) bool {
+	_, ok := q.pushAll(values, true, true)
+	return ok
+}
+
+func (q *Task[T]) pushAll(values []T, limited, all bool) (int, bool) {
+	return q.batch(len(values), limited, all, func(n int) {
+		for _, v := range values[:n] {
+			q.push(v, limited)
+		}
+	})
 }

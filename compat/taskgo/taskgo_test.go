@@ -21,15 +21,61 @@ var (
 	_ func(int) taskgo.Option              = taskgo.WithConcurrency
 	_ func(time.Duration) taskgo.Option    = taskgo.WithMaxIdle
 	_ func(int) taskgo.Option              = taskgo.WithMaxJobs
+	_ func(int) taskgo.Option              = taskgo.WithMaxPending
 	_ func(time.Duration) taskgo.Option    = taskgo.WithTimeout
 	_ func(func(any)) taskgo.Option        = taskgo.WithPanicHandler
 	_ func(...taskgo.Option) *taskgo.Queue = taskgo.New
-	_ interface {
-		Push(taskgo.Job)
-		Len() int
-		Stop(context.Context) error
-	} = (*taskgo.Queue)(nil)
+	_ queue[taskgo.Job]                    = (*taskgo.Queue)(nil)
+	_ queue[string]                        = (*taskgo.Task[string])(nil)
+
+	_ func(func(int), ...taskgo.Option) *taskgo.Task[int] = taskgo.NewTask[int]
 )
+
+// A queue of T is what both kinds of queues are.
+type queue[T any] interface {
+	Push(T)
+	PushBatch([]T) int
+	Submit(T) bool
+	SubmitBatch([]T) int
+	TrySubmitBatch([]T) bool
+	Len() int
+	Stop(context.Context) error
+}
+
+// both runs f with a queue of either kind. Its values are indices of tasks.
+func both(t *testing.T, f func(t *testing.T, q queue[int], tasks *[]func()), opts ...taskgo.Option) {
+	t.Helper()
+	tasks := new([]func())
+	t.Run("Queue", func(t *testing.T) {
+		q := jobs{taskgo.New(opts...), tasks}
+		f(t, q, tasks)
+	})
+	t.Run("Task", func(t *testing.T) {
+		*tasks = nil
+		f(t, taskgo.NewTask(func(i int) { (*tasks)[i]() }, opts...), tasks)
+	})
+}
+
+// jobs is a [taskgo.Queue] whose jobs are functions by their index.
+type jobs struct {
+	*taskgo.Queue
+	tasks *[]func()
+}
+
+func (q jobs) job(i int) taskgo.Job { return func() { (*q.tasks)[i]() } }
+
+func (q jobs) all(values []int) (all []taskgo.Job) {
+	for _, i := range values {
+		all = append(all, nil, q.job(i)) // nil is left out
+	}
+	return all
+}
+
+func (q jobs) Push(i int)                       { q.Queue.Push(q.job(i)) }
+func (q jobs) PushBatch(values []int) int       { return q.Queue.PushBatch(q.all(values)) }
+func (q jobs) Submit(i int) bool                { return q.Queue.Submit(q.job(i)) }
+func (q jobs) SubmitBatch(values []int) int     { return q.Queue.SubmitBatch(q.all(values)) }
+func (q jobs) TrySubmitBatch(values []int) bool { return q.Queue.TrySubmitBatch(q.all(values)) }
 
 func fib(n int) int {
 	if n < 2 {
@@ -205,4 +251,109 @@ func TestPushRacingStop(t *testing.T) { // H3, and nothing accepted is lost
 		wg.Wait()
 		expect.Equal(t, "tasks that ran after Stop", ran.Load(), before)
 	}
+}
+
+func TestMaxPending(t *testing.T) {
+	both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+		started, release := make(chan struct{}), make(chan struct{})
+		ended := make(chan int, 20)
+		*tasks = append(*tasks, func() { close(started); <-release; ended <- 0 })
+		for i := 1; i < 20; i++ {
+			*tasks = append(*tasks, func() { ended <- i })
+		}
+		expect.Equal(t, "Submit", q.Submit(0), true)
+		<-started
+		expect.Equal(t, "TrySubmitBatch of too many", q.TrySubmitBatch([]int{1, 2, 3}), false)
+		expect.Equal(t, "Len", q.Len(), 0)
+		expect.Equal(t, "TrySubmitBatch", q.TrySubmitBatch([]int{1}), true)
+		expect.Equal(t, "SubmitBatch", q.SubmitBatch([]int{2, 3, 4}), 1)
+		expect.Equal(t, "Submit at the limit", q.Submit(5), false)
+		expect.Equal(t, "SubmitBatch at the limit", q.SubmitBatch([]int{5}), 0)
+		expect.Equal(t, "TrySubmitBatch of nothing", q.TrySubmitBatch(nil), true)
+		expect.Equal(t, "PushBatch", q.PushBatch([]int{6, 7}), 2) // is not limited
+		q.Push(8)
+		expect.Equal(t, "Len", q.Len(), 5)
+		close(release)
+		for _, want := range []int{0, 1, 2, 6, 7, 8} {
+			expect.Equal(t, "ended", <-ended, want)
+		}
+		for range 3 { // there is room again, for as many as ran before and were not pushed
+			for !q.Submit(9) {
+				runtime.Gosched()
+			}
+		}
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+		expect.Equal(t, "Submit after Stop", q.Submit(1), false)
+		expect.Equal(t, "PushBatch after Stop", q.PushBatch([]int{1}), 0)
+		expect.Equal(t, "SubmitBatch after Stop", q.SubmitBatch([]int{1}), 0)
+		expect.Equal(t, "TrySubmitBatch after Stop", q.TrySubmitBatch(nil), false)
+		expect.Equal(t, "tasks that ran", len(ended), 3)
+	}, taskgo.WithConcurrency(1), taskgo.WithMaxPending(3))
+}
+
+func TestNoLimitOfPendingTasks(t *testing.T) {
+	both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+		var ran atomic.Int32
+		*tasks = append(*tasks, func() { ran.Add(1) })
+		expect.Equal(t, "Submit", q.Submit(0), true)
+		expect.Equal(t, "SubmitBatch", q.SubmitBatch(make([]int, 1000)), 1000)
+		expect.Equal(t, "TrySubmitBatch", q.TrySubmitBatch(make([]int, 1000)), true)
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+		expect.Equal(t, "Submit after Stop", q.Submit(0), false)
+		expect.Equal(t, "tasks that ran", ran.Load(), 2001)
+	}, taskgo.WithMaxPending(-1))
+}
+
+// A task that panics or calls Goexit is not pending any more.
+func TestPendingTasksThatDoNotReturn(t *testing.T) {
+	both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+		*tasks = append(*tasks, func() { panic("so") }, runtime.Goexit)
+		for i := range 10 {
+			for !q.Submit(i % 2) {
+				runtime.Gosched()
+			}
+		}
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+	}, taskgo.WithMaxPending(1), taskgo.WithPanicHandler(func(any) {}))
+}
+
+func TestNoBatchIsSplitByStop(t *testing.T) {
+	for range 40 {
+		both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+			var ran, accepted atomic.Int32
+			*tasks = append(*tasks, func() { ran.Add(1) })
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					for {
+						n := q.PushBatch(make([]int, 10))
+						m := q.SubmitBatch(make([]int, 10))
+						accepted.Add(int32(n + m))
+						if q.TrySubmitBatch(make([]int, 10)) {
+							accepted.Add(10)
+							continue
+						}
+						if n%10 != 0 || m%10 != 0 {
+							t.Errorf("PushBatch %d, SubmitBatch %d", n, m)
+						}
+						return
+					}
+				})
+			}
+			runtime.Gosched()
+			expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+			wg.Wait()
+			expect.Equal(t, "tasks that ran", ran.Load(), accepted.Load())
+		})
+	}
+}
+
+func TestTaskTakesTheZeroValue(t *testing.T) {
+	got := make(chan *int, 1)
+	q := taskgo.NewTask(func(v *int) { got <- v })
+	q.Push(nil)
+	expect.Equal(t, "the value", <-got, nil)
+	expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+	expect.Equal(t, "NewTask(nil)", expect.Panic(func() { taskgo.NewTask[int](nil) }) != nil, true)
+	expect.Equal(t, "Submit(nil)", taskgo.New().Submit(nil), false)
 }
