@@ -19,7 +19,7 @@ type demoFlags struct {
 	period time.Duration
 }
 
-// demoCommand runs pools that can be watched, until it is interrupted.
+// demoCommand runs pools to watch until it is interrupted.
 func demoCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c, err := parseDemo(args, stdout)
 	if err != nil {
@@ -44,33 +44,33 @@ func withoutStacks(_ []string, a slog.Attr) slog.Attr {
 
 func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 	fs := flag.NewFlagSet("shoal demo", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // an error is one line, printed by main
-	fs.StringVar(&c.Listen, "listen", "127.0.0.1:8686", "serve the page, metrics and profiles at this `address`; who reaches it sees them")
-	fs.DurationVar(&c.period, "for", 0, "end after this time (default when interrupted)")
+	fs.SetOutput(io.Discard) // main prints the error, in one line
+	fs.StringVar(&c.Listen, "listen", "127.0.0.1:8686", "serve the page, metrics and profiles at this `address`, to everybody who can reach it")
+	fs.DurationVar(&c.period, "for", 0, "end after this time (default: end when interrupted)")
 	fs.StringVar(&c.Dir, "dir", ".", "hash the files of this `folder`")
-	fs.StringVar(&c.Token, "token", "", "the `token` that the page's controls ask for, at least 16 bytes (default a random one)")
-	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "how long tasks may go on at the end")
+	fs.StringVar(&c.Token, "token", "", "the `token` that unlocks the controls of the page, at least 16 bytes (default: a random one)")
+	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "at the end, let running tasks go on for this time, then cancel them")
 	err = fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(help, "usage: shoal demo [flags]\n\nRun pools that hash a tree, fetch from a server on loopback, and call a slow\ndependency, and serve a page to watch them.")
+		fmt.Fprintln(help, "usage: shoal demo [flags]\n\nRun pools that hash a tree of files, fetch pages from a local server, and call a slow\ndependency that hangs once a minute. Serve a page to watch them.")
 		fmt.Fprintln(help)
 		fs.SetOutput(help)
 		fs.PrintDefaults()
 		return c, err
 	case err != nil:
-		return c, errUsage{err}
+		return c, errUsage{fmt.Errorf("%w; shoal demo -h lists the flags", err)}
 	case fs.NArg() > 0:
-		return c, errUsage{fmt.Errorf("shoal demo takes no argument, but there is %q", fs.Arg(0))}
+		return c, errUsage{fmt.Errorf("shoal demo takes flags only, not the argument %q", fs.Arg(0))}
 	case c.period < 0:
-		return c, errUsage{fmt.Errorf("-for %v: want at least 0", c.period)}
+		return c, errUsage{fmt.Errorf("-for %v must be at least 0s", c.period)}
 	case c.Drain < 0:
-		return c, errUsage{fmt.Errorf("-drain %v: want at least 0", c.Drain)}
+		return c, errUsage{fmt.Errorf("-drain %v must be at least 0s", c.Drain)}
 	case c.Token != "" && len(c.Token) < 16:
-		return c, errUsage{fmt.Errorf("-token: %d bytes: want at least 16", len(c.Token))}
+		return c, errUsage{fmt.Errorf("-token has %d bytes; it must have at least 16", len(c.Token))}
 	}
 	if info, err := os.Stat(c.Dir); err != nil || !info.IsDir() {
-		return c, errUsage{fmt.Errorf("-dir %s: want a folder", c.Dir)}
+		return c, errUsage{fmt.Errorf("-dir %s must name a folder that exists", c.Dir)}
 	}
 	if c.Token == "" {
 		c.Token = rand.Text()

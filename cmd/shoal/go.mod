@@ -4,14 +4,14 @@ go 1.26.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/shoal-go/shoal/contrib/sql v0.1.0
-	modernc.org/sqlite v1.61.1
-)
-
-require (
+	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/shoal-go/shoal v0.1.0
+	github.com/shoal-go/shoal/contrib/nats v0.1.0
+	github.com/shoal-go/shoal/contrib/nats/embedded v0.1.0
 	github.com/shoal-go/shoal/contrib/prom v0.1.0
+	github.com/shoal-go/shoal/contrib/sql v0.1.0
+	modernc.org/sqlite v1.61.1
 )
 
 require (
@@ -46,10 +46,4 @@ require (
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-)
-
-require (
-	github.com/nats-io/nats.go v1.55.0
-	github.com/shoal-go/shoal/contrib/nats v0.1.0
-	github.com/shoal-go/shoal/contrib/nats/embedded v0.1.0
 )

@@ -150,7 +150,7 @@ func TestWorkSumsFiles(t *testing.T) {
 func TestWorkRefusesBadInput(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
-		"":                                "which command",
+		"":                                "a command to run for each job is missing",
 		"-do nothing":                     `-do "nothing"`,
 		"-do print cat":                   `-do print and the command "cat"`,
 		"-workers 0 cat":                  "-workers 0",
@@ -205,7 +205,7 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	out, err := exec.Command("go", "run", "./internal/chaos", "-jobs", "0").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "-jobs 0: want at least 1") {
+	if err == nil || !strings.Contains(string(out), "-jobs 0 must be at least 1") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -43,18 +43,18 @@ type config struct {
 
 func main() {
 	var c config
-	flag.StringVar(&c.binary, "shoal", "", "the shoal `command` to try (default: built for it)")
-	flag.StringVar(&c.engine, "engine", "embedded", "embedded, postgres or sqlite")
-	flag.IntVar(&c.jobs, "jobs", 20_000, "jobs")
-	flag.IntVar(&c.kills, "kills", 100, "kills")
-	flag.IntVar(&c.restarts, "restarts", 10, "the engine fails so often, and begins again")
-	flag.IntVar(&c.processes, "processes", 3, "processes at work")
-	flag.IntVar(&c.slots, "slots", 8, "jobs at once, in each")
-	flag.DurationVar(&c.every, "every", 300*time.Millisecond, "between two of these, on average")
-	flag.DurationVar(&c.away, "away", 30*time.Second, "once the engine is away for this time")
-	flag.DurationVar(&c.lease, "lease", 2*time.Second, "the lease")
+	flag.StringVar(&c.binary, "shoal", "", "the shoal `command` to test (default: build it)")
+	flag.StringVar(&c.engine, "engine", "embedded", "the `engine` of the queue: embedded, postgres or sqlite")
+	flag.IntVar(&c.jobs, "jobs", 20_000, "number of jobs, at least 1")
+	flag.IntVar(&c.kills, "kills", 100, "number of kills")
+	flag.IntVar(&c.restarts, "restarts", 10, "number of times that the engine fails and starts again")
+	flag.IntVar(&c.processes, "processes", 3, "number of processes that work")
+	flag.IntVar(&c.slots, "slots", 8, "number of jobs that each process runs at once")
+	flag.DurationVar(&c.every, "every", 300*time.Millisecond, "average time between two kills or failures")
+	flag.DurationVar(&c.away, "away", 30*time.Second, "stop the engine once for this time; 0: never")
+	flag.DurationVar(&c.lease, "lease", 2*time.Second, "the lease of a job")
 	flag.DurationVar(&c.limit, "limit", 15*time.Minute, "give up after this time")
-	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "whom to kill, and when")
+	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the random choices")
 	flag.Parse()
 	if err := c.check(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -69,12 +69,12 @@ func main() {
 func (c config) check() error {
 	for name, n := range map[string]int{"-jobs": c.jobs, "-processes": c.processes, "-slots": c.slots} {
 		if n < 1 {
-			return fmt.Errorf("%s %d: want at least 1", name, n)
+			return fmt.Errorf("%s %d must be at least 1", name, n)
 		}
 	}
 	for name, n := range map[string]int{"-kills": c.kills, "-restarts": c.restarts} {
 		if n < 0 {
-			return fmt.Errorf("%s %d: want at least 0", name, n)
+			return fmt.Errorf("%s %d must be at least 0", name, n)
 		}
 	}
 	return nil

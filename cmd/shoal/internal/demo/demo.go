@@ -29,7 +29,7 @@ type Config struct {
 	Token  string        // for its controls
 	Dir    string        // the tree whose files are hashed
 	Drain  time.Duration // for how long tasks may go on at the end
-	Log    *slog.Logger  // where the watchdog barks
+	Log    *slog.Logger  // for the warnings of the watchdog
 	Clock  time.Duration // how long a minute of the dependency is: it hangs once in each
 }
 
@@ -56,7 +56,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	at := "http://" + listener.Addr().String()
-	fmt.Fprintf(out, "watch     %s/debug/shoal/#token=%s\nmetrics   %s/metrics\nprofiles  %s/debug/pprof/\nCtrl-C ends it\n", at, c.Token, at, at)
+	fmt.Fprintf(out, "watch     %s/debug/shoal/#token=%s\nmetrics   %s/metrics\nprofiles  %s/debug/pprof/\nCtrl-C stops the demo\n", at, c.Token, at, at)
 
 	work, stop := context.WithCancel(ctx)
 	var sources sync.WaitGroup
@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	sources.Go(func() { fetchPages(work, pools, upstream.URL) })
 	sources.Go(func() { callDependency(work, pools.slow, upstream.URL) })
 	<-ctx.Done()
-	fmt.Fprintf(out, "\ndraining, for up to %v\n", c.Drain)
+	fmt.Fprintf(out, "\nstopping; running tasks have up to %v to end\n", c.Drain)
 	stop()
 	sources.Wait() // nothing is submitted any more
 	pools.end(c.Drain, out)
@@ -112,7 +112,7 @@ func (p *pools) end(patience time.Duration, out io.Writer) {
 	said := make([]string, 3)
 	for i, q := range []*shoal.Pool{p.hash, p.fetch, p.slow} {
 		all.Go(func() {
-			left := "drained"
+			left := "all tasks done"
 			if e := (*shoal.ShutdownError)(nil); errors.As(q.Shutdown(ctx), &e) {
 				left = fmt.Sprintf("%d tasks dropped, %d interrupted", e.Dropped, e.Running)
 			}

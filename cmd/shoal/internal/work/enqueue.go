@@ -17,7 +17,7 @@ import (
 type Enqueue struct {
 	Place
 	Delay time.Duration // of all jobs
-	Once  bool          // a line that was enqueued lately is not again
+	Once  bool          // skip a line that was enqueued lately
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 	mostLine = 1 << 20
 )
 
-// Run enqueues the lines of in, and says on stderr how many.
+// Run enqueues the lines of in, and writes their number to stderr.
 func (e Enqueue) Run(ctx context.Context, in io.Reader, stderr io.Writer) error {
 	q, err := Open(ctx, e.Place)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 			return nil
 		}
 		if err := q.Enqueue(ctx, ms...); err != nil {
-			return fmt.Errorf("lines %d to %d may not all be enqueued: %w", n+1, n+len(ms), err)
+			return fmt.Errorf("enqueueing lines %d to %d failed, though some of them may be in the queue (with -once they can be enqueued again): %w", n+1, n+len(ms), err)
 		}
 		n += len(ms)
 		ms = ms[:0]
@@ -70,7 +70,7 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 		return n, err
 	}
 	if err := sc.Err(); err != nil {
-		return n, fmt.Errorf("line %d: %w (at most %d bytes)", n+1, err, mostLine)
+		return n, fmt.Errorf("reading line %d, which may have at most %d bytes: %w", n+1, mostLine, err)
 	}
 	return n, nil
 }

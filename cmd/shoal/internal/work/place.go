@@ -192,14 +192,14 @@ func replace(name, text string) error {
 	return err
 }
 
-// takeOver starts a server when the one that was there has gone, until somebody has.
+// takeOver starts a server when the one that was there has gone, until one runs.
 func (n *node) takeOver(nc *nats.Conn) {
 	said := ""
 	for !nc.IsConnected() && !nc.IsClosed() {
 		err := n.start() // or somebody else
 		if err != nil && !errors.Is(err, embedded.ErrInUse) && err.Error() != said {
 			said = err.Error()
-			n.log.Error("starting the engine; trying again", "err", err)
+			n.log.Error("starting the queue's engine failed; trying again", "err", err)
 		}
 		time.Sleep(2 * reconnect)
 	}
@@ -233,10 +233,10 @@ func (n *node) mind() {
 				patience = least
 			}
 		} else if bad++; bad >= patience {
-			n.log.Error("the engine stores nothing; starting it anew", "err", err)
+			n.log.Error("the queue's engine stores nothing any more; restarting it", "err", err)
 			n.server = nil
 			if err := s.Close(); err != nil {
-				n.log.Error("closing the engine", "err", err)
+				n.log.Error("closing the queue's engine failed", "err", err)
 			}
 			bad, patience, closed = 0, min(2*patience, most), time.Now()
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +27,7 @@ type Work struct {
 	Workers     int
 	MaxAttempts int
 	Drain       time.Duration
-	Empty       time.Duration // ends when no job came for so long; 0: never
+	Empty       time.Duration // end when no job came for this time; 0: never
 	Listen      string        // where the page is; "": nowhere
 	Quiet       bool          // no progress
 	Do          string        // a name in Builtins, or
@@ -68,7 +67,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		h = w.builtin(out)
 	}
 	if !w.Quiet {
-		fmt.Fprintf(stderr, "work: up to %d at once from queue %s at %s\n", w.Workers, w.Queue, q.Where)
+		fmt.Fprintf(stderr, "work: running up to %d jobs at once from queue %s at %s\n", w.Workers, w.Queue, q.Where)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,17 +87,17 @@ func (w Work) page(p *shoal.Pool, stderr io.Writer) (stop func(), err error) {
 	h := shoalhttp.Handler(p)
 	l, err := net.Listen("tcp", w.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("-listen: %w", err)
+		return nil, fmt.Errorf("-listen %s: %w", w.Listen, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/debug/shoal/", h)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go srv.Serve(l)
-	fmt.Fprintf(stderr, "work: page at http://%s/debug/shoal/\n", l.Addr())
+	fmt.Fprintf(stderr, "work: serving the live page at http://%s/debug/shoal/\n", l.Addr())
 	return func() { srv.Close() }, nil
 }
 
-// watch tells of progress, and ends the work when the queue stays empty.
+// watch reports the progress, and ends the work when the queue stays empty.
 func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -124,7 +123,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel
 			return
 		}
 		if d := time.Since(saidAt); !w.Quiet && d > 2*time.Second && s != said {
-			fmt.Fprintf(stderr, "work: %d done (%.0f/s), %d given back, %d dead, %d of %d running\n",
+			fmt.Fprintf(stderr, "work: %d jobs done (%.0f/s), %d given back, %d dead letters, %d of %d workers busy\n",
 				s.Acked, float64(s.Acked-said.Acked)/d.Seconds(), s.Retried, s.Dead, s.Running, w.Workers)
 			said, saidAt = s, time.Now()
 		}
@@ -207,6 +206,6 @@ func (w Work) builtin(stdout io.Writer) jobs.Handler {
 				return context.Cause(ctx)
 			}
 		}
-		return errors.New("no such work: " + w.Do)
+		return fmt.Errorf("there is no work %q", w.Do)
 	}
 }

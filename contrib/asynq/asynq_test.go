@@ -1,4 +1,4 @@
-package shoalshims_test
+package shoalasynq_test
 
 import (
 	"cmp"
@@ -12,14 +12,15 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/shoal-go/shoal"
-	shoalshims "github.com/shoal-go/shoal/contrib/shims"
+	shoalasynq "github.com/shoal-go/shoal/contrib/asynq"
+	"github.com/shoal-go/shoal/internal/handlertest"
 )
 
-func TestAsynq(t *testing.T) {
-	contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
+func TestContract(t *testing.T) {
+	handlertest.Contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
 		h := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return f(ctx) })
-		return shoalshims.Asynq(p, h).ProcessTask(ctx, asynq.NewTask("mail", nil))
-	}, true, false)
+		return shoalasynq.Handler(p, h).ProcessTask(ctx, asynq.NewTask("mail", nil))
+	}, true)
 }
 
 // anAsynq is a server without tasks, and what it takes to give it some.
@@ -63,7 +64,7 @@ func (a anAsynq) add(t testing.TB, kind string, opts ...asynq.Option) string {
 func (a anAsynq) await(t testing.TB, id string, state asynq.TaskState) *asynq.TaskInfo {
 	t.Helper()
 	var info *asynq.TaskInfo
-	waitFor(t, fmt.Sprintf("task %s to be %v", id, state), func() bool {
+	handlertest.WaitFor(t, fmt.Sprintf("task %s to be %v", id, state), func() bool {
 		var err error
 		if info, err = a.GetTaskInfo("default", id); err != nil {
 			t.Fatal(err)
@@ -74,25 +75,25 @@ func (a anAsynq) await(t testing.TB, id string, state asynq.TaskState) *asynq.Ta
 }
 
 // The engine may run 50 at a time, the pool 4.
-func TestAsynqServerBound(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(4))
-	var g gauge
+func TestServerBound(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(4))
+	var g handlertest.Gauge
 	mux := asynq.NewServeMux()
-	mux.Use(func(h asynq.Handler) asynq.Handler { return shoalshims.Asynq(p, h) })
+	mux.Use(func(h asynq.Handler) asynq.Handler { return shoalasynq.Handler(p, h) })
 	mux.HandleFunc("mail", func(ctx context.Context, task *asynq.Task) error {
 		if id, ok := asynq.GetTaskID(ctx); !ok || id != task.ResultWriter().TaskID() {
 			t.Errorf("task ID %q, %v; want %q", id, ok, task.ResultWriter().TaskID())
 		}
-		g.visit(nap)
+		g.Visit(handlertest.Nap)
 		return nil
 	})
 	a := startAsynq(t, mux, asynq.Config{Concurrency: 50})
 	for range 50 {
 		a.add(t, "mail")
 	}
-	waitFor(t, "50 tasks", func() bool { return g.all.Load() == 50 })
+	handlertest.WaitFor(t, "50 tasks", func() bool { return g.All() == 50 })
 	p.Wait()
-	if n := g.most.Load(); n > 4 {
+	if n := g.Most(); n > 4 {
 		t.Errorf("%d tasks at a time, want at most 4", n)
 	}
 	if s := p.Stats(); s.Completed != 50 || s.PeakWorkers > 4 {
@@ -100,12 +101,12 @@ func TestAsynqServerBound(t *testing.T) {
 	}
 }
 
-func TestAsynqServerErrors(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(2))
+func TestServerErrors(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
 	var seen atomic.Value
 	mux := asynq.NewServeMux()
 	handle := func(kind string, f func() error) {
-		mux.Handle(kind, shoalshims.Asynq(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return f() })))
+		mux.Handle(kind, shoalasynq.Handler(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return f() })))
 	}
 	handle("skip", func() error { return fmt.Errorf("no such order: %w", asynq.SkipRetry) })
 	handle("panic", func() error { panic("index 7 of 3") })
@@ -133,16 +134,16 @@ func TestAsynqServerErrors(t *testing.T) {
 }
 
 // A pool that is closed costs an attempt, unless IsFailure says otherwise.
-func TestAsynqServerPoolClosed(t *testing.T) {
+func TestServerPoolClosed(t *testing.T) {
 	for _, charged := range []bool{true, false} {
-		closed, open := closedPool(t), newPool(t, shoal.WithMaxWorkers(1))
+		closed, open := handlertest.ClosedPool(t), handlertest.NewPool(t, shoal.WithMaxWorkers(1))
 		var tries atomic.Int64
 		h := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			p := open
 			if tries.Add(1) == 1 {
 				p = closed
 			}
-			return shoalshims.Asynq(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })).ProcessTask(ctx, task)
+			return shoalasynq.Handler(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })).ProcessTask(ctx, task)
 		})
 		a := startAsynq(t, h, asynq.Config{
 			Concurrency:    1,
@@ -162,9 +163,9 @@ func TestAsynqServerPoolClosed(t *testing.T) {
 }
 
 // A task that has no attempts left is archived whatever IsFailure says.
-func TestAsynqServerLastAttempt(t *testing.T) {
+func TestServerLastAttempt(t *testing.T) {
 	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
-	a := startAsynq(t, shoalshims.Asynq(closedPool(t), h), asynq.Config{
+	a := startAsynq(t, shoalasynq.Handler(handlertest.ClosedPool(t), h), asynq.Config{
 		Concurrency: 1,
 		IsFailure:   func(err error) bool { return !errors.Is(err, shoal.ErrClosed) },
 	})
@@ -172,15 +173,15 @@ func TestAsynqServerLastAttempt(t *testing.T) {
 }
 
 // The timeout of a task holds while it waits for a worker.
-func TestAsynqServerTimeout(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(1))
-	release := occupy(t, p)
+func TestServerTimeout(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	release := handlertest.Occupy(t, p)
 	defer release()
 	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		t.Error("the task ran")
 		return nil
 	})
-	a := startAsynq(t, shoalshims.Asynq(p, h), asynq.Config{Concurrency: 1})
+	a := startAsynq(t, shoalasynq.Handler(p, h), asynq.Config{Concurrency: 1})
 	info := a.await(t, a.add(t, "mail", asynq.Timeout(time.Second)), asynq.TaskStateRetry)
 	if want := context.DeadlineExceeded.Error(); info.LastErr != want {
 		t.Errorf("last error %q, want %q", info.LastErr, want)
@@ -189,10 +190,10 @@ func TestAsynqServerTimeout(t *testing.T) {
 
 // The end of the server gives back the task of a handler that does not return, and ends
 // its context, but it is the pool that waits for it.
-func TestAsynqServerShutdown(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(1))
+func TestServerShutdown(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
 	begun, end := make(chan struct{}), make(chan struct{})
-	a := startAsynq(t, shoalshims.Asynq(p, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+	a := startAsynq(t, shoalasynq.Handler(p, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
 		close(begun)
 		<-ctx.Done()
 		<-end
@@ -207,7 +208,7 @@ func TestAsynqServerShutdown(t *testing.T) {
 		t.Errorf("%d handlers run, want 1", n)
 	}
 	close(end)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), handlertest.Patience)
 	defer cancel()
 	if err := p.Shutdown(ctx); err != nil {
 		t.Error(err)
@@ -215,7 +216,7 @@ func TestAsynqServerShutdown(t *testing.T) {
 }
 
 // Two kinds of task on one pool; reports take no more than half of it.
-func ExampleAsynq() {
+func ExampleHandler() {
 	redis := miniredis.NewMiniRedis() // in a program, a Redis
 	if err := redis.Start(); err != nil {
 		fmt.Println(err)
@@ -230,11 +231,11 @@ func ExampleAsynq() {
 
 	done := make(chan struct{})
 	mux := asynq.NewServeMux()
-	mux.Handle("mail:", shoalshims.Asynq(mails, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+	mux.Handle("mail:", shoalasynq.Handler(mails, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		done <- struct{}{}
 		return nil
 	})))
-	mux.Handle("report:", shoalshims.Asynq(reports, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+	mux.Handle("report:", shoalasynq.Handler(reports, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		done <- struct{}{}
 		return fmt.Errorf("no such month: %s: %w", t.Payload(), asynq.SkipRetry)
 	})))
@@ -261,5 +262,42 @@ func ExampleAsynq() {
 	}
 	// Output:
 	// mails: 2 completed, 0 of them failed
+	// reports: 1 completed, 1 of them failed
+}
+
+// A panic is an error to asynq, and the pool counts it.
+func ExampleHandler_panic() {
+	pool := shoal.Must(shoal.New(shoal.WithName("work"), shoal.WithMaxWorkers(4),
+		shoal.WithPanicHandler(func(*shoal.PanicError) {}))) // else panics are logged
+	mails := shoal.Must(pool.Sub(shoal.WithName("mails"), shoal.WithWeight(3)))
+	reports := shoal.Must(pool.Sub(shoal.WithName("reports"), shoal.WithMaxWorkers(1)))
+
+	mail := shoalasynq.Handler(mails, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+		return nil
+	}))
+	report := shoalasynq.Handler(reports, asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+		panic("no such month: 13")
+	}))
+
+	// What the engine does:
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(mail.ProcessTask(ctx, asynq.NewTask("mail", nil)))
+	err := report.ProcessTask(ctx, asynq.NewTask("report", nil))
+	fmt.Println(err)
+	if pe, ok := errors.AsType[*shoal.PanicError](err); ok {
+		fmt.Println("with its stack:", len(pe.Stack) > 0)
+	}
+
+	pool.Shutdown(context.Background())
+	for _, p := range []*shoal.Pool{mails, reports} {
+		s := p.Stats()
+		fmt.Printf("%s: %d completed, %d of them failed\n", s.Name, s.Completed, s.Failed)
+	}
+	// Output:
+	// <nil>
+	// shoal: task of pool "reports" panicked: no such month: 13
+	// with its stack: true
+	// mails: 1 completed, 0 of them failed
 	// reports: 1 completed, 1 of them failed
 }

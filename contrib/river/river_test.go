@@ -1,4 +1,4 @@
-package shoalshims_test
+package shoalriver_test
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/shoal-go/shoal"
-	shoalshims "github.com/shoal-go/shoal/contrib/shims"
+	shoalriver "github.com/shoal-go/shoal/contrib/river"
+	"github.com/shoal-go/shoal/internal/handlertest"
 	_ "modernc.org/sqlite"
 )
 
@@ -24,16 +25,16 @@ func on(p *shoal.Pool) func(*rivertype.JobRow) *shoal.Pool {
 	return func(*rivertype.JobRow) *shoal.Pool { return p }
 }
 
-func TestRiver(t *testing.T) {
-	contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
-		return shoalshims.River(on(p)).Work(ctx, &rivertype.JobRow{Kind: "mail"}, f)
-	}, true, true)
+func TestContract(t *testing.T) {
+	handlertest.Contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
+		return shoalriver.Middleware(on(p)).Work(ctx, &rivertype.JobRow{Kind: "mail"}, f)
+	}, true)
 }
 
-func TestRiverWithoutPool(t *testing.T) {
-	err := shoalshims.River(on(nil)).Work(context.Background(), &rivertype.JobRow{}, func(context.Context) error { return errFailed })
-	if err != errFailed {
-		t.Errorf("got error %v, want %v", err, errFailed)
+func TestWithoutPool(t *testing.T) {
+	err := shoalriver.Middleware(on(nil)).Work(context.Background(), &rivertype.JobRow{}, func(context.Context) error { return handlertest.ErrFailed })
+	if err != handlertest.ErrFailed {
+		t.Errorf("got error %v, want %v", err, handlertest.ErrFailed)
 	}
 }
 
@@ -50,7 +51,7 @@ func openRiver(file string) (*sql.DB, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1) // as riversqlite advises
-	m, err := rivermigrate.New(riversqlite.New(db), &rivermigrate.Config{Logger: quiet()})
+	m, err := rivermigrate.New(riversqlite.New(db), &rivermigrate.Config{Logger: handlertest.Quiet()})
 	if err == nil {
 		_, err = m.Migrate(context.Background(), rivermigrate.DirectionUp, nil)
 	}
@@ -77,7 +78,7 @@ func startRiver(t testing.TB, work func(context.Context, *river.Job[Mail]) error
 	river.AddWorker(cfg.Workers, river.WorkFunc(work))
 	cfg.Queues = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 50}}
 	cfg.FetchCooldown, cfg.FetchPollInterval = 5*time.Millisecond, 5*time.Millisecond
-	cfg.Logger = quiet()
+	cfg.Logger = handlertest.Quiet()
 	cfg.Middleware = middleware
 	cfg.TestOnly = true
 	c, err := river.NewClient(riversqlite.New(db), &cfg)
@@ -91,7 +92,7 @@ func startRiver(t testing.TB, work func(context.Context, *river.Job[Mail]) error
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), handlertest.Patience)
 		defer cancel()
 		if err := c.StopAndCancel(ctx); err != nil {
 			t.Errorf("stop of the client: %v", err)
@@ -117,23 +118,23 @@ func (r aRiver) next(t testing.TB) (river.EventKind, *rivertype.JobRow) {
 	select {
 	case e := <-r.events:
 		return e.Kind, e.Job
-	case <-time.After(patience):
+	case <-time.After(handlertest.Patience):
 		t.Fatal("waited in vain for an event of River")
 		return "", nil
 	}
 }
 
 // The engine may run 50 at a time, the pool 4.
-func TestRiverClientBound(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(4))
-	var g gauge
+func TestClientBound(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(4))
+	var g handlertest.Gauge
 	r := startRiver(t, func(ctx context.Context, job *river.Job[Mail]) error {
 		if _, err := river.ClientFromContextSafely[*sql.Tx](ctx); err != nil {
 			t.Error(err)
 		}
-		g.visit(nap)
+		g.Visit(handlertest.Nap)
 		return river.RecordOutput(ctx, job.ID)
-	}, river.Config{}, shoalshims.River(on(p)))
+	}, river.Config{}, shoalriver.Middleware(on(p)))
 	jobs := make([]river.InsertManyParams, 50)
 	for i := range jobs {
 		jobs[i].Args = Mail{To: fmt.Sprint(i)}
@@ -148,7 +149,7 @@ func TestRiverClientBound(t *testing.T) {
 		}
 	}
 	p.Wait()
-	if n := g.most.Load(); n > 4 {
+	if n := g.Most(); n > 4 {
 		t.Errorf("%d jobs at a time, want at most 4", n)
 	}
 	if s := p.Stats(); s.Completed != 50 || s.PeakWorkers > 4 {
@@ -171,18 +172,18 @@ func (h *panicHook) HandlePanic(context.Context, *rivertype.JobRow, any, string)
 	return nil
 }
 
-func TestRiverClientErrors(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(2))
+func TestClientErrors(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
 	var f atomic.Value
 	hook := &panicHook{}
 	r := startRiver(t, func(ctx context.Context, job *river.Job[Mail]) error {
 		return f.Load().(func() error)()
-	}, river.Config{ErrorHandler: hook}, shoalshims.River(on(p)))
+	}, river.Config{ErrorHandler: hook}, shoalriver.Middleware(on(p)))
 
-	f.Store(func() error { return river.JobCancel(errFailed) })
+	f.Store(func() error { return river.JobCancel(handlertest.ErrFailed) })
 	r.add(t, nil)
-	if kind, job := r.next(t); kind != river.EventKindJobCancelled || !strings.Contains(job.Errors[0].Error, errFailed.Error()) {
-		t.Errorf("%s with %v, want it cancelled with %v", kind, job.Errors, errFailed)
+	if kind, job := r.next(t); kind != river.EventKindJobCancelled || !strings.Contains(job.Errors[0].Error, handlertest.ErrFailed.Error()) {
+		t.Errorf("%s with %v, want it cancelled with %v", kind, job.Errors, handlertest.ErrFailed)
 	}
 	f.Store(func() error { return river.JobSnooze(time.Hour) })
 	r.add(t, nil)
@@ -206,7 +207,7 @@ func (now) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
 
 // River tries again what failed because the pool was closed; with the middleware of the
 // documentation that is no attempt.
-func TestRiverClientPoolClosed(t *testing.T) {
+func TestClientPoolClosed(t *testing.T) {
 	snooze := river.WorkerMiddlewareFunc(func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 		err := work(ctx)
 		if errors.Is(err, shoal.ErrClosed) || errors.Is(err, shoal.ErrDropped) {
@@ -215,9 +216,9 @@ func TestRiverClientPoolClosed(t *testing.T) {
 		return err
 	})
 	for _, snoozes := range []bool{false, true} {
-		closed, open := closedPool(t), newPool(t, shoal.WithMaxWorkers(1))
+		closed, open := handlertest.ClosedPool(t), handlertest.NewPool(t, shoal.WithMaxWorkers(1))
 		var tries atomic.Int64
-		middleware := []rivertype.Middleware{shoalshims.River(func(*rivertype.JobRow) *shoal.Pool {
+		middleware := []rivertype.Middleware{shoalriver.Middleware(func(*rivertype.JobRow) *shoal.Pool {
 			if tries.Add(1) == 1 {
 				return closed
 			}
@@ -245,14 +246,14 @@ func TestRiverClientPoolClosed(t *testing.T) {
 }
 
 // The timeout of a job begins when a worker of the pool does.
-func TestRiverClientTimeout(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(1))
-	release := occupy(t, p)
+func TestClientTimeout(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	release := handlertest.Occupy(t, p)
 	const timeout = 500 * time.Millisecond
 	r := startRiver(t, func(ctx context.Context, _ *river.Job[Mail]) error { return ctx.Err() },
-		river.Config{JobTimeout: timeout}, shoalshims.River(on(p)))
+		river.Config{JobTimeout: timeout}, shoalriver.Middleware(on(p)))
 	r.add(t, nil)
-	waitFor(t, "the job to wait for a worker", func() bool { return p.Queued() == 1 })
+	handlertest.WaitFor(t, "the job to wait for a worker", func() bool { return p.Queued() == 1 })
 	time.Sleep(timeout + timeout/4)
 	release()
 	if kind, job := r.next(t); kind != river.EventKindJobCompleted {
@@ -260,17 +261,45 @@ func TestRiverClientTimeout(t *testing.T) {
 	}
 }
 
+// When the client ends the context of an attempt, it goes on when the attempt has returned,
+// not before: or it would be tried again beside itself.
+func TestClientWaitsForTheAttempt(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	begun := make(chan struct{})
+	var returned atomic.Bool
+	r := startRiver(t, func(ctx context.Context, job *river.Job[Mail]) error {
+		close(begun)
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // a client that does not wait has stopped by then
+		returned.Store(true)
+		return handlertest.ErrFailed
+	}, river.Config{}, shoalriver.Middleware(on(p)))
+	r.add(t, nil)
+	<-begun
+	ctx, cancel := context.WithTimeout(context.Background(), handlertest.Patience)
+	defer cancel()
+	if err := r.StopAndCancel(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !returned.Load() {
+		t.Error("the client has stopped while an attempt runs")
+	}
+	if kind, job := r.next(t); kind != river.EventKindJobFailed || job.Errors[0].Error != handlertest.ErrFailed.Error() {
+		t.Errorf("%s with %v, want it failed with %v", kind, job.Errors, handlertest.ErrFailed)
+	}
+}
+
 // A job that is cancelled in River ends, whether it runs or waits for a worker.
-func TestRiverClientCancel(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(1))
+func TestClientCancel(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
 	r := startRiver(t, func(ctx context.Context, _ *river.Job[Mail]) error {
 		<-ctx.Done()
 		return ctx.Err()
-	}, river.Config{}, shoalshims.River(on(p)))
+	}, river.Config{}, shoalriver.Middleware(on(p)))
 	r.add(t, nil)
 	r.add(t, nil)
-	waitFor(t, "one job to run and one to wait", func() bool { s := p.Stats(); return s.Running == 1 && s.Queued == 1 })
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	handlertest.WaitFor(t, "one job to run and one to wait", func() bool { s := p.Stats(); return s.Running == 1 && s.Queued == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), handlertest.Patience)
 	defer cancel()
 	if err := r.StopAndCancel(ctx); err != nil {
 		t.Fatal(err)
@@ -282,7 +311,7 @@ func TestRiverClientCancel(t *testing.T) {
 }
 
 // The pool is chosen by the kind of job.
-func ExampleRiver() {
+func ExampleMiddleware() {
 	db, err := openRiver(":memory:") // in a program, Postgres
 	if err != nil {
 		fmt.Println(err)
@@ -304,9 +333,9 @@ func ExampleRiver() {
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}},
 		Workers: workers,
 		Middleware: []rivertype.Middleware{
-			shoalshims.River(func(job *rivertype.JobRow) *shoal.Pool { return pools[job.Kind] }),
+			shoalriver.Middleware(func(job *rivertype.JobRow) *shoal.Pool { return pools[job.Kind] }),
 		},
-		Logger: quiet(),
+		Logger: handlertest.Quiet(),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -1,4 +1,4 @@
-package shoalshims_test
+package shoaltemporal_test
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
-	shoalshims "github.com/shoal-go/shoal/contrib/shims"
+	shoaltemporal "github.com/shoal-go/shoal/contrib/temporal"
+	"github.com/shoal-go/shoal/internal/handlertest"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
@@ -26,7 +27,7 @@ import (
 func options(ctx context.Context, pick func(activity.Info) *shoal.Pool) worker.Options {
 	return worker.Options{
 		BackgroundActivityContext: ctx,
-		Interceptors:              []interceptor.WorkerInterceptor{shoalshims.Temporal(pick)},
+		Interceptors:              []interceptor.WorkerInterceptor{shoaltemporal.Interceptor(pick)},
 	}
 }
 
@@ -36,12 +37,12 @@ func onPool(p *shoal.Pool) func(activity.Info) *shoal.Pool {
 
 func newSuite() *testsuite.WorkflowTestSuite {
 	s := &testsuite.WorkflowTestSuite{}
-	s.SetLogger(log.NewStructuredLogger(quiet()))
+	s.SetLogger(log.NewStructuredLogger(handlertest.Quiet()))
 	return s
 }
 
-func TestTemporal(t *testing.T) {
-	contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
+func TestContract(t *testing.T) {
+	handlertest.Contract(t, func(ctx context.Context, p *shoal.Pool, f func(context.Context) error) error {
 		env := newSuite().NewTestActivityEnvironment()
 		env.SetWorkerOptions(options(ctx, onPool(p)))
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: "charge"})
@@ -50,10 +51,10 @@ func TestTemporal(t *testing.T) {
 			t.Errorf("got %v: Temporal would not try again what was not cancelled", err)
 		}
 		return err
-	}, false, true)
+	}, false)
 }
 
-func TestTemporalWithoutPool(t *testing.T) {
+func TestWithoutPool(t *testing.T) {
 	env := newSuite().NewTestActivityEnvironment()
 	env.SetWorkerOptions(options(context.Background(), onPool(nil)))
 	env.RegisterActivityWithOptions(func(context.Context) (int, error) { return 42, nil }, activity.RegisterOptions{Name: "charge"})
@@ -64,8 +65,8 @@ func TestTemporalWithoutPool(t *testing.T) {
 }
 
 // Results, the kinds of errors and heartbeats pass through.
-func TestTemporalActivity(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(2))
+func TestActivity(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
 	var beats sync.Map
 	charge := func(ctx context.Context, cents int) (string, error) {
 		activity.RecordHeartbeat(ctx, cents)
@@ -97,7 +98,7 @@ func TestTemporalActivity(t *testing.T) {
 	if err != nil || v.Get(&s) != nil || s != "charge: 250 cents" {
 		t.Errorf("got %q, error %v", s, err)
 	}
-	waitFor(t, "the heartbeat", func() bool { _, ok := beats.Load(250); return ok })
+	handlertest.WaitFor(t, "the heartbeat", func() bool { _, ok := beats.Load(250); return ok })
 
 	_, err = newEnv().ExecuteActivity("charge", -1)
 	if ae, ok := errors.AsType[*temporal.ApplicationError](err); !ok || !ae.NonRetryable() || ae.Type() != "Refused" {
@@ -116,12 +117,12 @@ func TestTemporalActivity(t *testing.T) {
 }
 
 // A workflow runs 50 activities at once, the pool 4 at a time.
-func TestTemporalWorkflowBound(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(4))
-	var g gauge
+func TestWorkflowBound(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(4))
+	var g handlertest.Gauge
 	env := newSuite().NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(options(context.Background(), onPool(p)))
-	env.RegisterActivityWithOptions(func(context.Context) error { g.visit(nap); return nil }, activity.RegisterOptions{Name: "charge"})
+	env.RegisterActivityWithOptions(func(context.Context) error { g.Visit(handlertest.Nap); return nil }, activity.RegisterOptions{Name: "charge"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Hour})
 		var futures []workflow.Future
@@ -138,7 +139,7 @@ func TestTemporalWorkflowBound(t *testing.T) {
 	if err := env.GetWorkflowError(); err != nil {
 		t.Fatal(err)
 	}
-	if n := g.most.Load(); n > 4 {
+	if n := g.Most(); n > 4 {
 		t.Errorf("%d activities at a time, want at most 4", n)
 	}
 	if s := p.Stats(); s.Completed != 50 || s.PeakWorkers > 4 {
@@ -148,10 +149,10 @@ func TestTemporalWorkflowBound(t *testing.T) {
 
 // Temporal tries again what failed because the pool was closed, before it began and
 // while it ran.
-func TestTemporalWorkflowPoolClosed(t *testing.T) {
-	open := newPool(t, shoal.WithMaxWorkers(1))
-	closes := newPool(t, shoal.WithMaxWorkers(1))
-	pools := []*shoal.Pool{closedPool(t), closes, open}
+func TestWorkflowPoolClosed(t *testing.T) {
+	open := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	closes := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	pools := []*shoal.Pool{handlertest.ClosedPool(t), closes, open}
 	env := newSuite().NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(options(context.Background(), func(a activity.Info) *shoal.Pool { return pools[a.Attempt-1] }))
 	env.RegisterActivityWithOptions(func(ctx context.Context) (int32, error) {
@@ -175,8 +176,8 @@ func TestTemporalWorkflowPoolClosed(t *testing.T) {
 }
 
 // The documentation says which activities pick is asked for that are better without a pool.
-func TestTemporalPick(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(1))
+func TestPick(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
 	var local, session atomic.Int64
 	env := newSuite().NewTestWorkflowEnvironment()
 	o := options(context.Background(), func(a activity.Info) *shoal.Pool {
@@ -216,7 +217,7 @@ func TestTemporalPick(t *testing.T) {
 
 // Activities of one worker on a pool of two. In a program, the options are given to
 // worker.New.
-func ExampleTemporal() {
+func ExampleInterceptor() {
 	pool := shoal.Must(shoal.New(shoal.WithName("work"), shoal.WithMaxWorkers(4)))
 	payments := shoal.Must(pool.Sub(shoal.WithName("payments"), shoal.WithMaxWorkers(2), shoal.WithPriority(1)))
 
@@ -224,7 +225,7 @@ func ExampleTemporal() {
 	env.SetWorkerOptions(worker.Options{
 		MaxConcurrentActivityExecutionSize: 4,
 		Interceptors: []interceptor.WorkerInterceptor{
-			shoalshims.Temporal(func(activity.Info) *shoal.Pool { return payments }),
+			shoaltemporal.Interceptor(func(activity.Info) *shoal.Pool { return payments }),
 		},
 	})
 	charge := func(ctx context.Context, cents int) (string, error) {
