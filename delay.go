@@ -15,15 +15,15 @@ type delayed struct {
 	joined  bool // counted in helpers
 }
 
-// SubmitAfter submits task when d has passed; with d ≤ 0 at once. It does not
-// block. The error is [ErrNilTask] or [ErrClosed]. stop keeps the task from
-// being submitted and reports whether it did: false means that it was
-// submitted, or dropped, or stopped before.
+// SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
+// block. Its error is [ErrNilTask] or [ErrClosed]. A call of stop prevents the
+// task from being submitted, and reports whether it did. It returns false if
+// the task was submitted, dropped or stopped before.
 //
-// A task that is not yet due counts nowhere, and [Pool.Wait] does not wait for
-// it. When it is due it takes its place in line, and waits for room if there
-// is none, whatever the pool's [FullPolicy]. If the pool is shut down before
-// it was let in, it is dropped, and counted in [Stats].Dropped.
+// A task that is not due yet counts nowhere, and [Pool.Wait] does not wait for
+// it. When it is due, it takes its place in the queue. If there is no room it
+// waits for some, whatever the [FullPolicy]. If the pool is shut down first,
+// the task is dropped and counted in [Stats].Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask

@@ -2,9 +2,9 @@ package shoal
 
 import "sync"
 
-// A Func runs one function on a pool, for many values. It does what
-// p.Submit(func() { f(v) }) does, without making a closure for each v. It is
-// made by [NewFunc] and safe for use by any number of goroutines.
+// A Func runs one function on a pool for many values. f.Submit(v) does what
+// p.Submit(func() { f(v) }) does, without a closure for each v. It is made by
+// [NewFunc], and any number of goroutines may use it.
 type Func[T any] struct {
 	p    *Pool
 	f    func(T)
@@ -18,16 +18,16 @@ type funcTask[T any] struct {
 	run func() // its method, made once
 }
 
-// NewFunc makes a Func of p that calls f.
+// NewFunc makes a Func that calls f on p.
 func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
 
-// Submit has the pool call f with v, by the rules of [Pool.Submit], and with
-// its errors; that of a nil f is [ErrNilTask], and of a nil pool [ErrClosed]. It
-// allocates nothing where as many values have waited at once before, and the
-// garbage collector has not taken since what they were kept in.
+// Submit submits a call of f with v. It follows the rules of [Pool.Submit] and
+// returns its errors; a nil f is [ErrNilTask], a nil pool [ErrClosed]. It
+// allocates only if more values wait than ever before, or after the garbage
+// collector has taken what they were kept in.
 func (f *Func[T]) Submit(v T) error { return f.submit(v, (*Pool).Submit) }
 
-// TrySubmit is Submit by the rules of [Pool.TrySubmit].
+// TrySubmit is Submit by the rules of [Pool.TrySubmit]: it never waits.
 func (f *Func[T]) TrySubmit(v T) error { return f.submit(v, (*Pool).TrySubmit) }
 
 func (f *Func[T]) submit(v T, by func(*Pool, func()) error) error {

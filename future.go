@@ -2,10 +2,10 @@ package shoal
 
 import "context"
 
-// A Future is the result of a task that [Go] has submitted. It is resolved
+// A Future is the result of a task that was submitted by [Go]. It is resolved
 // exactly once: when the task has returned, panicked or called
-// [runtime.Goexit], when it will not run, or at once where it was not
-// accepted. Its methods may be called by any number of goroutines.
+// [runtime.Goexit], when it is known that the task will not run, or at once if
+// the task was not accepted. Any number of goroutines may call its methods.
 //
 // The zero Future never has a result.
 //
@@ -19,15 +19,16 @@ type futureTask[T any] struct {
 	val T // written before it is resolved
 }
 
-// Go has p run f, and returns what will be its result. It follows the rules of
-// [Pool.SubmitContext], and blocks as that does; where that would return an
-// error the Future has it: [ErrNilTask], [ErrClosed] (also if p is nil),
-// [ErrQueueFull], ctx's error.
+// Go submits f to p and returns the Future of its result. It follows the rules
+// of [Pool.SubmitContext] and blocks as that does. If the task is not accepted,
+// the Future holds the reason: [ErrNilTask], [ErrClosed] (also for a nil p),
+// [ErrQueueFull], or ctx's error.
 //
-// f is given a context derived from ctx, which ends with ctx, when f returns,
-// and when the pool is closed. If ctx ends before f has started, f does not run
-// and the result is ctx's error; if the task is discarded, it is [ErrDropped]; a
-// panic is a [*PanicError]; runtime.Goexit is [ErrGoexit].
+// f is given a context derived from ctx. That context ends with ctx, when f
+// returns, and when the pool is closed. If ctx ends before f has started, f
+// does not run and the result is ctx's error. The result of a task that is
+// discarded is [ErrDropped], that of a panic a [*PanicError], that of
+// runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u := &Future[T]{futureTask[T]{f: f}}
 	if err := u.t.submit(ctx, p); err != nil {
@@ -63,19 +64,22 @@ func (t *futureTask[T]) resolve(err error) {
 	t.waitedCall.resolve(err)
 }
 
-// Wait parks until there is a result, and returns it, or until ctx ends; then
-// it returns ctx's error, and the task goes on.
+// Wait parks until there is a result and returns it. If ctx ends first, Wait
+// returns ctx's error, and the task goes on.
 //
-// Called by a task of the same pool whose context, or one derived from it, is
-// ctx, Wait runs f itself, there and then, if no worker has begun with it. So
-// tasks that wait for tasks finish, however few the workers are. (Where ctx is
-// another one Wait tries to find out that it is called by a task, if all
-// workers are busy; but a context tells for sure.) While the pool is paused
-// that is done too, and runtime.Goexit in f ends the waiter's goroutine. A task
-// that waits for itself, or for a task it runs inside of as ctx tells, gets
-// [ErrWouldDeadlock]. A task's context is to be used on its own goroutine: several
-// of a task's goroutines that wait with it run what they wait for at the same time,
-// beyond the pool's limit.
+// If ctx is the context of a task of the same pool, or derived from it, and f
+// has not started, Wait runs f itself, on the spot. So tasks that wait for
+// tasks finish, however few workers there are. This holds while the pool is
+// paused too. If f calls [runtime.Goexit] there, it ends the goroutine of the
+// waiting task. Without such a ctx, Wait finds out by the stack whether it is
+// called by a task, but only while all workers are inside tasks; do not rely on
+// that.
+//
+// A task that waits for itself, or for a task that it runs inside of as ctx
+// tells, gets [ErrWouldDeadlock].
+//
+// Use a task's context on the task's own goroutine. Other goroutines that wait
+// with it run what they wait for at the same time, beyond the pool's limit.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	var none T
 	if ctx == nil {
@@ -87,13 +91,13 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	return f.t.val, f.t.err
 }
 
-// Done is closed when there is a result.
+// Done returns a channel that is closed when there is a result.
 func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
-// Cancel keeps f from being run, if no worker has begun with it, and reports
+// Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. Its place in the queue becomes free when a worker comes to it.
-// A task that runs is not interrupted: cancel its context.
+// [Stats].Canceled. Its place in the queue becomes free when a worker comes to
+// it. Cancel does not interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	t := &f.t
 	return t.pool != nil && t.pool.withdraw(&t.call, context.Canceled)

@@ -102,8 +102,8 @@ func (r *recorder) snapshot() (h Histogram) {
 	return h
 }
 
-// A Histogram is a distribution of durations, with a relative error of at most
-// 1/16. The zero Histogram is empty. It is a value and does not change.
+// A Histogram is a distribution of durations. It is a value and does not
+// change. The zero Histogram is empty.
 type Histogram struct {
 	// Count is how many durations were recorded. With [TimingSampled] that is
 	// about one in 64 of those that occurred.
@@ -113,7 +113,7 @@ type Histogram struct {
 	buckets   []uint64
 }
 
-// Mean is the average, 0 if there is none.
+// Mean is the mean of the durations, and 0 if there are none.
 func (h Histogram) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -122,8 +122,8 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(min(mean, math.MaxInt64))
 }
 
-// Sum is the total of what was recorded, or the largest Duration, 292 years, if that
-// is less. See [Histogram.Seconds].
+// Sum is the total of the durations, or the largest Duration, 292 years, if
+// that is less. See [Histogram.Seconds].
 func (h Histogram) Sum() time.Duration {
 	if h.over > 0 || h.sum > math.MaxInt64 {
 		return math.MaxInt64
@@ -131,18 +131,18 @@ func (h Histogram) Sum() time.Duration {
 	return time.Duration(h.sum)
 }
 
-// Seconds is the total of what was recorded, in seconds.
+// Seconds is the total of the durations, in seconds.
 func (h Histogram) Seconds() float64 {
 	return (float64(h.sum) + math.Ldexp(float64(h.over), 64)) / float64(time.Second)
 }
 
-// Max is the largest one, exactly.
+// Max is the longest duration. It is exact.
 func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
 
-// Quantile is an upper bound, at most 1/16 too large, of the smallest duration
-// that a share of q of all durations does not exceed: Quantile(0.99) is the
-// 99th percentile. q is taken as 0 below 0 and as 1 above 1. An empty
-// histogram's quantiles are 0.
+// Quantile is the duration that a share q of all durations does not exceed:
+// Quantile(0.99) is the 99th percentile. The result is at most 1/16 too large,
+// and never too small. A q below 0 counts as 0, above 1 as 1. The quantiles of
+// an empty histogram are 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -166,7 +166,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return h.Max()
 }
 
-// Merge is the histogram of what both recorded.
+// Merge returns the histogram of the durations of h and o together.
 func (h Histogram) Merge(o Histogram) Histogram {
 	if o.Count == 0 || o.buckets == nil { // the latter: it was made by somebody else
 		return h
@@ -185,8 +185,9 @@ func (h Histogram) Merge(o Histogram) Histogram {
 	return m
 }
 
-// Since is the histogram of what was recorded after earlier, an earlier histogram
-// of the same kind from the same pool. Its Max is that of h: of all times.
+// Since returns the histogram of the durations that were recorded after
+// earlier, which must be an earlier snapshot of the same histogram. Its Max is
+// still that of h.
 func (h Histogram) Since(earlier Histogram) Histogram {
 	if earlier.Count == 0 || h.Count < earlier.Count || earlier.buckets == nil || h.buckets == nil {
 		return h
@@ -208,8 +209,9 @@ func (h Histogram) Since(earlier Histogram) Histogram {
 	return d
 }
 
-// Buckets iterates over the buckets that are not empty, in ascending order:
-// the first duration beyond the bucket, and the number of durations in it.
+// Buckets iterates over the buckets that are not empty, in ascending order. It
+// yields the upper end of a bucket, which is not part of it, and the number of
+// durations in it.
 func (h Histogram) Buckets() iter.Seq2[time.Duration, uint64] {
 	return func(yield func(time.Duration, uint64) bool) {
 		for i, n := range h.buckets {

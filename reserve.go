@@ -18,9 +18,9 @@ import (
 // Who waits for a place is listed, like who waits for room, and workers see that by the
 // attention bit: room.go says why nobody waits in vain.
 
-// A Reservation is a number of places of a pool: workers, present or yet to be started,
-// that have no task. See [Pool.Reserve]. Its methods may be called by any number of
-// goroutines, and never block.
+// A Reservation is a number of places of a pool: workers without a task,
+// present or yet to be started. It is made by [Pool.Reserve]. Its methods never
+// block, and any number of goroutines may call them.
 type Reservation struct {
 	p       *Pool
 	n       int      // places left; guarded by Pool.mu
@@ -34,28 +34,29 @@ type reserver struct {
 	woken sy.Event
 }
 
-// Reserve parks until a worker, present or yet to be started, is free, and reserves
-// up to n of those that are free then, at least 1, for tasks that the caller is going
-// to get from elsewhere: that is how a consumer of a queue takes no more jobs than it
-// can run. Those who wait are served in order.
+// Reserve parks until a worker, present or yet to be started, is free. It then
+// reserves all that are free, up to n, for tasks that the caller is going to
+// fetch from elsewhere. So a consumer of a queue takes no more jobs than it can
+// run. Calls that wait are served in order.
 //
-// A worker is free when no accepted task needs it; there is none while tasks or
-// submitters wait, or while the pool is paused. (A task that waits for its key needs
-// none until its turn has come.) A reserved place counts as a task that was
-// accepted, so at capacity 0 it is there when it is used. Where the pool has a queue, what
-// others submit meanwhile, up to the capacity, is run by any worker, and comes before what
-// the holder of a place submits later. One Submit, or one step of a SubmitBatch, that is on
-// its way when Reserve returns may still find the room as it was.
+// A worker is free if no accepted task needs it. None is free while tasks or
+// submitters wait, or while the pool is paused. A task that waits for its key
+// needs no worker until its turn comes. A reserved place counts as an accepted
+// task, also at capacity 0. Other submitters may use the queue meanwhile, up to
+// its capacity; their tasks run on any worker, and before a task that the
+// reservation submits later. One Submit, or one step of a SubmitBatch, that is
+// under way when Reserve returns may still see the room as it was before.
 //
-// In a family of pools ([Pool.Sub]) places are counted in the pool that was asked, under
-// its own maximum: the places of a sub-pool are no promise that its parent has a worker at
-// that moment, and those of a parent do not keep its workers from its sub-pools.
+// In a family of pools (see [Pool.Sub]) the places are those of the pool that
+// was asked, under its own maximum. A place of a sub-pool does not promise a
+// worker of its parent at that moment, and a place of a parent does not keep
+// its workers from its sub-pools.
 //
-// What is reserved must be used, by [Reservation.Submit], or given back, by
+// Use the places with [Reservation.Submit], or give them back with
 // [Reservation.Release].
 //
-// The errors are [ErrConfig] where n is not positive, [ErrClosed], ctx's own error, and
-// [ErrWouldDeadlock] where ctx is that of one of the pool's own tasks.
+// Errors: [ErrConfig] if n is not positive, [ErrClosed], ctx's own error, and
+// [ErrWouldDeadlock] if ctx is that of one of the pool's own tasks.
 func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	switch {
 	case n < 1:
@@ -164,23 +165,24 @@ func (r *Reservation) giveLocked(n int) {
 	}
 }
 
-// Len is the number of places that are left.
+// Len is the number of places that are not used yet.
 func (r *Reservation) Len() int {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	return r.n
 }
 
-// Submit uses one of the places for task. Unless others have submitted tasks to the
-// pool's queue since, a worker starts it at once. The task is one like those of
-// [Pool.SubmitWait]: it is given a context derived from ctx, and where ctx has ended
-// before it starts it does not run; an error counts as failed. Nobody waits for it, but
-// if it does not run after all lost, unless it is nil, is called once, with ctx's error
-// or [ErrDropped] as the reason, by whoever finds that out: it should be brief, and must not call
-// [runtime.Goexit].
+// Submit uses one of the places for task. A worker starts the task at once,
+// unless other tasks were submitted to the pool's queue since. As with
+// [Pool.SubmitWait] the task is given a context derived from ctx, does not
+// start if ctx has ended by then, and counts as failed if it returns an error.
+// But no caller waits for it. If an accepted task does not run, lost is called
+// once, unless it is nil, with the reason: ctx's error, or [ErrDropped]. It is
+// called on the goroutine that finds this out, so it must be brief, and must
+// not call [runtime.Goexit].
 //
-// The errors are [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] where
-// no place is left.
+// Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no
+// place is left.
 func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
 	switch {
 	case task == nil:
@@ -233,7 +235,7 @@ func (c *reservedTask) resolve(err error) {
 	}
 }
 
-// Release gives the places that are left back. It may be called more than once.
+// Release gives back the places that are not used. Further calls do nothing.
 func (r *Reservation) Release() {
 	p := r.p
 	p.mu.Lock()
@@ -241,8 +243,8 @@ func (r *Reservation) Release() {
 	p.promoteAndUnlock()
 }
 
-// Revoked is closed when the pool is paused, is given fewer workers by [Pool.Resize],
-// or is shut down, while places are left: then who waits for something to submit should give the places back,
-// and reserve again. The places are there until then, except in a pool that is shut
-// down.
+// Revoked returns a channel that is closed if the pool is paused, resized to
+// fewer workers, or shut down while places are left. A goroutine that waits for
+// something to submit should then release the places and reserve again. Until
+// it does they remain, except in a pool that is shut down.
 func (r *Reservation) Revoked() <-chan struct{} { return r.revoked.C() }

@@ -7,22 +7,23 @@ import (
 )
 
 // A Sizer decides when to add a worker. The pool asks it when a task waits, no
-// worker is idle and the maximum is not reached. Its answer chooses when the
-// new worker begins, not whether: after true it takes a task as soon as it
-// gets a CPU; after false it first gives way to the workers there are, asks
-// again round by round, and takes a task when the answer has become true or
-// when for some rounds of the scheduler no worker has started one. So a Sizer
-// can hold growth back while the workers keep up, but it cannot strand a task
-// behind workers that block.
+// worker is idle and the maximum is not reached.
 //
-// Grow is called without a lock of the pool held, and may call methods of the
-// pool that do not wait. While it thinks, parked workers are woken as usual,
-// but no other worker is added.
+// The answer decides when a new worker begins, not whether it does. After true
+// the new worker takes a task as soon as it gets a CPU. After false it first
+// yields to the workers there are, and the pool asks again round by round. It
+// takes a task when the answer is true, or when no worker has started one for
+// some rounds of the scheduler. So a Sizer can hold growth back while the
+// workers keep up, but it cannot leave a task behind workers that block.
+//
+// Grow is called without a lock of the pool, and may call methods of the pool
+// that do not wait. Until it returns no other worker is added, but parked
+// workers are woken as usual.
 type Sizer interface {
 	Grow(s Sizing) bool
 }
 
-// Sizing is what a [Sizer] may look at.
+// Sizing is what a [Sizer] decides by.
 type Sizing struct {
 	Workers  int // live, the one in question not counted
 	Idle     int // of these, not inside a task
@@ -35,11 +36,13 @@ type Sizing struct {
 type auto struct{}
 
 // Auto keeps as many runnable workers as there are CPUs, and adds more only
-// while workers block. It is the default. The pool asks it for parked workers
-// too, so a pool that once needed many for blocking tasks does not let all of
-// them loose on tasks that compute. And where tasks are so short that one
-// worker alone gets more of them done than several that get in each other's
-// way, which is measured, the others stand back, for a millisecond at a time.
+// while workers block. It is the default.
+//
+// The pool asks it before it wakes parked workers too. So a pool that once
+// needed many workers for tasks that block does not wake all of them for tasks
+// that compute. If tasks are so short that one worker alone finishes more of
+// them than several do, which the pool measures, the others yield for a
+// millisecond at a time.
 func Auto() Sizer { return auto{} }
 
 func (auto) Grow(s Sizing) bool { return s.Workers-s.Idle < sy.Procs() }
@@ -50,10 +53,10 @@ type rated struct {
 	asked sy.Uint64
 }
 
-// Rated adds a worker for one of every n tasks that find no idle worker, the
-// first of them included. n must be at least 1. The idea and the rates of
-// [Eager], [Balanced] and [Lazy] are those of pond's resizing strategies. A
-// Rated counts; give each pool its own.
+// Rated adds a worker for one of every n tasks that find no idle worker,
+// beginning with the first. n must be at least 1. It follows pond's resizing
+// strategies, as do [Eager], [Balanced] and [Lazy]. A Rated counts, so give
+// each pool its own.
 func Rated(n int) Sizer { return &rated{n: n} }
 
 func (r *rated) Grow(s Sizing) bool {
@@ -66,7 +69,7 @@ func (r *rated) Grow(s Sizing) bool {
 // Eager adds a worker for every task that finds no idle one.
 func Eager() Sizer { return Rated(1) }
 
-// Balanced is Rated(GOMAXPROCS/2), at least 1.
+// Balanced is Rated(GOMAXPROCS/2), and at least Rated(1).
 func Balanced() Sizer { return Rated(max(1, sy.Procs()/2)) }
 
 // Lazy is Rated(GOMAXPROCS).

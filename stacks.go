@@ -17,13 +17,13 @@ import (
 // which is the argument of worker.loop. Nothing is noted per task or per worker for
 // that, and a task that hangs already can be found.
 
-// A RunningTask is a task that a worker is inside of.
+// A RunningTask is a task that runs on a worker.
 type RunningTask struct {
 	Worker int
 	Age    time.Duration // as [WorkerStats].TaskAge
-	// Stack is what Go prints for the goroutine, from the task's innermost call
-	// to its first function. It is empty where it was not to be had: the process
-	// had too many goroutines, or the task has ended meanwhile.
+	// Stack is the goroutine's stack as Go prints it, from the task's innermost
+	// call to its first function. It is empty if the process had too many
+	// goroutines, or if the task has ended meanwhile.
 	Stack string
 }
 
@@ -31,11 +31,12 @@ type RunningTask struct {
 // print 100,000 short ones takes 0.15 s, and 20 MB.
 const maxStacks = 100_000
 
-// OldestTasks returns the n tasks that have been running for longest, oldest
-// first, with their stacks. For these the whole process stops for a moment, as for
-// the profile /debug/pprof/goroutine?debug=2: about 1 ms per 1,000 goroutines in
-// the process; where it has more than 100,000 the stacks are left out. So it is for
-// a person who wants to know why a pool is stuck.
+// OldestTasks returns the n tasks that have been running longest, oldest first,
+// with their stacks. It shows why a pool is stuck.
+//
+// To print the stacks the whole process stops, as for the profile
+// /debug/pprof/goroutine?debug=2: about 1 ms for each 1,000 goroutines. In a
+// process with more than 100,000 goroutines the stacks are left out.
 func (p *Pool) OldestTasks(n int) []RunningTask {
 	return p.withStacks(p.oldest(n))
 }

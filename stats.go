@@ -5,50 +5,51 @@ import (
 	"time"
 )
 
-// Stats is a snapshot of a pool. At every moment
+// Stats is a snapshot of a pool. In every snapshot
 //
 //	Submitted = Completed + Dropped + Canceled + InFlight
 //
-// holds exactly, the counters never go back, Failed ≤ Completed, and
-// Workers ≤ MaxWorkers unless [Pool.Resize] has lowered that and tasks still
-// run.
+// holds exactly, no counter is smaller than in an earlier snapshot, and Failed
+// ≤ Completed. Workers ≤ MaxWorkers holds too, except after [Pool.Resize] has
+// lowered the maximum, until the tasks beyond it have ended.
 type Stats struct {
 	Name  string
 	State State
 
 	Submitted uint64 // accepted
-	Completed uint64 // ended, in whatever way
+	Completed uint64 // started and ended, in whatever way
 	Failed    uint64 // of the completed: panicked, called runtime.Goexit, or returned an error
 	Rejected  uint64 // refused with ErrQueueFull
-	Dropped   uint64 // accepted, discarded before they started
-	Canceled  uint64 // accepted, not started because their context had ended
+	Dropped   uint64 // accepted, but discarded before they started
+	Canceled  uint64 // accepted, but not started because their context had ended
 	Spawned   uint64 // of the submitted: run on a goroutine of their own, by the policy Spawn
-	Stalls    uint64 // how often [WithStallAfter] told of a stall
-	SlowTasks uint64 // of how many tasks [WithSlowTask] told
+	Stalls    uint64 // alarms of [WithStallAfter]
+	SlowTasks uint64 // tasks that [WithSlowTask] found slow
 
-	InFlight      int // accepted, not yet ended or discarded
-	Queued        int // of these, waiting; a task that a free worker is about to take counts up to the capacity
-	QueueCapacity int
-	Blocked       int // not accepted yet: they wait for room
-	Reserved      int // places of workers that [Pool.Reserve] has given out, and no task has come for
+	InFlight      int // accepted, and neither ended nor discarded
+	Queued        int // of these, waiting; never more than the capacity
+	QueueCapacity int // Unbounded if there is no bound
+	Blocked       int // calls that wait for room; their tasks are not accepted yet
+	Reserved      int // places that [Pool.Reserve] has given out and that are not used yet
 
 	Workers     int // live
 	Running     int // of these, inside a task
 	Idle        int // the others
-	PeakWorkers int // the most there were
+	PeakWorkers int // the largest Workers so far
 	MinWorkers  int
 	MaxWorkers  int
 
-	// Stalled is for how long every worker that the pool may have has been
-	// inside a task, tasks have waited, and none has ended: as when tasks wait
-	// for others that are queued behind them. Without [WithStallAfter] it is the
-	// time since a call of Stats first found it so.
+	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
+	// is stalled while all workers that it may have are inside tasks, other
+	// tasks wait, and no task ends: as when tasks wait for tasks that are queued
+	// behind them. Without [WithStallAfter] the time counts from the first call
+	// of Stats that finds it so.
 	Stalled time.Duration
 
-	// WaitTime is how long tasks waited from being accepted to their start,
-	// RunTime how long they ran. One task in 64 is measured unless [WithTiming]
-	// says otherwise, or [WithStallAfter] or [WithSlowTask] has all measured. Tasks that did not run on a worker are not
-	// measured.
+	// WaitTime is how long tasks waited between being accepted and started,
+	// RunTime how long they ran. One task in 64 is measured, or every task with
+	// [TimingFull], [WithStallAfter] or [WithSlowTask]. Tasks that run on no
+	// worker are not measured.
 	WaitTime, RunTime Histogram
 }
 
@@ -158,7 +159,7 @@ func (l *stall) look(p *Pool, s Stats) time.Duration {
 	return time.Duration(now + 1 - l.since)
 }
 
-// Queued is the number of accepted tasks that wait to be started. It takes no
+// Queued is the number of accepted tasks that have not started. It takes no
 // lock.
 func (p *Pool) Queued() int {
 	h := p.head.Load() // first: tail is never behind it
@@ -180,22 +181,22 @@ func (s WorkerState) String() string {
 	return [...]string{"running", "spinning", "parked"}[min(s, WorkerParked)]
 }
 
-// WorkerStats describes one worker. Executed and Failed are exact when the
-// worker is idle; while it runs, Executed may lag by up to 64 tasks.
+// WorkerStats describes one worker. Executed and Failed are exact while the
+// worker is idle. While it runs a task, Executed may be up to 64 tasks behind.
 type WorkerStats struct {
 	ID       int
 	State    WorkerState
 	Executed uint64
 	Failed   uint64 // of the executed
-	// TaskAge is for how long the current task has been running, 0 if there is
-	// none. The pool reads the clock rarely: where it does not know when the
-	// task began, as after a wake-up or among short tasks, the age counts from
-	// the first time that Workers looked at it. It is never too large.
+	// TaskAge is how long the current task has been running, and 0 if there is
+	// none. It is never too large. The pool reads the clock rarely: if it does
+	// not know when the task began, the age counts from the first call of
+	// [Pool.Workers] that found the task.
 	TaskAge time.Duration
 }
 
-// Workers iterates over the live workers, in the order of their ids, as of
-// the moment the iteration begins.
+// Workers iterates over the workers that are live when the iteration begins, in
+// the order of their ids.
 func (p *Pool) Workers() iter.Seq[WorkerStats] {
 	return func(yield func(WorkerStats) bool) {
 		for _, ws := range p.workerStats() {

@@ -64,42 +64,49 @@ const (
 	maxOwed = 4
 )
 
-// Sub makes a sub-pool of p: a pool of its own, with a limit, a queue, a policy,
-// statistics and a life of its own, whose tasks run on the workers of p. Its
-// default maximum is that of p; what p has no worker for waits. While several
-// sub-pools, or sub-pools and p itself, have more to do than there are workers,
-// the one with the higher [WithPriority] comes first, and those of equal
-// priority share the workers' time by their [WithWeight]; p's own tasks have
-// priority 0 and weight 1. A worker is never idle while one of them could use
-// it.
+// Sub makes a sub-pool of p: a pool with a limit, a queue, a policy, statistics
+// and a life of its own, whose tasks run on the workers of p. It has no
+// goroutines. Its maximum is that of p unless [WithMaxWorkers] sets another.
+//
+// While there are too few workers for all pools of a family, those with the
+// highest [WithPriority] come first, and those of equal priority share the
+// workers' time by their [WithWeight]. The tasks of p itself have priority 0
+// and weight 1. No worker is idle while a pool of the family could use it.
 //
 // Closing a sub-pool leaves p open. Shutting p down shuts its sub-pools down in
-// the same way, and waits for them. The statistics of p, its Wait, and what its
-// Shutdown reports as dropped, are about its own tasks, but its workers that run
-// tasks of a sub-pool count as running.
-// Pausing p, or having it have fewer workers, calls workers back from sub-pools
-// as their tasks end. A sub-pool may have sub-pools. Under [Block] a task of another pool
-// of the family that finds a sub-pool full does not wait: what it submits is accepted
-// beyond the capacity.
+// the same way and waits for them. Pausing p, or lowering its maximum, takes
+// workers from sub-pools as their tasks end. A sub-pool may have sub-pools.
 //
-// A task may wait for tasks of any pool of the family, by their Future or Group:
-// as in [Future.Wait] it runs them itself where it can. It keeps the limits of
-// sub-pools in doing so (that of a sub-pool between them too), where a task that was
-// given a context derived from that of another one counts as a part of it; so tasks of two
-// sub-pools that are both at their limits must not wait for tasks of each other
-// that have not started, as locks must not be taken in different orders. What
-// waits for a sub-pool as a whole, Wait and Shutdown, holds the worker on which it
-// is called; on the only one, for ever. A task of a sub-pool that runs on no worker, by
-// [Spawn] or [CallerRuns], is beyond the limits of the pools above it too: it runs what
-// it waits for there itself, beside their workers.
+// The statistics of p, its Wait, and the tasks that its Shutdown reports are
+// those that were submitted to p itself. But a worker that runs a task of a
+// sub-pool counts as running in p too.
 //
-// When the Wait or Shutdown of a sub-pool returns, the last worker that it had is p's
+// Under [Block] a task of the family never waits for room in a sub-pool. If the
+// sub-pool is its own, the rule of [Pool.Submit] holds; if it is another one,
+// the new task is accepted beyond the capacity.
+//
+// A task may wait for the Future or the Group of any pool of the family. As in
+// [Future.Wait] it runs the awaited tasks itself where that is possible, within
+// the limits of their pools and of the pools between. A task counts as a part
+// of the one from whose context its own is derived. Two rules follow. First, if
+// two sub-pools are at their limits, their tasks must not wait for tasks of
+// each other that have not started. Second, a task that waits for a whole
+// sub-pool, by its Wait or Shutdown, keeps its worker meanwhile; if that is the
+// only one, it waits for ever.
+//
+// A task of a sub-pool that runs on no worker, by [Spawn] or [CallerRuns], is
+// outside the limits of the pools above it. It runs what it waits for itself,
+// beside their workers.
+//
+// When the Wait or the Shutdown of a sub-pool returns, its last worker is p's
 // again only a moment later.
 //
-// The options that are about goroutines, [WithMinWorkers], [WithSizing],
-// [WithIdleTimeout], [WithMaxTasksPerWorker] (that of p counts p's own tasks), [WithSpin],
-// [WithThreadPinning] and [WithWorkerHooks], are not for sub-pools. Its panic handler, logger and [Tracer] are
-// those of p unless it has its own. The error matches [ErrConfig], or is [ErrClosed].
+// A sub-pool takes no options about goroutines: [WithMinWorkers], [WithSizing],
+// [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning]
+// and [WithWorkerHooks]. It has the panic handler, the logger and the [Tracer]
+// of p unless it is given its own.
+//
+// Errors: [ErrConfig] for an invalid option, [ErrClosed] if p is shut down.
 func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	if p == nil || !p.made() {
 		return nil, ErrClosed
