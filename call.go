@@ -51,12 +51,6 @@ func isHusk(it queue.Item) bool {
 	return s == callClaimed || s == callOver
 }
 
-// invoke runs the task, from the given site.
-func (c *call) invoke(site uint8) (err error) {
-	callAs(site, func() { err = c.runBody() })
-	return err
-}
-
 // over ends the context of a call that has returned err, or because of err will not
 // run.
 func (c *call) over(err error) {

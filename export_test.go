@@ -88,12 +88,6 @@ func Standby(p *Pool) int { return int(p.wake.Load() & standbyMask) }
 // Stranded is how many are on the list of those who wait for a place.
 func Stranded(p *Pool) int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.stranded) }
 
-// Sites is how many pools have call sites of their own, and one.
-const Sites = sites
-
-// HasSite reports whether p has.
-func HasSite(p *Pool) bool { return p.site != 0 }
-
 // Parked is how many workers are parked.
 func Parked(p *Pool) (n int) {
 	p.mu.Lock()
@@ -118,7 +112,7 @@ func Executed(p *Pool, n int64) bool {
 }
 
 // Depth is how many tasks of p the calling goroutine is in.
-func (p *Pool) Depth() int { return p.depth() }
+func (p *Pool) Depth() int { return p.id.Depth() }
 
 // GoOn is goOn.
 func GoOn(away, ran time.Duration, others, procs, runnable int) time.Duration {

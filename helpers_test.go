@@ -37,11 +37,11 @@ var (
 // has no offset.
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
-		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(enter|enter-fm|main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|unlockEnding|due|reclaimIdle|reclaimIdle-fm|` +
 		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d(\.deferwrap\d)?)\(` +
 		`|^github\.com/shoal-go/shoal\.(\(\*watchdog\)\.look(\.func1)?|startAll)\(` +
-		`|^github\.com/shoal-go/shoal/internal/sy\.`)
+		`|^github\.com/shoal-go/shoal/internal/(sy|caller)\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )
 

@@ -569,7 +569,6 @@ func (p *Pool) runningCallsLocked() (calls []*call) {
 
 // finish opens done. It is the last act of the pool's last goroutine.
 func (p *Pool) finish() {
-	p.leased.free()
 	switch {
 	case p.up == nil:
 		p.done.Open()

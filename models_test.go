@@ -306,7 +306,6 @@ func (s *sim) gone(what string) {
 // reset gives what all pools share back its first value: a run that was given
 // up has left it as it was.
 func reset() {
-	sitesTaken = [len(sitesTaken)]sy.Uint64{}
 	givingWay, yielders = sy.Int64{}, sy.Int64{}
 }
 

@@ -255,7 +255,7 @@ func (p *Pool) rouseLocked(w *worker, standby int) {
 // starts it, after unlocking.
 func (p *Pool) newWorkerLocked() *worker {
 	w := &worker{p: p, standby: true, step: 1, left: 1, timed: -1}
-	w.entry = w.main
+	w.entry = w.enter
 	w.status.Store(idleBit)
 	if n := len(p.freeIDs); n > 0 {
 		w.id = p.freeIDs[n-1]

@@ -5,6 +5,7 @@ import (
 	"runtime/pprof"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/caller"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -28,8 +29,7 @@ type Pool struct {
 	up        *Pool           // of a sub-pool, its parent
 	lane      *lane           // of a sub-pool, its lane there
 	watch     *watchdog       // nil: there is nothing to watch
-	site      uint8           // where its tasks are called from; see whose.go
-	leased    *siteLease      // the same
+	id        caller.ID       // in whose name its tasks are called; see whose.go
 
 	_    cacheLine
 	tail sy.Uint64 // tickets given out, and sealedBit; see word.go
@@ -176,8 +176,8 @@ func newPool(c config, first uint64) *Pool {
 		max:      c.maxWorkers,
 		done:     sy.MakeLatch(),
 		roomLuck: goodLuck,
+		id:       caller.NewID(),
 	}
-	p.lease()
 	if c.name != "" {
 		p.labels = pprof.WithLabels(p.labels, pprof.Labels("pool", c.name))
 	}

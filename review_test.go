@@ -655,22 +655,6 @@ func TestReviewResizeReclaimsWhereNobodyMayIdle(t *testing.T) {
 	})
 }
 
-func TestReviewPoolsThatNobodyEndsGiveTheirSitesBack(t *testing.T) {
-	for range 2 * shoal.Sites {
-		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithIdleTimeout(0)))
-		must(t, p.SubmitWait(bg, func(context.Context) error { return nil }))
-	}
-	for {
-		runtime.GC()
-		p := openPool(t)
-		if shoal.HasSite(p) {
-			return
-		}
-		p.Close()
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestReviewAWorkerRunsMoreThan32BitsOfTasks(t *testing.T) {
 	p := openPool(t, shoal.WithMinWorkers(1), shoal.WithMaxWorkers(1), shoal.WithSpin(0))
 	must(t, p.SubmitWait(bg, func(context.Context) error { return nil }))

@@ -222,14 +222,14 @@ func (p *Pool) leaveOutsideLocked(n int) {
 	p.outLeft.Add(1)
 }
 
-// asTask calls f so that the stack tells that it is a task of p, and of the pools
-// whose workers p's tasks run on, as it is if a worker calls it.
+// asTask calls f in the name of p, and of the pools whose workers p's tasks run
+// on, as it is if a worker calls it.
 func (p *Pool) asTask(f func()) {
 	if p.up == nil {
-		callAs(p.site, f)
+		p.id.Call(f)
 		return
 	}
-	p.up.asTask(func() { callAs(p.site, f) })
+	p.up.asTask(func() { p.id.Call(f) })
 }
 
 func (p *Pool) invoke(c *call) (err error) {

@@ -91,6 +91,7 @@ func (p *Pool) withStacks(all []suspect) []RunningTask {
 // The names of functions in stacks.
 const (
 	inPackage = "github.com/shoal-go/shoal."
+	inCaller  = "github.com/shoal-go/shoal/internal/caller."
 	inLoop    = inPackage + "(*worker).loop("
 )
 
@@ -108,7 +109,7 @@ func taskStack(g string) (workers []string, stack string) {
 			}
 		}
 	}
-	for end >= 3 && strings.HasPrefix(lines[end-2], inPackage) { // two lines per frame, after the heading
+	for end >= 3 && (strings.HasPrefix(lines[end-2], inPackage) || strings.HasPrefix(lines[end-2], inCaller)) { // two lines per frame, after the heading
 		end -= 2
 	}
 	return workers, strings.Join(lines[:end], "\n")

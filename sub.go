@@ -471,7 +471,7 @@ func (w *worker) serve() {
 	v.host = w
 	w.guest = v
 	w.inTask = true
-	callAs(p.site, v.entry)
+	v.entry()
 	w.inTask = false
 	w.unserve()
 }

@@ -42,7 +42,7 @@ type worker struct {
 	waited  int64 // how long that task waited
 
 	id      int
-	entry   func() // w.main, made once
+	entry   func() // w.enter, made once
 	gentle  bool   // begins by giving way; set like standby
 	luck    int8   // whether to let others run before parking; see rest
 	asks    bool   // begins by asking the Sizer; set like standby
@@ -88,6 +88,10 @@ const (
 	longStep  = 40 * time.Microsecond  // a longer one shrinks
 	window    = 100 * time.Microsecond // in which the pool yields once per CPU
 )
+
+// enter is main, called in the name of the pool: so the stack of a worker tells
+// whose it is.
+func (w *worker) enter() { w.p.id.Call(w.main) }
 
 // main is the worker's life.
 func (w *worker) main() {
@@ -163,7 +167,7 @@ func (w *worker) loop() (again bool) {
 			w.runSlow(it)
 		} else {
 			w.inTask = true
-			callAs(p.site, it.Func())
+			it.Func()()
 			w.inTask = false
 		}
 		pprof.SetGoroutineLabels(p.labels)
@@ -318,7 +322,7 @@ func (w *worker) runSlow(it queue.Item) {
 		w.runCall(queue.As[call](it))
 	} else {
 		w.inTask = true
-		callAs(p.site, p.inRegion(it.Func()))
+		p.inRegion(it.Func())()
 		w.inTask = false
 	}
 	w.endTiming()
@@ -364,7 +368,7 @@ func (w *worker) runCall(c *call) {
 		c.body.end(ErrClosed)
 	}
 	w.inTask = true
-	err := c.invoke(p.site)
+	err := c.runBody()
 	c.over(err) // a Tracer may end the goroutine: as if the task did
 	w.inTask = false
 	w.cur = nil

@@ -86,12 +86,12 @@ func stack(s *profile.Sample) (names []string) {
 }
 
 const (
-	module  = "github.com/shoal-go/shoal"
-	callsTo = module + ".callAs" // runs every task
-	cutOff  = 64                 // deeper stacks have lost their outer end; only tasks are so deep
+	module = "github.com/shoal-go/shoal"
+	cutOff = 64 // deeper stacks have lost their outer end; only tasks are so deep
 )
 
 var (
+	runTasks = []string{module + ".(*worker).loop", module + ".(*Pool).runOutside"}
 	memory = []string{
 		"runtime.mallocgc", "runtime.newobject", "runtime.growslice", "runtime.makeslice", "runtime.gcBgMarkWorker",
 		"runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart", "runtime.gcWriteBarrier",
@@ -120,7 +120,7 @@ func classify(names []string) Part {
 		case !ours:
 		case strings.HasPrefix(rest, "."), strings.HasPrefix(rest, "/internal/"):
 			return Pool
-		case strings.HasPrefix(rest, "/bench.") && (len(names) >= cutOff || contains(names, []string{callsTo})):
+		case strings.HasPrefix(rest, "/bench.") && (len(names) >= cutOff || contains(names, runTasks)):
 			return Task
 		case strings.HasPrefix(rest, "/bench."):
 			return Submitter

@@ -16,9 +16,10 @@ var stacks = []struct {
 	want Part
 	fns  []string
 }{
-	{"a task", Task, []string{"runtime.nanotime1", "time.Since", module + "/bench.spin", module + "/bench.glob..func1", module + ".callAs", module + ".(*worker).loop"}},
-	{"a task that allocates", Memory, []string{"runtime.nextFreeFast", "runtime.mallocgcSmallNoscan", module + "/bench.garbage", module + ".callAs"}},
-	{"a task that sleeps", Scheduler, []string{"runtime.gopark", "time.Sleep", module + "/bench.pond.func1", module + ".callAs"}},
+	{"a task", Task, []string{"runtime.nanotime1", "time.Since", module + "/bench.spin", module + "/bench.glob..func1", module + ".(*worker).loop", module + "/internal/caller.spell"}},
+	{"a task on no worker", Task, []string{module + "/bench.spin", module + "/internal/caller.spell", module + ".(*Pool).runOutside", module + "/bench.submitAll"}},
+	{"a task that allocates", Memory, []string{"runtime.nextFreeFast", "runtime.mallocgcSmallNoscan", module + "/bench.garbage", module + ".(*worker).loop"}},
+	{"a task that sleeps", Scheduler, []string{"runtime.gopark", "time.Sleep", module + "/bench.pond.func1", module + ".(*worker).loop"}},
 	{"Submit", Pool, []string{"internal/runtime/atomic.(*Uint64).CompareAndSwap", "sync/atomic.(*Uint64).CompareAndSwap", module + ".(*Pool).push", module + ".(*Pool).Submit", module + "/bench.share.func1"}},
 	{"the queue", Pool, []string{module + "/internal/queue.(*Segment).Take", module + ".(*worker).fetch"}},
 	{"a submitter", Submitter, []string{module + "/bench.submitAll"}},
