@@ -69,15 +69,13 @@ func poolGoroutines() map[string]string {
 			continue
 		}
 		frames, _, _ := strings.Cut(stack, "\ncreated by ")
-		began, at, dead := "", "", false
+		began, begun, dead := "", false, false
 		gone := head[2] == "runnable" || head[2] == "running" || head[2] == "preempted"
 		for _, line := range strings.Split(strings.TrimSpace(frames), "\n")[1:] {
 			switch {
 			case strings.HasPrefix(line, "runtime.goexit("): // below the first function
 			case line[0] == '\t':
-				if !strings.Contains(line, "/runtime/asm_") {
-					at = line
-				}
+				begun = begun || offset.MatchString(line) && !strings.Contains(line, "/runtime/asm_")
 			default:
 				began = line
 				dead = dead || strings.HasPrefix(line, "runtime.Goexit(") // what it left
@@ -87,7 +85,7 @@ func poolGoroutines() map[string]string {
 		if !beganInPool.MatchString(began) && !createdByPool.MatchString(stack) {
 			continue
 		}
-		if gone && offset.MatchString(at) {
+		if gone && begun {
 			continue
 		}
 		found[head[1]] = stack

@@ -92,7 +92,7 @@ const (
 
 var (
 	runTasks = []string{module + ".(*worker).loop", module + ".(*Pool).runOutside"}
-	memory = []string{
+	memory   = []string{
 		"runtime.mallocgc", "runtime.newobject", "runtime.growslice", "runtime.makeslice", "runtime.gcBgMarkWorker",
 		"runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart", "runtime.gcWriteBarrier",
 		"runtime.wbBufFlush", "runtime.newstack", "runtime.copystack", "runtime.morestack", "runtime.GC",
