@@ -80,12 +80,6 @@ import (
 // asynq's values are found in it, so asynq.GetTaskID and asynq.GetRetryCount work.
 func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-		f := shoal.Go(ctx, p, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, h.ProcessTask(ctx, t)
-		})
-		// Cancel drops the task if no worker has begun. If one has, its result counts.
-		defer context.AfterFunc(ctx, func() { f.Cancel() })()
-		_, err := f.Wait(context.WithoutCancel(ctx))
-		return err
+		return p.SubmitWait(ctx, func(ctx context.Context) error { return h.ProcessTask(ctx, t) })
 	})
 }

@@ -87,13 +87,8 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 		if p == nil {
 			return work(ctx)
 		}
-		f := shoal.Go(ctx, p, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, work(ctx)
-		})
-		// Cancel drops the job if no worker has begun. If one has, its result counts: the wait
-		// does not end with ctx, or River would try the job again beside this attempt.
-		defer context.AfterFunc(ctx, func() { f.Cancel() })()
-		_, err := f.Wait(context.WithoutCancel(ctx))
-		return err
+		// SubmitWait returns when work does not run any more; otherwise River would try the job
+		// again beside this attempt.
+		return p.SubmitWait(ctx, work)
 	}
 }

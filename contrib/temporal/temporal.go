@@ -103,16 +103,14 @@ type activityInterceptor struct {
 	pick func(activity.Info) *shoal.Pool
 }
 
-func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
 	p := a.pick(activity.GetInfo(ctx))
 	if p == nil {
 		return a.Next.ExecuteActivity(ctx, in)
 	}
-	f := shoal.Go(ctx, p, func(ctx context.Context) (any, error) {
-		return a.Next.ExecuteActivity(ctx, in)
+	err = p.SubmitWait(ctx, func(ctx context.Context) (err error) {
+		result, err = a.Next.ExecuteActivity(ctx, in)
+		return err
 	})
-	// Cancel drops the activity if no worker has begun. If one has, its result counts, as
-	// that of an activity that was cancelled and cleans up.
-	defer context.AfterFunc(ctx, func() { f.Cancel() })()
-	return f.Wait(context.WithoutCancel(ctx))
+	return result, err
 }

@@ -46,7 +46,7 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 			return nil
 		}
 		if err := q.Enqueue(ctx, ms...); err != nil {
-			return fmt.Errorf("enqueueing lines %d to %d failed, though some of them may be in the queue (with -once they can be enqueued again): %w", n+1, n+len(ms), err)
+			return fmt.Errorf("lines %d to %d may not all be enqueued; with -once the input can be enqueued again: %w", n+1, n+len(ms), err)
 		}
 		n += len(ms)
 		ms = ms[:0]
