@@ -31,14 +31,32 @@ type futureTask[T any] struct {
 // runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u := &Future[T]{futureTask[T]{f: f}}
-	if err := u.t.submit(ctx, p); err != nil {
-		u.t.state.Store(callOver)
-		u.t.resolve(err)
+	err := u.t.make(ctx, p)
+	if err == nil {
+		err = p.submitCall(&u.t.contextCall, p.policy, "Future")
+	}
+	if err != nil {
+		u.t.fail(err)
 	}
 	return u
 }
 
-func (t *futureTask[T]) submit(ctx context.Context, p *Pool) error {
+// TryGo is [Go], but never waits: if there is no room it returns [ErrQueueFull],
+// whatever the pool's policy, as [Pool.TrySubmit] does. If f is not accepted TryGo
+// returns the reason, and no Future.
+func TryGo[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (*Future[T], error) {
+	u := &Future[T]{futureTask[T]{f: f}}
+	if err := u.t.make(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := p.submitCall(&u.t.contextCall, Reject, "Future"); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// make makes t a task of p, unless something is missing.
+func (t *futureTask[T]) make(ctx context.Context, p *Pool) error {
 	switch {
 	case t.f == nil:
 		return ErrNilTask
@@ -48,7 +66,13 @@ func (t *futureTask[T]) submit(ctx context.Context, p *Pool) error {
 		return errNilContext
 	}
 	t.bind(t, ctx, p)
-	return p.submitCall(&t.contextCall, "Future")
+	return nil
+}
+
+// fail resolves t, which was not accepted because of err.
+func (t *futureTask[T]) fail(err error) {
+	t.state.Store(callOver)
+	t.resolve(err)
 }
 
 func (t *futureTask[T]) run() (err error) {

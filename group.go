@@ -176,25 +176,52 @@ func (g *Group) Go(f func(context.Context) error) {
 		return
 	}
 	r, here, err := g.enter()
-	i := 0 // its place among those whose errors are collected
+	if err != nil {
+		g.fail(r, g.place(r), err)
+		return
+	}
+	g.add(r, f, here, g.p.policy, nil)
+}
+
+// TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
+// the group's limit is reached, or the pool has no room, TryGo returns false,
+// whatever the pool's policy, and f does not run; that is no error of the group.
+// If f is not accepted for another reason, TryGo returns false too, and the
+// reason is an error of the group, as with Go.
+//
+// After [Group.Wait] a call of TryGo makes the group begin anew, as one of Go
+// does, also if it returns false.
+func (g *Group) TryGo(f func(context.Context) error) bool {
+	if g.invalid != nil || g.p == nil || !g.tryEnter() {
+		return false
+	}
+	return g.add(g.open(), f, false, Reject, ErrQueueFull)
+}
+
+// place is the place of the next task of r among those whose errors are
+// collected.
+func (g *Group) place(r *round) (i int) {
 	if g.collect {
 		g.mu.Lock()
 		r.errs.n++
 		i = r.errs.n
 		g.mu.Unlock()
 	}
-	switch {
-	case err != nil:
-		g.fail(r, i, err)
-		return
-	case f == nil:
-		err = ErrNilTask
-	default:
+	return i
+}
+
+// add submits f, by policy, as a task that was counted in r, or with here set runs
+// it. It reports whether f was accepted; the reason why not is the group's error,
+// unless it is excuse.
+func (g *Group) add(r *round, f func(context.Context) error, here bool, policy FullPolicy, excuse error) bool {
+	i := g.place(r)
+	err := ErrNilTask
+	if f != nil {
 		err = r.refusal()
 	}
 	if err != nil {
 		g.leave(r, i, err)
-		return
+		return false
 	}
 	t := r.newTask()
 	t.r, t.f, t.i = r, f, i
@@ -204,15 +231,22 @@ func (g *Group) Go(f func(context.Context) error) {
 	case here:
 		err = g.p.runHere(queue.Record(&t.call))
 	case !g.p.pushCall(&t.call):
-		err = g.p.pushSlow(queue.Record(&t.call), g.p.policy, r)
+		err = g.p.pushSlow(queue.Record(&t.call), policy, r)
 	}
 	if err != nil {
-		t.f = nil                  // t may live as long as the group
-		defer g.leave(r, t.i, err) // also if a Tracer ends the goroutine
+		t.f = nil // t may live as long as the group
+		fault := err
+		if err == excuse {
+			fault = nil
+		}
+		defer g.leave(r, t.i, fault) // also if a Tracer ends the goroutine
 		t.over(err)
-	} else if g.outer.any() {
+		return false
+	}
+	if g.outer.any() {
 		g.list(t)
 	}
+	return true
 }
 
 // newTask is a task that nobody has used. One that is followed refers to more than
@@ -228,14 +262,8 @@ func (r *round) newTask() *groupTask {
 // in. With here set, there is none, and the caller, which must not wait, is to
 // run the task. The error is that of the group's context, which ended first.
 func (g *Group) enter() (r *round, here bool, err error) {
-	if g.limit == nil {
-		g.state.Add(groupOne)
+	if g.tryEnter() {
 		return g.open(), false, nil
-	}
-	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit.n; s = g.state.Load() {
-		if g.state.CompareAndSwap(s, s+groupOne) {
-			return g.open(), false, nil
-		}
 	}
 	r = g.open()
 	if n := g.p.nesting(r); n > 0 {
@@ -276,6 +304,20 @@ func (g *Group) enter() (r *round, here bool, err error) {
 	}
 	w.Wait() // it was let in before the end was noticed
 	return g.open(), false, nil
+}
+
+// tryEnter counts a task, unless the limit is reached, or others wait there.
+func (g *Group) tryEnter() bool {
+	if g.limit == nil {
+		g.state.Add(groupOne)
+		return true
+	}
+	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit.n; s = g.state.Load() {
+		if g.state.CompareAndSwap(s, s+groupOne) {
+			return true
+		}
+	}
+	return false
 }
 
 // open returns the round that is open, or opens one. It stays so while the

@@ -153,7 +153,7 @@ func (p *Pool) lookAhead() int {
 func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v, at: -1}
 	t.bind(t, m.ctx, m.p)
-	err := m.p.submitCall(&t.contextCall, "Map")
+	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
 		t.over(err)
 		t.resolve(err)

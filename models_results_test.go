@@ -1153,6 +1153,50 @@ var resultModels = []suite.Model{
 		}
 	})},
 
+	{Name: "group/TryGo at the limit", Bound: 3, Reach: []string{"accepted", "refused"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		g := s.p.Group(context.Background(), Limit(1))
+		s.accepted[0] = true
+		g.Go(func(context.Context) error { s.did(0); return nil })
+		s.accepted[1] = g.TryGo(func(context.Context) error { s.did(1); return nil })
+		if s.accepted[1] {
+			explore.Reach("accepted")
+		} else {
+			explore.Reach("refused")
+		}
+		if err := g.Wait(); err != nil {
+			s.Failf("Wait: %v", err)
+		}
+		s.hasRun(0, "Wait")
+		if s.accepted[1] {
+			s.hasRun(1, "Wait")
+		}
+		s.close()
+	})},
+	{Name: "group/TryGo on a full pool, and others wait", Bound: 2, Reach: []string{"accepted", "full"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithQueueCapacity(0))
+		g := s.p.Group(context.Background())
+		waited := sy.MakeEvent()
+		s.accepted[0] = true
+		g.Go(func(context.Context) error { s.did(0); return nil })
+		s.Go("waiter", func() {
+			if err := g.Wait(); err != nil {
+				s.Failf("Wait: %v", err)
+			}
+			waited.Set()
+		})
+		s.accepted[1] = g.TryGo(func(context.Context) error { s.did(1); return nil })
+		if s.accepted[1] {
+			explore.Reach("accepted")
+		}
+		waited.Wait()
+		s.hasRun(0, "Wait")
+		if err := g.Wait(); err != nil {
+			s.Failf("Wait: %v", err)
+		}
+		s.close()
+	})},
+
 	// ----- keys -----
 
 	{Name: "key/two tasks of a key, two workers", Bound: 3, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {

@@ -64,7 +64,7 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 	}
 	c := &contextTask{f: task}
 	c.bind(c, ctx, p)
-	return p.submitCall(&c.contextCall, "SubmitContext")
+	return p.submitCall(&c.contextCall, p.policy, "SubmitContext")
 }
 
 // SubmitWait runs task on the pool, waits for it, and returns its error. A
@@ -101,7 +101,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 		}
 		return c.err
 	}
-	if err := p.submitCall(&c.contextCall, "SubmitWait"); err != nil {
+	if err := p.submitCall(&c.contextCall, p.policy, "SubmitWait"); err != nil {
 		return err
 	}
 	if err := c.await(ctx); err != nil && !p.withdraw(&c.call, err) {
@@ -113,7 +113,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 
 // submitCall submits c, whose context also bounds the wait for room. kind is for
 // those who trace it.
-func (p *Pool) submitCall(c *contextCall, kind string) error {
+func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *Pool) submitCall(c *contextCall, kind string) error {
 	if p.pushCall(&c.call) {
 		return nil
 	}
-	err := p.pushSlow(queue.Record(&c.call), p.policy, c.parent)
+	err := p.pushSlow(queue.Record(&c.call), policy, c.parent)
 	if err != nil {
 		t.refuse(err)
 	}
