@@ -1,49 +1,53 @@
-// Package jobs works off a durable queue, on as many machines as there are, with the
-// workers of a pool.
+// Package jobs runs the jobs of a durable queue on the workers of a pool, on one machine
+// or on many.
 //
-// A program that has outgrown one machine enqueues what it submitted before, and
-// has each of its processes Serve the queue:
+// One part of a program puts jobs into the queue. Each process that is to work calls
+// [Serve] with a pool of its own:
 //
 //	err := jobs.Serve(ctx, pool, source, jobs.Handle(func(ctx context.Context, m Mail) error {
 //		return send(ctx, m)
 //	}))
 //
-// The queue is somebody else's: a [Source] says how jobs are leased from it. There are
-// sources for NATS JetStream (contrib/nats) and for SQL databases (contrib/sql);
-// package jobstest has one in memory, for tests, and the conformance suite that every
-// source passes.
+// The queue itself is behind a [Source]. There are sources for NATS JetStream
+// (contrib/nats) and for SQL databases (contrib/sql). Package jobstest has a source in
+// memory for tests, and the conformance tests that every source passes.
 //
-// # What is promised
+// # Guarantees
 //
-// A job runs at least once: it may run again when its process dies, when its lease runs
-// out because the process was cut off, or when the answer that it is done is lost. What
-// must happen only once has to be made so, by the job's ID or by what the source offers
-// (contrib/sql can acknowledge in the transaction of the effect).
+// A job runs at least once. It may run again if its process dies, if its lease ends
+// because the process was cut off from the queue, or if the confirmation that it is done is
+// lost. If an effect must happen only once, the handler has to make sure of that: by
+// the job's ID, or by what the source offers (contrib/sql can acknowledge a job in the
+// transaction of its effect).
 //
-// Serve is a polite consumer. It leases a job only for a worker that it has reserved
-// ([shoal.Pool.Reserve]), so it never holds more than the pool can run and the rest is
-// there for other machines. It extends the lease of what runs for long, every third of
-// it, several at the same time; a short job costs no extension. When it ends it stops
-// pulling, lets what runs finish for a while ([WithDrain]), then cancels the rest and
-// gives it back at once, so that another machine need not wait for the lease.
+// Serve leases a job only for a worker that it has reserved ([shoal.Pool.Reserve]). So it
+// never holds more jobs than the pool can run; other machines can have the rest. It extends
+// the lease of a job that runs for long, whenever a third of the lease has passed. A
+// job that is shorter than that costs no extension.
+//
+// When Serve ends, it leases no more jobs and lets the running ones finish for a while
+// ([WithDrain]). Then it cancels those that are left and gives them back at once, so that
+// another machine need not wait for the end of their leases.
 //
 // # The result of a job
 //
-//	nil                          it is acknowledged, and gone
-//	Retry(d)                     given back, for not before d has passed
-//	Poison(err)                  to the dead letters, at once
-//	another error, a panic,
-//	runtime.Goexit               given back for a while that grows ([WithBackoff]);
-//	                             after [WithMaxAttempts] to the dead letters
-//	none, as the process died,   leased again when the lease is over; after
-//	  or the lease was lost      [WithMaxLeases], if given, to the dead letters
-//	any error after the end      given back, for now
-//	  of Serve or of the pool
-//	  was seen
+//	the handler's result         what becomes of the job
 //
-// When a lease is lost, as the source says or because it could not be extended in
-// time, the context of the job ends with the cause [ErrLeaseLost]: another machine may
-// have the job. An error of it counts for nothing then.
+//	nil                          it is acknowledged, and is done
+//	Retry(d)                     it is given back; it runs again after d at the earliest
+//	Poison(err)                  it becomes a dead letter at once
+//	another error, a panic,      it is given back, and runs again after a time that grows
+//	  or runtime.Goexit          with each attempt ([WithBackoff]); after
+//	                             [WithMaxAttempts] it becomes a dead letter
+//	none: the process died,      it is leased again when its lease has ended; after
+//	  or the lease was lost      [WithMaxLeases], if set, it becomes a dead letter
+//	any error, after Serve has   it is given back, and may run again at once
+//	  cancelled the job, or
+//	  the pool was closed
 //
-// A panic reaches the pool's panic handler as that of any task.
+// A lease is lost if the source says so, or if it could not be extended in time. Then the
+// context of the job ends with the cause [ErrLeaseLost]: another machine may have the job.
+// An error that the handler returns after that has no effect.
+//
+// A panic of a handler reaches the pool's panic handler, as that of any task.
 package jobs

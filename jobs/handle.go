@@ -6,17 +6,19 @@ import (
 	"fmt"
 )
 
-// A Handler does a job. What its result means is said in the package's documentation.
-// ctx ends when the lease is lost, when [Serve] waits no longer, when the pool is
-// closed, and when the handler returns.
+// A Handler does a job. The package's documentation lists what its result means.
+//
+// ctx ends when the lease is lost, when [Serve] gives the job back at its end, when the
+// pool is closed, and when the handler has returned. [context.Cause] tells these apart:
+// [ErrLeaseLost], [ErrStopped] or [shoal.ErrClosed].
 type Handler func(ctx context.Context, j *Job) error
 
-// A Job is what a [Handler] is given.
+// A Job is one job of a queue, as a [Handler] gets it.
 type Job struct {
-	ID      string
-	Data    []byte
-	Header  Header
-	Attempt int // how often it was leased, this time included
+	ID      string // the same at each attempt
+	Data    []byte // the payload; it must not be changed
+	Header  Header // what was sent with the payload; nil if nothing was
+	Attempt int    // number of times that the job was leased, this time included: 1, 2, …
 
 	d Delivery
 
@@ -27,26 +29,26 @@ type Job struct {
 	lease  lease
 }
 
-// Delivery is the source's own view of the job, for what only this source can do. Who
-// settles the job by it returns nil from the handler.
+// Delivery returns the source's own view of the job, for what only that source can do. A
+// handler that acknowledges the job through it returns nil.
 func (j *Job) Delivery() Delivery { return j.d }
 
 type jobKey struct{}
 
-// From returns the job that ctx, the context of its handler or one derived from it,
-// belongs to; nil if there is none.
+// From returns the job that ctx belongs to. ctx is the context of a handler, or derived
+// from one; for any other context From returns nil.
 func From(ctx context.Context) *Job {
 	j, _ := ctx.Value(jobKey{}).(*Job)
 	return j
 }
 
-// A Codec turns values into payloads and back.
+// A Codec turns values into payloads, and payloads into values.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON is the [Codec] that is used where none is given.
+// JSON is the [Codec] of [Handle] and [Encode]. It uses encoding/json.
 var JSON Codec = jsonCodec{}
 
 type jsonCodec struct{}
@@ -54,13 +56,14 @@ type jsonCodec struct{}
 func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// Handle is a [Handler] for payloads that are a T in JSON. One that is not goes to the
-// dead letters. f finds the job itself, if it needs that, by [From].
+// Handle returns a [Handler] that decodes the payload of each job as a T in JSON and calls
+// f with it. A job whose payload cannot be decoded becomes a dead letter. If f needs the
+// job itself, it calls [From].
 func Handle[T any](f func(ctx context.Context, v T) error) Handler {
 	return HandleCodec(JSON, f)
 }
 
-// HandleCodec is [Handle] for payloads of another encoding.
+// HandleCodec is like [Handle], for payloads that c encodes.
 func HandleCodec[T any](c Codec, f func(ctx context.Context, v T) error) Handler {
 	return func(ctx context.Context, j *Job) error {
 		var v T
@@ -71,23 +74,24 @@ func HandleCodec[T any](c Codec, f func(ctx context.Context, v T) error) Handler
 	}
 }
 
-// Encode is the [Message] for [Handle], with v in JSON as its payload.
+// Encode returns a [Message] whose payload is v in JSON, for a handler made by [Handle].
 func Encode[T any](v T) (Message, error) { return EncodeCodec(JSON, v) }
 
-// EncodeCodec is [Encode] for [HandleCodec].
+// EncodeCodec is like [Encode], for a handler made by [HandleCodec].
 func EncodeCodec[T any](c Codec, v T) (Message, error) {
 	data, err := c.Marshal(v)
 	if err != nil {
-		return Message{}, fmt.Errorf("jobs: encode %T: %w", v, err)
+		return Message{}, fmt.Errorf("jobs: encoding a %T: %w", v, err)
 	}
 	return Message{Data: data}, nil
 }
 
-// A Mux has a handler for each type of job, by [TypeHeader].
+// A Mux has a handler for each type of job. The type of a job is the value of its header
+// [TypeHeader].
 type Mux map[string]Handler
 
-// Handle is the [Handler]. A job of a type that is not in the Mux goes to the dead
-// letters.
+// Handle is a [Handler] that calls the handler for the type of j. If m has none, the job
+// becomes a dead letter.
 func (m Mux) Handle(ctx context.Context, j *Job) error {
 	t := j.Header[TypeHeader]
 	h, ok := m[t]

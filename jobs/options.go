@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An Option changes how [Serve] works.
+// An Option configures [Serve].
 type Option func(*config)
 
 type config struct {
@@ -48,55 +48,60 @@ func newConfig(opts []Option) (c config, err error) {
 		errs = append(errs, fmt.Errorf("%w: WithMaxLeases(%d): want 0 (no limit) or more", ErrConfig, c.maxLeases))
 	}
 	if c.backoff == nil {
-		errs = append(errs, fmt.Errorf("%w: WithBackoff(nil)", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: WithBackoff(nil): want a function", ErrConfig))
 	}
 	if c.drain < 0 {
 		errs = append(errs, fmt.Errorf("%w: WithDrain(%v): want 0 or more", ErrConfig, c.drain))
 	}
 	if c.log == nil {
-		errs = append(errs, fmt.Errorf("%w: WithLogger(nil)", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: WithLogger(nil): want a logger", ErrConfig))
 	}
 	return c, errors.Join(errs...)
 }
 
-// WithName names the source in logs and statistics. The default is its type.
+// WithName sets the name of the source in logs and statistics. The default is the source's
+// Go type.
 func WithName(name string) Option { return func(c *config) { c.name = name } }
 
-// WithMaxAttempts sets after how many attempts a job that fails goes to the dead
-// letters; 0: never. The default is 10. An attempt is a lease, for whatever reason the
-// one before ended.
+// WithMaxAttempts sets the number of attempts after which a job that fails becomes a dead
+// letter. The default is 10; 0 means that there is no limit. Every lease counts as an
+// attempt, however the one before it ended.
 func WithMaxAttempts(n int) Option { return func(c *config) { c.maxAttempts = n } }
 
-// WithMaxLeases sets after how many leases a job goes to the dead letters without being
-// run once more; 0, the default: never. It is for jobs that kill their process, of which a
-// source knows nothing but that they were leased. That holds as well for jobs that
-// were put off by [Retry], or given back unrun when a Serve ended or its pool was paused;
-// so n should be well above all that, and above [WithMaxAttempts].
+// WithMaxLeases sets the number of leases after which a job becomes a dead letter without
+// running once more. The default is 0: there is no limit.
+//
+// It is meant for jobs that kill their process: of these a source knows only that they
+// were leased. Other jobs are leased more than once as well: those that [Retry] put off, and
+// those that were given back before they ran, because Serve ended or the pool was paused. So n
+// should be well above the number of such leases, and above [WithMaxAttempts].
 func WithMaxLeases(n int) Option { return func(c *config) { c.maxLeases = n } }
 
-// WithBackoff sets how long a job rests that has failed at the given attempt, 1, 2, ….
-// The default is [Backoff]. Less than 0 is 0.
+// WithBackoff sets the time after which a job that has failed may run again. f is called
+// with the number of the attempt that failed: 1, 2, …. The default is [Backoff]. A negative
+// result counts as 0.
 func WithBackoff(f func(attempt int) time.Duration) Option {
 	return func(c *config) { c.backoff = f }
 }
 
-// WithDrain sets for how long [Serve] lets jobs run on after its end was asked for,
-// before it cancels them and gives them back. The default is 10 s.
+// WithDrain sets how long [Serve] lets running jobs finish when its context has ended. Then
+// it cancels them and gives them back. The default is 10 s; with 0 they are cancelled at once.
 func WithDrain(d time.Duration) Option { return func(c *config) { c.drain = d } }
 
-// WithLogger sets where Serve logs: leases that were lost, dead letters and a source
-// that fails. The default is [slog.Default].
+// WithLogger sets the logger of [Serve]. It logs lost leases, dead letters and errors of the
+// source. The default is [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
-// WithJobContext has f derive each job's context, as to have a tracer take the trace
-// that [Job].Header tells of. f is called on the worker, before the handler.
+// WithJobContext sets a function that derives the context of each job, for example with
+// the trace that [Job].Header names. f is called on the worker, just before the handler; the
+// context that it returns must be derived from ctx.
 func WithJobContext(f func(ctx context.Context, j *Job) context.Context) Option {
 	return func(c *config) { c.context = f }
 }
 
-// Backoff is 1 s after the first attempt, doubles with each, up to 5 min, and is
-// shortened at random by up to a fifth, so that jobs that failed together do not
-// come back together.
+// Backoff is the default of [WithBackoff]. It returns 1 s after the first attempt and twice
+// as much after each further one, up to 5 minutes. Each time is shortened at random by up to
+// a fifth, so that jobs that failed together do not all run again at the same time.
 func Backoff(attempt int) time.Duration {
 	d := mostBackoff
 	if n := attempt - 1; n < 9 { // 1 s << 9 is more than 5 min

@@ -11,15 +11,22 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// Serve leases jobs from src and has p run h for each, until ctx ends, and gives back
-// then what it has not done: see the package's documentation. It needs nothing of the
-// pool for itself; several may serve on one pool, and the pool may run other tasks. Pause
-// and Resize of the pool act at once: no job is leased that it may not run.
+// Serve leases jobs from src and runs h for each of them on p, until ctx ends. Then it
+// gives back the jobs that are not done; the package's documentation describes how.
 //
-// Serve blocks. It returns nil when ctx has ended and no handler runs any more;
-// [*Abandoned] when some do that do not heed the end of their context; otherwise why it
-// had to end: [shoal.ErrClosed] when the pool was shut down, or the source's error where
-// that is permanent. Errors that match [ErrConfig] say what it could not begin with.
+// Serve occupies no worker itself. Several calls of Serve may share a pool, and the pool
+// may run other tasks. Pause and Resize of the pool take effect at once: Serve leases no
+// job that the pool may not run.
+//
+// Serve blocks until ctx has ended, the pool has been shut down, or the source has
+// returned a permanent error ([Permanent]). After another error of the source it
+// tries again, after 100 ms at first and after 5 s at most.
+//
+// If ctx has ended and no handler runs any more, Serve returns nil. If handlers still run,
+// because they ignore the end of their context, it returns an [*AbandonedError], 1 s
+// after it has cancelled them. If the pool was shut down, it returns [shoal.ErrClosed]. If
+// the source returned a permanent error, Serve returns an error that wraps that one. An
+// invalid argument is an error that matches [ErrConfig]; then nothing was leased.
 func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
 	c, err := newConfig(opts)
 	switch {
@@ -56,15 +63,15 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 	return errors.Join(err, s.end())
 }
 
-// Abandoned is returned by [Serve] when it has ended although handlers still run, since
-// they do not heed the end of their context. Their jobs were given back.
-type Abandoned struct {
-	Running int // handlers
+// AbandonedError is the error of [Serve] if handlers still run when it returns, because they
+// ignore the end of their context. Their jobs were given back.
+type AbandonedError struct {
+	Running int // number of these handlers
 }
 
-// Error says how many handlers there are.
-func (e *Abandoned) Error() string {
-	return fmt.Sprintf("jobs: %d handlers still run, whose jobs were given back", e.Running)
+// Error implements the error interface.
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("jobs: %d handlers still run after the end of their context; their jobs were given back", e.Running)
 }
 
 // A server is one call of Serve.
@@ -121,7 +128,7 @@ func (s *server) pull(ctx context.Context) error {
 			return nil
 		case err == nil:
 			if pause > 0 {
-				s.log.Info("jobs: the source is back")
+				s.log.Info("jobs: the source works again")
 			}
 			pause = 0
 			continue
@@ -158,7 +165,7 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) error {
 		err = nil // it was told to stop
 	}
 	if len(ds) > n {
-		s.log.Error("jobs: the source has leased more than it was asked for", "got", len(ds), "want", n)
+		s.log.Error("jobs: the source has leased more jobs than requested; the rest is given back", "got", len(ds), "want", n)
 	}
 	wanted := pctx.Err() == nil
 	var back []*Job
@@ -177,7 +184,7 @@ func (s *server) failed(err error, first bool) {
 	s.stats.LastError, s.stats.LastErrorAt = err.Error(), time.Now()
 	s.mu.Unlock()
 	if first {
-		s.log.Warn("jobs: the source fails; trying again", "err", err)
+		s.log.Warn("jobs: leasing jobs from the source failed; trying again", "err", err)
 	}
 }
 
@@ -245,7 +252,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 }
 
 // errSpent is the result of a job that is not run, as its leases are used up.
-var errSpent = errors.New("not run: none of the leases before has settled it")
+var errSpent = errors.New("not run: no attempt before has settled the job")
 
 // settle tells the source the result of j, whose handler has ended with err.
 func (s *server) settle(ctx context.Context, j *Job, err error) {
@@ -301,7 +308,7 @@ func (s *server) term(j *Job, reason string) {
 	}
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.count(&s.stats.Dead)
-		s.log.Warn("jobs: a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reason)
+		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reason)
 	}
 }
 
@@ -323,7 +330,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		case err == nil:
 			return true
 		case errors.Is(err, ErrAcked):
-			s.log.Warn("jobs: a handler has failed after its job was acknowledged: it is done", "job", j.ID, "attempt", j.Attempt, "call", what)
+			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.ID, "attempt", j.Attempt, "call", what)
 			s.count(&s.stats.Acked)
 			return false
 		case errors.Is(err, ErrLeaseLost):
@@ -340,7 +347,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 			pause *= 2
 			continue
 		}
-		s.log.Error("jobs: the source cannot be told what became of a job; it will run again",
+		s.log.Error("jobs: settling a job failed until its lease ended; the job will run again",
 			"job", j.ID, "call", what, "err", err)
 		s.count(&s.stats.Untold)
 		return false
@@ -463,7 +470,7 @@ func (s *server) end() error {
 	if s.running == 0 {
 		return nil // the source is slow to hear of the last
 	}
-	return &Abandoned{Running: s.running}
+	return &AbandonedError{Running: s.running}
 }
 
 // atOnce is how many jobs are given back at the same time, or extended.

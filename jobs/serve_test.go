@@ -783,7 +783,7 @@ func TestServeDoesNotWaitForDeafHandlers(t *testing.T) {
 		w.put("a", "b")
 		w.cancel()
 		err := <-w.err
-		var a *jobs.Abandoned
+		var a *jobs.AbandonedError
 		if !errors.As(err, &a) || a.Running != 2 || w.s.naks != 2 {
 			w.Errorf("Serve: %v, %d given back", err, w.s.naks)
 		}

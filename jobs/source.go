@@ -7,95 +7,98 @@ import (
 	"time"
 )
 
-// A Source is a durable queue to lease jobs from. Its methods are called by several
-// goroutines.
+// A Source is a durable queue from which jobs are leased. Its methods must be safe for
+// concurrent use.
 type Source interface {
-	// Pull leases up to n jobs, n ≥ 1. It waits until there is at least one, and does
-	// not wait for more. When ctx ends it returns soon, with what it has leased, or
-	// ctx's error; nothing stays leased that it does not return. An error that
-	// [Permanent] has made ends [Serve]; after another one Serve calls again, later.
+	// Pull leases up to n jobs, n ≥ 1. It blocks until there is at least one, and does
+	// not wait for more. When ctx ends, it soon returns the jobs that it has leased, or
+	// ctx's error. Jobs that it does not return must not stay leased. An error made by
+	// [Permanent] ends [Serve]; after another error Serve calls Pull again, later.
 	Pull(ctx context.Context, n int) ([]Delivery, error)
-	// Lease is for how long a job is leased, from its Pull or its last Extend on.
+	// Lease returns how long a job is leased, counted from its Pull or its last Extend.
 	Lease() time.Duration
 }
 
-// A Delivery is one leased job. Of Ack, Nak and Term one is called, once it succeeded
-// no more; each ends the lease. When the lease is another's by then, they and Extend
-// return an error that matches [ErrLeaseLost]. An error of another kind says that it
-// is not known whether the call had its effect: it may be made again.
+// A Delivery is one leased job.
 //
-// A delivery that wraps another one has a method Unwrap() Delivery, for those who look
-// for what only the inner one can do.
+// Ack, Nak and Term each end the lease. Once one of them has succeeded, none is called
+// again. If the lease has been lost, these methods and Extend return an error that
+// matches [ErrLeaseLost]. Any other error means that the effect of the call is not known;
+// the call may be made again. All of them block until the queue has confirmed the call or
+// ctx ends.
+//
+// A delivery that wraps another one has a method Unwrap() Delivery, which returns the inner
+// one.
 type Delivery interface {
-	// ID tells the job from others; it is the same at each attempt.
+	// ID returns the job's ID, which is unique in the queue and the same at each attempt.
 	ID() string
-	// Data is the payload. It must not be changed.
+	// Data returns the payload, which must not be changed.
 	Data() []byte
-	// Header is what was sent with the payload, as by a tracer. It may be nil.
+	// Header returns what was sent with the payload, for example by a tracer. It may be nil.
 	Header() Header
-	// Attempt is how often the job was leased, this time included: 1, 2, ….
+	// Attempt returns the number of times that the job was leased, this time included: 1, 2, ….
 	Attempt() int
-	// Ack says that the job is done. When it has returned nil, the job is not leased
-	// again, whatever fails after that.
+	// Ack marks the job as done. Once it has returned nil, the job is never leased again,
+	// whatever fails after that.
 	Ack(ctx context.Context) error
-	// Nak gives the job back, for not before delay has passed.
+	// Nak gives the job back. It is leased again after delay at the earliest.
 	Nak(ctx context.Context, delay time.Duration) error
-	// Term puts the job to the dead letters, with the reason.
+	// Term makes the job a dead letter, with that reason.
 	Term(ctx context.Context, reason string) error
-	// Extend begins the lease anew.
+	// Extend renews the lease: it lasts for [Source].Lease from now on.
 	Extend(ctx context.Context) error
 }
 
-// A Header goes with a payload. Keys are compared as they are. It has the type that
-// OpenTelemetry's propagation.MapCarrier and others can be converted from.
+// A Header goes with a payload. Keys are case-sensitive. A Header can be converted to
+// OpenTelemetry's propagation.MapCarrier and to similar types.
 type Header map[string]string
 
-// A Message is a job to be enqueued.
+// A Message is a job to enqueue.
 type Message struct {
-	// ID tells the job from others. If it is empty one is made. A source ignores a
-	// message whose ID it has seen, for as long as it says.
+	// ID identifies the job. If it is empty, the queue makes one. A queue ignores a message
+	// whose ID it already knows; for how long it remembers an ID depends on the queue.
 	ID string
 	// Data is the payload.
 	Data []byte
-	// Header goes with it. It may be nil.
+	// Header goes with the payload. It may be nil.
 	Header Header
-	// Delay is for how long the job must not be leased yet.
+	// Delay is the time before which the job is not leased; 0 means at once.
 	Delay time.Duration
 }
 
-// A DeadLetter is a job that was given up: what a queue has of it.
+// A DeadLetter is a job that was given up, as the queue keeps it.
 type DeadLetter struct {
 	ID      string
 	Data    []byte
 	Header  Header
-	Attempt int // the one after which it was
-	Reason  string
-	At      time.Time // when, by the clock of the queue
+	Attempt int       // the last attempt
+	Reason  string    // why the job was given up
+	At      time.Time // when it was given up, by the clock of the queue
 }
 
-// A Sink is a durable queue to put jobs into.
+// A Sink is a durable queue into which jobs are put.
 type Sink interface {
-	// Enqueue puts all messages into the queue, in this order. When it has returned
-	// nil they are as safe as the queue makes them. After an error some may be in it;
-	// with IDs of their own they can be sent again.
+	// Enqueue puts all messages into the queue, in this order. It blocks until the queue
+	// has confirmed them, or ctx ends; once it has returned nil, they are as safe as
+	// the queue can make them. After an error some of them may be in the queue; messages
+	// with an ID can be sent again.
 	Enqueue(ctx context.Context, m ...Message) error
 }
 
-// TypeHeader is the key of the header by which a [Mux] chooses the handler.
+// TypeHeader is the key of the header that has the type of a job; see [Mux].
 const TypeHeader = "shoal-type"
 
-// Errors.
 var (
-	// ErrLeaseLost is the cause of the end of a job's context when its lease is lost,
-	// and what a [Delivery] returns then.
+	// ErrLeaseLost is the cause with which a job's context ends when its lease is lost.
+	// The methods of its [Delivery] return errors that match it from then on.
 	ErrLeaseLost = errors.New("jobs: lease lost")
-	// ErrAcked is what a [Delivery] may return of Nak, Term and Extend when the job was
-	// acknowledged by this very attempt, as in a transaction of the handler's.
+	// ErrAcked may be the error of a [Delivery]'s Nak, Term and Extend if this very attempt
+	// has already acknowledged the job, for example in a transaction of the handler.
 	ErrAcked = errors.New("jobs: acknowledged already")
-	// ErrStopped is the cause of the end of a job's context when [Serve] does not
-	// wait for it any longer.
+	// ErrStopped is the cause with which a job's context ends when [Serve] gives the job
+	// back at its end.
 	ErrStopped = errors.New("jobs: stopped")
-	// ErrConfig is matched by errors about options and sources that cannot work.
+	// ErrConfig is matched by errors about invalid options and arguments.
 	ErrConfig = errors.New("jobs: invalid configuration")
 )
 
@@ -105,8 +108,9 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Permanent marks err as one that calling again does not help against, as wrong
-// credentials or a queue that is not there. Permanent(nil) is nil.
+// Permanent marks err as permanent: calling again does not help, as with wrong credentials
+// or a queue that does not exist. It is for implementations of [Source]. Permanent(nil) is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -114,7 +118,7 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// IsPermanent reports whether err is, or wraps, one that [Permanent] has made.
+// IsPermanent reports whether err is, or wraps, an error made by [Permanent].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
@@ -124,9 +128,9 @@ type retryError struct{ after time.Duration }
 
 func (e *retryError) Error() string { return fmt.Sprintf("jobs: retry after %v", e.after) }
 
-// Retry is returned by a handler to have the job again when d has passed, however
-// often it was tried before (but see [WithMaxLeases]): it could not be done now, as when a
-// rate is exhausted. A negative d is 0.
+// Retry returns an error for a handler to return if the job cannot be done now, for example
+// because a rate limit is exhausted. The job runs again after d at the earliest, whatever
+// its number of attempts ([WithMaxLeases] alone bounds them). A negative d counts as 0.
 func Retry(d time.Duration) error { return &retryError{max(0, d)} }
 
 type poisonError struct{ err error }
@@ -134,8 +138,8 @@ type poisonError struct{ err error }
 func (e *poisonError) Error() string { return e.err.Error() }
 func (e *poisonError) Unwrap() error { return e.err }
 
-// Poison is returned by a handler for a job that cannot be done, now or later: it goes
-// to the dead letters with err as the reason. Poison(nil) says nothing more.
+// Poison returns an error for a handler to return if the job can never be done. The job
+// becomes a dead letter, with err as the reason. If err is nil, the reason is "poison".
 func Poison(err error) error {
 	if err == nil {
 		err = errors.New("poison")

@@ -8,26 +8,27 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// Stats says what a call of [Serve] has done. At every moment, of the jobs that were
-// leased, Leased = Held + those that were acknowledged, given back, buried, lost or
-// could not be settled; one whose lease was lost may count as acknowledged too.
+// Stats are the statistics of one call of [Serve].
+//
+// While no job is being settled, Leased = Held + Acked + Retried + Dead + LeasesLost +
+// Untold. A job whose lease was lost may count as acknowledged too.
 type Stats struct {
 	Source  string        // the name of the source
-	Lease   time.Duration // for how long a job is leased
-	Held    int           // jobs leased and not settled
-	Running int           // of these, inside the handler
+	Lease   time.Duration // how long a job is leased
+	Held    int           // jobs that are leased and not settled
+	Running int           // held jobs that are inside the handler
 
-	Leased     uint64 // jobs
-	Acked      uint64 // done
-	Retried    uint64 // given back
-	Dead       uint64 // put to the dead letters
-	LeasesLost uint64
-	Untold     uint64 // jobs of which the source could not be told the end
-	Extended   uint64 // leases that were extended
+	Leased     uint64 // jobs that were leased
+	Acked      uint64 // jobs that are done
+	Retried    uint64 // jobs that were given back
+	Dead       uint64 // jobs that became dead letters
+	LeasesLost uint64 // jobs whose lease was lost
+	Untold     uint64 // jobs whose result did not reach the source before the lease ended
+	Extended   uint64 // extensions of leases
 
-	PullErrors  uint64
-	LastError   string // of the last Pull that failed
-	LastErrorAt time.Time
+	PullErrors  uint64    // calls of Pull that failed
+	LastError   string    // the error of the last of these; "" if there was none
+	LastErrorAt time.Time // when that was
 }
 
 // servers are the calls of Serve that are under way.
@@ -56,7 +57,7 @@ func unregister(s *server) {
 	servers.m[s.p] = l
 }
 
-// Of returns the statistics of each call of [Serve] that is under way on p.
+// Of returns the statistics of each call of [Serve] that currently runs on p.
 func Of(p *shoal.Pool) (all []Stats) {
 	servers.mu.Lock()
 	l := servers.m[p]

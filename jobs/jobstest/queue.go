@@ -1,5 +1,5 @@
-// Package jobstest is for tests of what package jobs is about: a queue in memory, and
-// the suite of cases that every [jobs.Source] passes.
+// Package jobstest helps to test programs and queues that use package jobs: it has a queue
+// in memory, and the conformance tests that every [jobs.Source] passes.
 package jobstest
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A Queue is a [jobs.Sink] and a [jobs.Source] in memory. It loses everything when the
-// process ends, and keeps to the clock of a testing/synctest bubble. Make it by
-// [NewQueue].
+// A Queue is a [jobs.Sink] and a [jobs.Source] in memory, made by [NewQueue]. It loses its
+// jobs when the process ends. It can be used inside a testing/synctest bubble. Its methods
+// may be called by several goroutines.
 type Queue struct {
 	lease time.Duration
 
@@ -37,15 +37,15 @@ type entry struct {
 	ready   time.Time // when it may be leased: its delay is over, or its lease
 }
 
-// NewQueue makes a queue that leases jobs for so long.
+// NewQueue returns an empty queue that leases each job for the time lease.
 func NewQueue(lease time.Duration) *Queue {
 	return &Queue{lease: lease, ids: make(map[string]bool), changed: make(chan struct{})}
 }
 
-// Lease is for how long a job is leased.
+// Lease implements [jobs.Source].
 func (q *Queue) Lease() time.Duration { return q.lease }
 
-// Enqueue implements [jobs.Sink]. An ID is known for ever.
+// Enqueue implements [jobs.Sink]. The queue remembers every ID for ever.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -117,14 +117,14 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	}
 }
 
-// Len is the number of jobs that are not settled.
+// Len returns the number of jobs that are neither acknowledged nor dead letters.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
 }
 
-// Dead are the dead letters, by their IDs.
+// Dead returns the dead letters, sorted by ID.
 func (q *Queue) Dead() []jobs.DeadLetter {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,18 +15,20 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A Subject is a new, empty queue that the suite tries.
+// A Subject is a new, empty queue for the suite to test.
 type Subject struct {
+	// Sink enqueues jobs.
 	Sink jobs.Sink
-	// Consumer makes one more consumer of the queue, as on another machine.
+	// Consumer returns one more consumer of the queue, as another machine would have.
 	Consumer func(t testing.TB) jobs.Source
-	// Dead are the dead letters.
+	// Dead returns the dead letters.
 	Dead func(t testing.TB) []jobs.DeadLetter
-	// Largest is the largest payload, in bytes, that the queue takes; 0: any.
+	// Largest is the size of the largest payload that the queue accepts, in bytes; 0 means
+	// that there is no limit.
 	Largest int
 }
 
-// Cases are the names of the suite's cases, in order.
+// Cases returns the names of the suite's cases, in order.
 func Cases() (names []string) {
 	for _, c := range cases {
 		names = append(names, c.name)
@@ -34,9 +36,9 @@ func Cases() (names []string) {
 	return names
 }
 
-// Run has the source pass the suite, each case with a new Subject. The lease should be
-// a few seconds: some cases wait for its end, and others acknowledge 20 jobs within one, or
-// keep it for longer, on a machine that may stand still for a second or two.
+// Run runs the suite: each case is a parallel subtest with a Subject that make returns. The
+// lease should be a few seconds. Some cases wait for its end; others acknowledge 20 jobs within
+// one lease, on a machine that may stand still for a second or two.
 func Run(t *testing.T, make func(t *testing.T) Subject) {
 	runEach(t, make, func(t *testing.T, test func(*testing.T)) {
 		t.Parallel()
