@@ -67,10 +67,10 @@ func (d *delivery) mine() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.settled {
-		return fmt.Errorf("%w: attempt %d of job %q was settled", jobs.ErrLeaseLost, d.attempt, d.id)
+		return fmt.Errorf("%w: attempt %d of job %q was settled already", jobs.ErrLeaseLost, d.attempt, d.id)
 	}
 	if d.over(time.Now()) {
-		return fmt.Errorf("%w: that of attempt %d of job %q is over", jobs.ErrLeaseLost, d.attempt, d.id)
+		return fmt.Errorf("%w: the lease of attempt %d of job %q has ended", jobs.ErrLeaseLost, d.attempt, d.id)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (d *delivery) Term(ctx context.Context, reason string) error {
 		return err
 	}
 	if _, err := d.q.js.PublishMsg(ctx, n); err != nil {
-		return fmt.Errorf("shoalnats: queue %s: the dead letter of job %q: %w", d.q.name, d.id, err)
+		return fmt.Errorf("shoalnats: queue %s: publishing the dead letter of job %q: %w", d.q.name, d.id, err)
 	}
 	return d.settle(ctx, "+TERM")
 }
@@ -194,7 +194,8 @@ func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 	return n, nil
 }
 
-// DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
+// DeadLetters returns up to n dead letters, the oldest first, and leaves them in the queue.
+// After an error it also returns those that it has read before.
 func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, err error) {
 	s, err := q.js.Stream(ctx, q.dead())
 	if err != nil {

@@ -1,31 +1,34 @@
-// Package shoalnats has NATS JetStream as a queue for package jobs of shoal.
+// Package shoalnats is a queue for package jobs of shoal on NATS JetStream. It needs
+// nats-server 2.12 or later.
 //
-// A [Queue] is one stream of work, a durable consumer that all machines share, and a
-// stream of dead letters; [Open] makes what is missing, and refuses loudly what is
-// there with other settings. Package embedded, a module of its own, has the server in
+// A [Queue] consists of a stream of jobs, a durable consumer that all machines share, and a
+// stream of dead letters. [Open] creates what is missing, and returns an error if something
+// exists with other settings. Package embedded, a module of its own, runs the server inside
 // the process, for one machine without any set-up.
 //
-// # What is promised, and what it costs
+// # Guarantees and costs
 //
-// Jobs are pulled for the workers that are free, never before. Every answer that a job
-// is done, given back or buried waits for the server to confirm it, and so does every
-// extension of a lease: one round trip each. A dead letter is published before the job is
-// ended, so a crash between the two leaves both, never neither.
+// Jobs are pulled only for workers that are free. Ack, Nak and Term wait until the server
+// has confirmed them, and so does Extend: each costs one round trip. A dead letter is
+// published before its job ends. So a crash between the two leaves both, never neither.
 //
-// JetStream does not tell the attempts of a job apart when it takes an answer: that of an
-// old holder counts like that of the new one. So a Delivery keeps its lease by its own
-// clock, from when the server can have begun it at the earliest, a tenth early but by no
-// more than a second, and returns [jobs.ErrLeaseLost] after that without asking the server.
-// An answer that is on its way while the lease ends can still count for the next attempt,
-// which then has run for nothing. No answer is begun while the connection is away, but one
-// that was begun before may be kept until it is back, however late: connect with
-// [nats.ReconnectBufSize](-1), so that nothing is kept.
+// When JetStream gets an answer, it does not distinguish the attempts of a job: the answer
+// of an earlier holder counts like that of the present one. So a delivery keeps track of
+// its lease by its own clock. It counts from the earliest moment at which the server can
+// have begun the lease, and ends it a tenth early, but at most a second. After that it
+// returns [jobs.ErrLeaseLost] without asking the server. An answer that is under way while
+// the lease ends may still count for the next attempt, which then has run in vain.
 //
-// Schedules of JetStream are cut to whole seconds: a [jobs.Message] with a Delay is there
-// up to a second late, never early. It needs nats-server 2.12 or later. What a job given
-// back waits for is kept to the millisecond.
+// No answer is sent while the connection is down. But the client may keep one that was sent
+// just before, and deliver it however late. To prevent that, connect with
+// [nats.ReconnectBufSize](-1).
 //
-// An ID is remembered for [WithDuplicates], 2 minutes where that is not given.
+// JetStream rounds schedules to whole seconds. So a [jobs.Message] with a Delay is available
+// up to a second late, and never early. The delay of a job that was given back is exact to
+// the millisecond.
+//
+// The queue remembers the ID of a job for the time of [WithDuplicates], 2 minutes by
+// default.
 package shoalnats
 
 import (
@@ -72,7 +75,7 @@ const (
 	moreStatuses      = 16                         // than heartbeats, in answer to a pull
 )
 
-// An Option changes what [Open] makes, or expects to be there.
+// An Option configures [Open]: what it creates, and what it expects to exist.
 type Option func(*config)
 
 type config struct {
@@ -84,28 +87,29 @@ type config struct {
 	memory     bool
 }
 
-// WithLease sets for how long a job is leased. The default is 30 s, the least 100 ms.
+// WithLease sets how long a job is leased. The default is 30 s, the minimum 100 ms.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
-// WithReplicas sets on how many servers of a cluster each job is stored: 1 (the
-// default), 3 or 5.
+// WithReplicas sets the number of servers of a cluster that store each job, from 1 to 5. The
+// default is 1. An even number tolerates no more failures than the odd one below it.
 func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }
 
-// WithDuplicates sets for how long the ID of a job is remembered. The default is 2
-// minutes.
+// WithDuplicates sets how long the queue remembers the ID of a job and ignores other jobs
+// with it. The default is 2 minutes, the minimum 100 ms.
 func WithDuplicates(d time.Duration) Option { return func(c *config) { c.duplicates = d } }
 
-// WithDeadAge sets for how long dead letters are kept. The default is 0: for ever.
+// WithDeadAge sets how long dead letters are kept. The default is 0: they are kept for ever.
 func WithDeadAge(d time.Duration) Option { return func(c *config) { c.deadAge = d } }
 
-// WithExisting has [Open] make nothing: what is missing is an error.
+// WithExisting makes [Open] create nothing: it returns an error if something is missing.
 func WithExisting() Option { return func(c *config) { c.existing = true } }
 
-// WithMemory keeps the jobs in the server's memory: they are lost when it ends.
+// WithMemory keeps the jobs in the server's memory. They are lost when the server ends.
 func WithMemory() Option { return func(c *config) { c.memory = true } }
 
-// A Queue is a [jobs.Source] and a [jobs.Sink]. Make it by [Open]; one serves a whole
-// process, and one connection any number of queues.
+// A Queue is a [jobs.Source] and a [jobs.Sink], made by [Open]. A process needs one Queue for
+// each queue that it uses; queues may share a connection. Its methods may be called by
+// several goroutines. It need not be closed.
 type Queue struct {
 	name  string
 	nc    *nats.Conn
@@ -116,12 +120,16 @@ type Queue struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// Open opens the queue of that name, of the letters, digits, _ and -, and makes what is
-// missing of it. The connection stays the caller's; it should be made with
-// [nats.ReconnectBufSize](-1), and with [nats.MaxReconnects](-1) where it is to outlive
-// the server. An error that matches
-// [jobs.ErrConfig] names what does not fit, also where the queue is there with other
-// settings than those asked for: they are changed by the operator, or by a new name.
+// Open opens the queue with the given name, and creates what is missing. A name has 1 to 100
+// letters, digits, underscores and hyphens. Open blocks until the server has answered or ctx
+// ends.
+//
+// The caller closes the connection. It should be made with [nats.ReconnectBufSize](-1), and
+// with [nats.MaxReconnects](-1) if it is to outlive a restart of the server.
+//
+// If an argument or option is invalid, the error matches [jobs.ErrConfig] and names it. So
+// does the error if the queue exists with other settings than those that are asked for. Open
+// changes no settings: change them on the server, or use another name.
 func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Queue, error) {
 	c := config{lease: defaultLease, replicas: 1, duplicates: defaultDuplicates}
 	for i, o := range opts {
@@ -236,30 +244,32 @@ func differs(what string, settings ...any) error {
 	var errs []error
 	for i := 0; i < len(settings); i += 3 {
 		if settings[i+1] != settings[i+2] {
-			errs = append(errs, fmt.Errorf("%w: %s is there with another setting: %v is %v, want %v",
+			errs = append(errs, fmt.Errorf("%w: %s exists with another setting: %v is %v, want %v",
 				jobs.ErrConfig, what, settings[i], settings[i+1], settings[i+2]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Lease is for how long a job is leased.
+// Lease returns how long a job is leased.
 func (q *Queue) Lease() time.Duration { return q.lease }
 
-// Name is the queue's name.
+// Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// ErrFull is matched by the error of [Queue.Enqueue] when the server has no room for the
-// job: its limit is reached, or the disk is full.
-var ErrFull = errors.New("no room on the server")
+// ErrFull is matched by the error of [Queue.Enqueue] if the server has no room for the job,
+// because a limit is reached or the disk is full.
+var ErrFull = errors.New("the server has no room")
 
-// Enqueue implements [jobs.Sink]: it returns when the server has confirmed all messages.
-// A payload that is larger than the server takes, and a header that the protocol cannot
-// carry, are refused before anything is sent. What the server has not confirmed after 10 s
-// is an error; it may be in the queue all the same.
+// Enqueue implements [jobs.Sink]. It blocks until the server has confirmed all messages, ctx
+// ends, or 10 s have passed. In the last two cases, messages that were not confirmed may be
+// in the queue all the same.
 //
-// A server confirms nothing more when a write to its disk has failed, as when that is
-// full: it has to be started anew, and has then what it had confirmed.
+// If a payload is larger than the server accepts, or a header cannot be sent, Enqueue returns
+// an error and sends nothing.
+//
+// Once a write to its disk has failed, for example because the disk is full, a server
+// confirms nothing more until it is restarted. Then it has all jobs that it had confirmed.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -315,25 +325,25 @@ func why(err error) error {
 		}
 	}
 	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-		return fmt.Errorf("%w (so it is with a server that is gone, or whose disk is full)", err)
+		return fmt.Errorf("%w (the server may be down, or one whose disk is full)", err)
 	}
 	return err
 }
 
 func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	if most := q.nc.MaxPayload(); int64(len(m.Data)) > most {
-		return nil, fmt.Errorf("a payload of %d bytes: the server takes up to %d: %w", len(m.Data), most, nats.ErrMaxPayload)
+		return nil, fmt.Errorf("a payload of %d bytes: want at most %d, the limit of the server: %w", len(m.Data), most, nats.ErrMaxPayload)
 	}
 	n := nats.NewMsg(q.now())
 	n.Data = bytes.Clone(m.Data) // it may be sent again when Enqueue has returned
 	for k, v := range m.Header {
 		switch {
 		case k == "" || strings.ContainsAny(k, ": \r\n\t"):
-			return nil, fmt.Errorf("%w: the header %q: its name cannot be sent", jobs.ErrConfig, k)
+			return nil, fmt.Errorf("%w: the header %q: want a name without colons and white space", jobs.ErrConfig, k)
 		case strings.HasPrefix(strings.ToLower(k), "nats-"), k == idHeader:
-			return nil, fmt.Errorf("%w: the header %q is the queue's own", jobs.ErrConfig, k)
+			return nil, fmt.Errorf("%w: the header %q: want another name, as the queue uses this one", jobs.ErrConfig, k)
 		case strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v:
-			return nil, fmt.Errorf("%w: the value %q of header %s cannot be sent", jobs.ErrConfig, v, k)
+			return nil, fmt.Errorf("%w: the value %q of header %s: want one line, without white space at its ends", jobs.ErrConfig, v, k)
 		}
 		n.Header[k] = []string{v}
 	}
@@ -342,7 +352,7 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	case id == "":
 		id = nuid.Next()
 	case strings.ContainsAny(id, "\r\n") || strings.TrimSpace(id) != id:
-		return nil, fmt.Errorf("%w: the ID %q cannot be sent", jobs.ErrConfig, id)
+		return nil, fmt.Errorf("%w: the ID %q: want one line, without white space at its ends", jobs.ErrConfig, id)
 	}
 	n.Header[idHeader] = []string{id}
 	n.Header[nats.MsgIdHdr] = []string{id}
@@ -353,15 +363,15 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 		n.Header["Nats-Schedule-Target"] = []string{q.now()}
 	}
 	if most := q.nc.MaxPayload(); int64(n.Size()+letterRoom) > most {
-		return nil, fmt.Errorf("a payload of %d bytes, with its headers and %d bytes for those of a dead letter: the server takes up to %d: %w",
+		return nil, fmt.Errorf("a payload of %d bytes, with its headers and %d bytes for the headers of a dead letter: want at most %d in all, the limit of the server: %w",
 			len(m.Data), letterRoom, most, nats.ErrMaxPayload)
 	}
 	return n, nil
 }
 
-// Pull implements [jobs.Source]. An error is permanent where the queue is not there any
-// more, and where the connection is closed, by the caller or as it has given up to
-// connect again ([nats.MaxReconnects]).
+// Pull implements [jobs.Source]. An error is permanent ([jobs.IsPermanent]) if the queue was
+// deleted, or if the connection is closed: by the caller, or because it has tried to
+// reconnect too often ([nats.MaxReconnects]).
 func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
@@ -408,7 +418,7 @@ func (q *Queue) request(ctx context.Context, r pullRequest) ([]jobs.Delivery, er
 // away returns an error if there is no connection.
 func (q *Queue) away() error {
 	if s := q.nc.Status(); s != nats.CONNECTED {
-		return fmt.Errorf("shoalnats: queue %s: the connection is %v", q.name, s)
+		return fmt.Errorf("shoalnats: queue %s: the connection to the server is %v", q.name, s)
 	}
 	return nil
 }
@@ -458,7 +468,7 @@ func (q *Queue) ask(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("shoalnats: queue %s: no answer to a pull: %w", q.name, err)
+			return nil, fmt.Errorf("shoalnats: queue %s: the server did not answer a pull: %w", q.name, err)
 		}
 		if n, ok := without(m); ok {
 			want -= n
@@ -504,7 +514,7 @@ func (q *Queue) status(m *nats.Msg) (over bool, err error) {
 	case code == "404", code == "408": // nothing there; expired
 		return true, nil
 	case code == "503":
-		return true, q.gone(fmt.Errorf("shoalnats: queue %s: nobody answers a pull: %w", q.name, nats.ErrNoResponders))
+		return true, q.gone(fmt.Errorf("shoalnats: queue %s: no server answers a pull: %w", q.name, nats.ErrNoResponders))
 	default:
 		if strings.Contains(text, "Consumer Deleted") {
 			return true, q.gone(fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text))

@@ -1,8 +1,8 @@
-// Package shoalotel reports on shoal's pools to OpenTelemetry: [Register] the
-// state and the figures of a pool as metrics, [Tracer] its tasks as spans.
+// Package shoalotel reports shoal's pools to OpenTelemetry: [Register] reports the
+// statistics of a pool as metrics, and [Tracer] reports its tasks as spans.
 //
-// It depends on OpenTelemetry's API alone. What becomes of metrics and spans is
-// up to the SDK that the program sets up; without one, next to nothing is done.
+// The package depends on OpenTelemetry's API alone. The program chooses the SDK, the
+// exporters and the sampling. Without an SDK, nothing is recorded, at almost no cost.
 package shoalotel
 
 // scope is the instrumentation scope of all that the package reports.

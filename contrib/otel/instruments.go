@@ -28,35 +28,35 @@ type instrument[N int64 | float64] struct {
 var counters = []instrument[int64]{
 	{"shoal.tasks.submitted", "{task}", "Tasks that were accepted.",
 		func(r *reading) int64 { return int64(r.Submitted) }},
-	{"shoal.tasks.completed", "{task}", "Tasks that ended, in whatever way.",
+	{"shoal.tasks.completed", "{task}", "Tasks that have ended, whether they failed or not.",
 		func(r *reading) int64 { return int64(r.Completed) }},
 	{"shoal.tasks.failed", "{task}", "Tasks that panicked, called runtime.Goexit, or returned an error.",
 		func(r *reading) int64 { return int64(r.Failed) }},
-	{"shoal.tasks.rejected", "{task}", "Tasks that were refused for want of room.",
+	{"shoal.tasks.rejected", "{task}", "Tasks that were refused because the queue was full.",
 		func(r *reading) int64 { return int64(r.Rejected) }},
 	{"shoal.tasks.dropped", "{task}", "Tasks that were accepted and discarded before they started.",
 		func(r *reading) int64 { return int64(r.Dropped) }},
 	{"shoal.tasks.canceled", "{task}", "Tasks that were accepted and did not start, because their context had ended.",
 		func(r *reading) int64 { return int64(r.Canceled) }},
-	{"shoal.tasks.spawned", "{task}", "Tasks that ran on a goroutine of their own, beyond the workers.",
+	{"shoal.tasks.spawned", "{task}", "Tasks that ran on a goroutine of their own because the queue was full.",
 		func(r *reading) int64 { return int64(r.Spawned) }},
-	{"shoal.slow_tasks", "{task}", "Tasks of which shoal.WithSlowTask told.",
+	{"shoal.slow_tasks", "{task}", "Tasks that ran longer than the limit of shoal.WithSlowTask.",
 		func(r *reading) int64 { return int64(r.SlowTasks) }},
-	{"shoal.stalls", "{stall}", "Stalls of which shoal.WithStallAfter told.",
+	{"shoal.stalls", "{stall}", "Stalls that lasted longer than the limit of shoal.WithStallAfter.",
 		func(r *reading) int64 { return int64(r.Stalls) }},
 	{"shoal.task.wait.measured", "{task}", "Tasks whose wait was measured.",
 		func(r *reading) int64 { return int64(r.WaitTime.Count) }},
 	{"shoal.task.run.measured", "{task}", "Tasks whose run was measured.",
 		func(r *reading) int64 { return int64(r.RunTime.Count) }},
-	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent without a durable queue, as what follows.",
+	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Leased) })},
-	{"shoal.jobs.acked", "{job}", "Jobs that were done.",
+	{"shoal.jobs.acked", "{job}", "Jobs that are done.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Acked) })},
 	{"shoal.jobs.retried", "{job}", "Jobs that were given back.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Retried) })},
-	{"shoal.jobs.dead", "{job}", "Jobs that were put to the dead letters.",
+	{"shoal.jobs.dead", "{job}", "Jobs that became dead letters.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Dead) })},
-	{"shoal.jobs.leases_lost", "{lease}", "Leases that were lost: the jobs may have run elsewhere.",
+	{"shoal.jobs.leases_lost", "{lease}", "Leases that were lost; the jobs may have run elsewhere.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.LeasesLost) })},
 	{"shoal.jobs.leases_extended", "{lease}", "Leases that were extended.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Extended) })},
@@ -65,9 +65,9 @@ var counters = []instrument[int64]{
 }
 
 var sums = []instrument[float64]{
-	{"shoal.task.wait.time", "s", "How long the tasks whose wait was measured waited for a worker, in total.",
+	{"shoal.task.wait.time", "s", "Total time that the measured tasks waited for a worker.",
 		func(r *reading) float64 { return r.WaitTime.Seconds() }},
-	{"shoal.task.run.time", "s", "How long the tasks whose run was measured ran, in total.",
+	{"shoal.task.run.time", "s", "Total time that the measured tasks ran.",
 		func(r *reading) float64 { return r.RunTime.Seconds() }},
 }
 
@@ -76,7 +76,7 @@ var levels = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.InFlight) }},
 	{"shoal.queue.length", "{task}", "Tasks that wait for a worker.",
 		func(r *reading) int64 { return int64(r.Queued) }},
-	{"shoal.queue.capacity", "{task}", "Tasks that may wait. Absent if there is no bound.",
+	{"shoal.queue.capacity", "{task}", "Number of tasks that may wait. Absent if there is no bound.",
 		func(r *reading) int64 {
 			if r.QueueCapacity == shoal.Unbounded {
 				return -1
@@ -85,19 +85,19 @@ var levels = []instrument[int64]{
 		}},
 	{"shoal.submitters.blocked", "{submitter}", "Submitters that wait for room.",
 		func(r *reading) int64 { return int64(r.Blocked) }},
-	{"shoal.workers.live", "{worker}", "Workers.",
+	{"shoal.workers.live", "{worker}", "Workers that exist.",
 		func(r *reading) int64 { return int64(r.Workers) }},
 	{"shoal.workers.running", "{worker}", "Workers inside a task.",
 		func(r *reading) int64 { return int64(r.Running) }},
-	{"shoal.workers.min", "{worker}", "Workers that are never reclaimed.",
+	{"shoal.workers.min", "{worker}", "Minimum number of workers, which stay when they are idle.",
 		func(r *reading) int64 { return int64(r.MinWorkers) }},
-	{"shoal.workers.max", "{worker}", "Workers that there may be.",
+	{"shoal.workers.max", "{worker}", "Maximum number of workers.",
 		func(r *reading) int64 { return int64(r.MaxWorkers) }},
-	{"shoal.workers.reserved", "{worker}", "Free workers that are reserved for tasks yet to come.",
+	{"shoal.workers.reserved", "{worker}", "Free workers that are reserved for tasks to come.",
 		func(r *reading) int64 { return int64(r.Reserved) }},
 	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Held) })},
-	{"shoal.jobs.running", "{job}", "Of the jobs held, those inside the handler. Absent without a durable queue.",
+	{"shoal.jobs.running", "{job}", "Held jobs that are inside the handler. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Running) })},
 }
 
@@ -135,14 +135,14 @@ func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
 }
 
 var gauges = []instrument[float64]{
-	{"shoal.queue.utilization", "1", "Tasks that wait, of those that may. Absent if there is no bound.",
+	{"shoal.queue.utilization", "1", "Tasks that wait, divided by the capacity of the queue. Absent if there is no bound.",
 		func(r *reading) float64 {
 			if r.QueueCapacity == shoal.Unbounded {
 				return -1
 			}
 			return r.QueueFill()
 		}},
-	{"shoal.stalled", "s", "For how long all workers have been busy, tasks have waited, and none has ended.",
+	{"shoal.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},
 	{"shoal.task.wait.p50", "s", "Median wait since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.waited, 0.5) }},

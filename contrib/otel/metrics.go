@@ -19,26 +19,27 @@ import (
 // poolName is the one attribute of all metrics.
 const poolName = attribute.Key("shoal.pool.name")
 
-// Register has mp report the metrics of pool, and of its sub-pools as they come
-// and go, until Unregister is called on what it returns. README.md lists them. A
-// nil mp is the global one.
+// Register registers pool with mp: mp reports the metrics of pool and of its sub-pools
+// until Unregister is called on the returned registration. README.md lists the metrics. If
+// mp is nil, Register uses the global provider.
 //
-// A collection takes one [shoal.Pool.Stats] of each pool; between collections
-// nothing is done. The metrics have one attribute, shoal.pool.name: the pool's
-// name, and for a sub-pool the names from pool down to it, joined with "/".
-// Sub-pools for which that is the same, such as those without a name, are reported
-// as one, by their sum.
+// Each collection calls [shoal.Pool.Stats] once for each pool; between collections nothing
+// is done. The metrics have one attribute, shoal.pool.name: the pool's name, or, for a
+// sub-pool, the names from pool down to it, joined with "/". Sub-pools with the same
+// attribute, such as those without a name, are reported as one, with the sum of their
+// figures. A pool that has ended is still reported, with its last figures, until it is
+// unregistered.
 //
-// It is an error if pool is nil or has no name, or if with mp a pool is registered
-// already that has the same name, is the same, or is above or below this one.
-// A pool that has ended is reported, unchanging, until it is unregistered.
+// Register returns an error if pool is nil or has no name ([shoal.WithName]), and if a pool
+// with the same name, the same pool, one of its parents or one of its sub-pools is
+// registered with mp already.
 func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, error) {
 	if pool == nil {
 		return nil, errors.New("shoalotel: nil pool")
 	}
 	name := pool.Name()
 	if name == "" {
-		return nil, errors.New(`shoalotel: pool name "": want shoal.WithName`)
+		return nil, errors.New(`shoalotel: pool name "": want a name, by shoal.WithName`)
 	}
 	if identical(mp, otel.GetMeterProvider()) {
 		mp = nil // whatever is global later stands for it
@@ -103,11 +104,11 @@ func (r *registration) claim() error {
 		switch {
 		case !identical(provider(r.mp), provider(o.mp)):
 		case r.name == o.name:
-			return fmt.Errorf("shoalotel: a pool %q is registered already", r.name)
+			return fmt.Errorf("shoalotel: a pool %q is registered already: want another name", r.name)
 		case strings.HasPrefix(r.name, o.name+"/"), strings.HasPrefix(o.name, r.name+"/"):
-			return fmt.Errorf("shoalotel: pools %q and %q: the name of one is that of a sub-pool of the other", r.name, o.name)
+			return fmt.Errorf("shoalotel: pools %q and %q: the name of one is that of a sub-pool of the other: want another name", r.name, o.name)
 		case isAbove(o.pool, r.pool), isAbove(r.pool, o.pool):
-			return fmt.Errorf("shoalotel: pools %q and %q: one is a sub-pool of the other, and reported with it", r.name, o.name)
+			return fmt.Errorf("shoalotel: pools %q and %q: one is a sub-pool of the other, and is reported with it", r.name, o.name)
 		}
 	}
 	registered.all = append(registered.all, r)
@@ -131,7 +132,7 @@ func isAbove(p, q *shoal.Pool) bool {
 	return slices.ContainsFunc(p.Subs(), func(s *shoal.Pool) bool { return s == q || isAbove(s, q) })
 }
 
-// Unregister ends the reports. Called again it does nothing.
+// Unregister ends the reports. A second call does nothing.
 func (r *registration) Unregister() error {
 	err := r.inner.Unregister()
 	r.release() // now that nothing is reported under the name any more

@@ -25,45 +25,45 @@ const (
 // refusedEvent is the name of that event.
 const refusedEvent = "shoal.task.refused"
 
-// A TracerOption configures what [Tracer] returns.
+// A TracerOption configures [Tracer].
 type TracerOption interface{ apply(*tracer) }
 
 type tracerOption func(*tracer)
 
 func (o tracerOption) apply(t *tracer) { o(t) }
 
-// Children has every span be a child of the one that its task was submitted in,
-// those of [shoal.Pool.SubmitContext] too.
+// Children makes every span a child of the span in which its task was submitted, also for
+// tasks of [shoal.Pool.SubmitContext].
 func Children() TracerOption {
 	return tracerOption(func(t *tracer) { t.linked = func(string) bool { return false } })
 }
 
-// Links has every span begin a trace of its own, with a link to the span that its
-// task was submitted in.
+// Links makes every span the root of a trace of its own, with a link to the span in which its
+// task was submitted.
 func Links() TracerOption {
 	return tracerOption(func(t *tracer) { t.linked = func(string) bool { return true } })
 }
 
-// Tracer is for [shoal.WithTracer], of any number of pools: it has tp trace the tasks that are submitted in
-// a sampled span, or in one that is recording. A nil tp is the global one.
+// Tracer returns a tracer for [shoal.WithTracer], which any number of pools may share. It
+// makes spans with tp, or with the global provider if tp is nil. A task is traced if it was
+// submitted in a span that is sampled or recording.
 //
-// Each has a span from its start to its end. A task that somebody waits for, of
-// [shoal.Pool.SubmitWait], [shoal.Group], [shoal.Go] or [shoal.Map], is part of
-// what that one does: its span is a child of the one that it was submitted in (of
-// a group, the one that the group was made in). One of [shoal.Pool.SubmitContext]
-// may outlive the other by any time: its span begins a trace of its own, with a
-// link to it. [Children] and [Links] make all the same.
+// The span of a task lasts from its start to its end. The caller waits for a task of
+// [shoal.Pool.SubmitWait], [shoal.Group], [shoal.Go] and [shoal.Map], so its span is a
+// child of the span in which it was submitted; for a group that is the span in which the
+// group was made. A task of [shoal.Pool.SubmitContext] may run long after that, so its span
+// is the root of a trace of its own, with a link. The options [Children] and [Links] choose
+// one of these for all tasks.
 //
-// The span is in the task's context: what the task starts becomes its child, and
-// the task may rename it and add to it. The attributes are shoal.pool.name, where the
-// pool has one, shoal.task.kind, and shoal.task.wait, which is how long the task
-// waited from the call that submitted it to its start, in seconds. An error, a
-// panic, with its stack, and [runtime.Goexit] are recorded, and are the span's
-// status.
+// The task's context has the span. So spans that the task starts become its children, and
+// the task may rename it and add attributes. It has the attributes shoal.pool.name, if the
+// pool has a name, shoal.task.kind, and shoal.task.wait: the time from the call that
+// submitted the task to its start, in seconds. An error, a panic with its stack, and
+// [runtime.Goexit] are recorded, and set the span's status.
 //
-// A task that does not run has no span. There is an event, shoal.task.refused,
-// in the one that it was submitted in. If that has ended there is a span after
-// all, of no length, that has failed.
+// A task that does not run has no span. Instead, the span in which it was submitted gets
+// an event shoal.task.refused. If that span has ended already, a failed span of zero length
+// is made.
 func Tracer(tp trace.TracerProvider, opts ...TracerOption) shoal.Tracer {
 	if tp == nil {
 		tp = otel.GetTracerProvider()
@@ -103,7 +103,7 @@ func submissionOf(ctx context.Context) *submission {
 	return ctx.Value(submissionKey{}).(*submission)
 }
 
-// Submitted notes when and where the task was submitted, if that is sampled.
+// Submitted implements [shoal.Tracer]: it notes when and where the task was submitted.
 func (t *tracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context.Context {
 	span := trace.SpanFromContext(ctx)
 	if !span.SpanContext().IsSampled() && !span.IsRecording() {
@@ -112,7 +112,7 @@ func (t *tracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context
 	return &submission{ctx, span, time.Now()}
 }
 
-// Started starts the task's span.
+// Started implements [shoal.Tracer]: it starts the task's span.
 func (t *tracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
 	ctx, span := t.start(ctx, submissionOf(ctx), p, kind)
 	return ctx, func(err error) {
@@ -123,7 +123,8 @@ func (t *tracer) Started(ctx context.Context, p *shoal.Pool, kind string) (conte
 	}
 }
 
-// Refused says so where the task was submitted, or if that is over, in a span.
+// Refused implements [shoal.Tracer]: it adds the event, or makes the span, of a task that
+// does not run.
 func (t *tracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
 	s := submissionOf(ctx)
 	if s.span.IsRecording() {

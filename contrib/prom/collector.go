@@ -6,10 +6,10 @@
 //	}
 //	prometheus.MustRegister(collector)
 //
-// Every pool has the same metrics, told apart by one label, pool: its name. Its
-// sub-pools are reported with it, as "name/sub", while they live. A pool
-// is looked at when it is scraped, by one call of [shoal.Pool.Stats], and not in
-// between.
+// Every pool has the same metrics, with one label, pool, which is the pool's name.
+// Sub-pools are reported with their parent, under the label "name/sub", until they
+// end. Each scrape calls [shoal.Pool.Stats] once for each pool; between scrapes nothing
+// is done.
 package prom
 
 import (
@@ -23,15 +23,16 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// A Collector is a [prometheus.Collector] of the statistics of pools. It is made
-// by [NewCollector] and safe for use by any number of goroutines. One is enough for
-// all pools of a registry; a second one there is refused, unless
-// [prometheus.WrapRegistererWith] tells them apart by a label.
+// A Collector is a [prometheus.Collector] of the statistics of pools, made by
+// [NewCollector]. Its methods may be called by several goroutines. One collector is enough
+// for all pools of a registry. A registry refuses a second one, unless
+// [prometheus.WrapRegistererWith] gives them different labels.
 //
-// A sub-pool needs no name. Pools whose label is the same, such as sub-pools of one
-// parent that have no name, are reported as one, by their sum: those that have ended
-// go on counting while there is another one. They are stalled for as long as the one
-// that is longest, and paused, draining or closed if all are, or are further on.
+// A sub-pool needs no name. Pools with the same label, such as sub-pools of one parent
+// without a name, are reported as one pool, with the sum of their figures. The counts of a
+// pool that has ended stay in the sum while another one has the label. The time for which
+// the sum is stalled is the longest of theirs. Its state is the earliest of theirs in the
+// order open, paused, draining, closed.
 type Collector struct {
 	numbers   []*prometheus.Desc // as in the variable numbers
 	jobs      []*prometheus.Desc // as in the variable jobNumbers
@@ -42,8 +43,8 @@ type Collector struct {
 	series map[string]*series     // by label, as of the last scrape
 }
 
-// NewCollector makes a collector of the given pools, if any. The error is that of
-// [Collector.Add].
+// NewCollector returns a collector of the given pools, of which there may be none. It
+// returns the errors of [Collector.Add].
 func NewCollector(pools ...*shoal.Pool) (*Collector, error) {
 	c := &Collector{
 		numbers: make([]*prometheus.Desc, len(numbers)),
@@ -67,14 +68,15 @@ func newDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"pool"}, nil)
 }
 
-// Add has the pools and their sub-pools reported until [Collector.Remove]; also
-// after they were closed, so that the last counts are seen. Pools need names,
-// [shoal.WithName], of which no two are the same. The error names every pool that
-// is nil, has no name or one that is taken, or was added before; then none is
-// added.
+// Add adds pools: they and their sub-pools are reported until [Collector.Remove] removes
+// them. A closed pool is still reported, so that its last counts are seen.
 //
-// A sub-pool may be added itself. Then it goes by its name alone, and is reported
-// until it is removed.
+// Each pool needs a name ([shoal.WithName]) of its own. If a pool is nil, has no name, has
+// the name of another pool, or was added before, Add returns an error that names each such
+// pool, and adds none.
+//
+// A sub-pool may be added too. Then its label is its name alone, and it is reported until
+// it is removed, even after it has ended.
 func (c *Collector) Add(pools ...*shoal.Pool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +114,8 @@ func (c *Collector) Add(pools ...*shoal.Pool) error {
 	return nil
 }
 
-// Remove ends what [Collector.Add] began. Pools that were not added are passed
-// over.
+// Remove removes pools, which are not reported any more. It ignores pools that were not
+// added.
 func (c *Collector) Remove(pools ...*shoal.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +127,8 @@ func (c *Collector) Remove(pools ...*shoal.Pool) {
 	}
 }
 
-// Describe implements [prometheus.Collector]. What it sends does not depend on the
-// pools.
+// Describe implements [prometheus.Collector]. It sends the same descriptions whatever
+// pools there are.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat(c.numbers, c.jobs) {
 		ch <- d
@@ -135,8 +137,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.run
 }
 
-// Collect implements [prometheus.Collector]. It looks at all pools, one after the
-// other, before it sends anything.
+// Collect implements [prometheus.Collector]. It takes the statistics of all pools, one
+// after the other, before it sends anything.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	all, sources := c.look()
 	for label, stats := range all {

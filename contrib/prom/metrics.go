@@ -10,9 +10,9 @@ import (
 
 const (
 	waitName = "shoal_task_wait_seconds"
-	waitHelp = "How long tasks waited from being accepted to their start. Of a sample: one task in 64, unless shoal.WithTiming or the watchdog has all of them timed."
+	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.WithTiming or the watchdog."
 	runName  = "shoal_task_run_seconds"
-	runHelp  = "How long tasks ran. Of a sample: one task in 64, unless shoal.WithTiming or the watchdog has all of them timed."
+	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.WithTiming or the watchdog."
 )
 
 // A number is a metric that is a counter or a gauge, of statistics S.
@@ -31,9 +31,9 @@ const (
 var numbers = [...]number[shoal.Stats]{
 	{"shoal_tasks_submitted_total", counter, "Tasks that were accepted.",
 		func(s *shoal.Stats) float64 { return float64(s.Submitted) }},
-	{"shoal_tasks_completed_total", counter, "Tasks that ended, in whatever way.",
+	{"shoal_tasks_completed_total", counter, "Tasks that have ended, whether they failed or not.",
 		func(s *shoal.Stats) float64 { return float64(s.Completed) }},
-	{"shoal_tasks_failed_total", counter, "Of the completed tasks, those that panicked, called runtime.Goexit, or returned an error.",
+	{"shoal_tasks_failed_total", counter, "Completed tasks that panicked, called runtime.Goexit, or returned an error.",
 		func(s *shoal.Stats) float64 { return float64(s.Failed) }},
 	{"shoal_tasks_rejected_total", counter, "Tasks that were refused because the queue was full.",
 		func(s *shoal.Stats) float64 { return float64(s.Rejected) }},
@@ -41,46 +41,46 @@ var numbers = [...]number[shoal.Stats]{
 		func(s *shoal.Stats) float64 { return float64(s.Dropped) }},
 	{"shoal_tasks_canceled_total", counter, "Accepted tasks that did not start because their context had ended.",
 		func(s *shoal.Stats) float64 { return float64(s.Canceled) }},
-	{"shoal_tasks_spawned_total", counter, "Of the submitted tasks, those run on a goroutine of their own because the queue was full.",
+	{"shoal_tasks_spawned_total", counter, "Submitted tasks that ran on a goroutine of their own because the queue was full.",
 		func(s *shoal.Stats) float64 { return float64(s.Spawned) }},
-	{"shoal_slow_tasks_total", counter, "Tasks that ran for as long as shoal.WithSlowTask says. 0 without it.",
+	{"shoal_slow_tasks_total", counter, "Tasks that ran longer than the limit of shoal.WithSlowTask. Without it: 0.",
 		func(s *shoal.Stats) float64 { return float64(s.SlowTasks) }},
-	{"shoal_stalls_total", counter, "How often the pool was stalled for as long as shoal.WithStallAfter says. 0 without it.",
+	{"shoal_stalls_total", counter, "Stalls that lasted longer than the limit of shoal.WithStallAfter. Without it: 0.",
 		func(s *shoal.Stats) float64 { return float64(s.Stalls) }},
-	{"shoal_stalled_seconds", gauge, "For how long all workers have been inside tasks, tasks have waited, and none has ended. 0: not stalled.",
+	{"shoal_stalled_seconds", gauge, "Time for which all workers have been inside tasks, tasks have waited, and no task has ended. Not stalled: 0.",
 		func(s *shoal.Stats) float64 { return s.Stalled.Seconds() }},
 	{"shoal_tasks_in_flight", gauge, "Accepted tasks that have neither ended nor been discarded.",
 		func(s *shoal.Stats) float64 { return float64(s.InFlight) }},
-	{"shoal_queue_length", gauge, "Of the tasks in flight, those that wait for a worker.",
+	{"shoal_queue_length", gauge, "Tasks in flight that wait for a worker.",
 		func(s *shoal.Stats) float64 { return float64(s.Queued) }},
-	{"shoal_queue_capacity", gauge, "How many tasks may wait. +Inf: the queue has no bound.",
+	{"shoal_queue_capacity", gauge, "Number of tasks that may wait. Without a bound: +Inf.",
 		func(s *shoal.Stats) float64 {
 			if s.QueueCapacity == shoal.Unbounded {
 				return math.Inf(1)
 			}
 			return float64(s.QueueCapacity)
 		}},
-	{"shoal_submitters_blocked", gauge, "Calls of Submit and its kin that wait for room in the queue.",
+	{"shoal_submitters_blocked", gauge, "Calls of Submit and similar methods that wait for room in the queue.",
 		func(s *shoal.Stats) float64 { return float64(s.Blocked) }},
 	{"shoal_workers", gauge, "Workers that exist.",
 		func(s *shoal.Stats) float64 { return float64(s.Workers) }},
-	{"shoal_workers_running", gauge, "Workers inside a task, also of a sub-pool.",
+	{"shoal_workers_running", gauge, "Workers inside a task of the pool or of a sub-pool.",
 		func(s *shoal.Stats) float64 { return float64(s.Running) }},
 	{"shoal_workers_idle", gauge, "Workers that have no task.",
 		func(s *shoal.Stats) float64 { return float64(s.Idle) }},
-	{"shoal_workers_peak", gauge, "The most workers there ever were.",
+	{"shoal_workers_peak", gauge, "Largest number of workers so far.",
 		func(s *shoal.Stats) float64 { return float64(s.PeakWorkers) }},
-	{"shoal_workers_min", gauge, "The workers that stay when they are idle.",
+	{"shoal_workers_min", gauge, "Minimum number of workers, which stay when they are idle.",
 		func(s *shoal.Stats) float64 { return float64(s.MinWorkers) }},
-	{"shoal_workers_max", gauge, "The workers there may be.",
+	{"shoal_workers_max", gauge, "Maximum number of workers.",
 		func(s *shoal.Stats) float64 { return float64(s.MaxWorkers) }},
-	{"shoal_workers_reserved", gauge, "Free workers that are reserved for tasks yet to come.",
+	{"shoal_workers_reserved", gauge, "Free workers that are reserved for tasks to come.",
 		func(s *shoal.Stats) float64 { return float64(s.Reserved) }},
-	{"shoal_pool_paused", gauge, "1: the pool is paused, and starts no task.",
+	{"shoal_pool_paused", gauge, "1 if the pool is paused and starts no tasks, else 0.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Paused) }},
-	{"shoal_pool_draining", gauge, "1: the pool accepts no tasks any more, and is about to end.",
+	{"shoal_pool_draining", gauge, "1 if the pool is shutting down: it accepts no more tasks and ends soon; else 0.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Draining) }},
-	{"shoal_pool_closed", gauge, "1: the pool has ended.",
+	{"shoal_pool_closed", gauge, "1 if the pool has ended, else 0.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Closed) }},
 }
 
@@ -88,12 +88,12 @@ var numbers = [...]number[shoal.Stats]{
 // A pool without has none. What a call of jobs.Serve has counted ends with it.
 var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_held", gauge, "Jobs that are leased and not settled.", func(s *jobs.Stats) float64 { return float64(s.Held) }},
-	{"shoal_jobs_running", gauge, "Of the jobs held, those inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
+	{"shoal_jobs_running", gauge, "Held jobs that are inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
 	{"shoal_jobs_leased_total", counter, "Jobs that were leased.", func(s *jobs.Stats) float64 { return float64(s.Leased) }},
-	{"shoal_jobs_acked_total", counter, "Jobs that were done.", func(s *jobs.Stats) float64 { return float64(s.Acked) }},
+	{"shoal_jobs_acked_total", counter, "Jobs that are done.", func(s *jobs.Stats) float64 { return float64(s.Acked) }},
 	{"shoal_jobs_retried_total", counter, "Jobs that were given back.", func(s *jobs.Stats) float64 { return float64(s.Retried) }},
-	{"shoal_jobs_dead_total", counter, "Jobs that were put to the dead letters.", func(s *jobs.Stats) float64 { return float64(s.Dead) }},
-	{"shoal_jobs_leases_lost_total", counter, "Leases that were lost: the jobs may have run elsewhere.", func(s *jobs.Stats) float64 { return float64(s.LeasesLost) }},
+	{"shoal_jobs_dead_total", counter, "Jobs that became dead letters.", func(s *jobs.Stats) float64 { return float64(s.Dead) }},
+	{"shoal_jobs_leases_lost_total", counter, "Leases that were lost; the jobs may have run elsewhere.", func(s *jobs.Stats) float64 { return float64(s.LeasesLost) }},
 	{"shoal_jobs_leases_extended_total", counter, "Leases that were extended.", func(s *jobs.Stats) float64 { return float64(s.Extended) }},
 	{"shoal_jobs_source_errors_total", counter, "Calls of the queue that failed.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
 }

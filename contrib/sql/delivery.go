@@ -219,18 +219,17 @@ func innermost(d jobs.Delivery) *delivery {
 	}
 }
 
-// AckTx acknowledges j in a transaction of the caller, on the queue's database: that of
-// what the job does there. If it returns nil and the transaction is committed, the job is
-// done, and what else the transaction has done has happened exactly once: no other
-// attempt of the job can be acknowledged, before or after. The handler returns nil then.
+// AckTx acknowledges j in tx, a transaction of the caller on the queue's database, in which
+// the job has its effect. If AckTx returns nil and the transaction is committed, the job is
+// done, and the effect has happened exactly once: no other attempt of the job can be
+// acknowledged, before or after. The handler then returns nil.
 //
-// After an error the transaction is to be rolled back, and the handler returns the
-// error. One that matches [jobs.ErrLeaseLost] says that another machine may have the job,
-// or have done it.
+// After an error, the handler rolls the transaction back and returns the error. An error that
+// matches [jobs.ErrLeaseLost] means that another machine may have the job, or has done it.
 //
-// The job is locked from AckTx on until the transaction ends: in Postgres its lease need
-// not be extended meanwhile. A handler that rolls back and returns nil all the same has
-// its job acknowledged, without the effect.
+// The job is locked from AckTx on until the transaction ends; in Postgres its lease cannot
+// be lost meanwhile. If a handler rolls the transaction back and returns nil, its job is
+// acknowledged without the effect.
 func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	if tx == nil {
 		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)
@@ -257,7 +256,8 @@ func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	return d.lost(fateLost)
 }
 
-// DeadLetters returns up to n dead letters, the oldest first. They stay where they are.
+// DeadLetters returns up to n dead letters, the oldest first, and leaves them in the queue.
+// After an error it also returns those that it has read before.
 func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, err error) {
 	if n < 1 {
 		return nil, nil
@@ -284,12 +284,12 @@ func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, 
 	return all, nil
 }
 
-// ErrNoDeadLetter is matched by the error of [Queue.Requeue] for an ID that no dead
-// letter has.
+// ErrNoDeadLetter is matched by the error of [Queue.Requeue] if no dead letter has the ID.
 var ErrNoDeadLetter = errors.New("no such dead letter")
 
-// Requeue makes a dead letter a job again, which has not been tried yet and comes after
-// those that are ready.
+// Requeue makes the dead letter with that ID a job again. Its attempts count from 1, and it
+// comes after the jobs that are ready. If there is no such dead letter, the error matches
+// [ErrNoDeadLetter].
 func (q *Queue) Requeue(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -16,16 +16,16 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A Dialect is the kind of a database.
+// A Dialect is a kind of database.
 type Dialect int
 
-// The dialects.
+// The dialects. The zero value is none.
 const (
 	Postgres Dialect = iota + 1
 	SQLite
 )
 
-// String is the dialect's name.
+// String returns the dialect's name.
 func (d Dialect) String() string {
 	switch d {
 	case Postgres:
@@ -116,13 +116,14 @@ var tables = []struct{ name, columns string }{
 	{"shoal_done", "queue, id, seq, attempt, until"},
 }
 
-// Schema is the statements that make the tables, each of which ends with ";\n". They do
-// nothing where a table is there.
+// Schema returns the statements that create the tables. Each ends with ";\n", and does
+// nothing if its table exists.
 //
-// In shoal_jobs are the jobs: one may be leased when ready has passed, which is when its
-// lease is over, or its delay. In shoal_dead are the dead letters, in shoal_done for a
-// while the IDs of what was acknowledged. What was enqueued is for the queue to change; a
-// dead letter can be deleted, a job too that is not to run.
+// The table shoal_jobs has the jobs; a job may be leased when the time in its column ready,
+// which is the end of its delay or of its lease, has passed. The table shoal_dead has the
+// dead letters. The table shoal_done has, for a while, the IDs of jobs that were
+// acknowledged. Only the queue may change the rows; a program may delete dead letters, and
+// jobs that are not to run.
 func Schema(d Dialect) string {
 	switch d {
 	case Postgres:
@@ -430,8 +431,9 @@ func (q *Queue) haveTables(ctx context.Context) error {
 	return nil
 }
 
-// SQLiteDSN is what to open the SQLite database in a file with, by sql.Open and the
-// driver "sqlite" of modernc.org/sqlite: see the package's documentation for why.
+// SQLiteDSN returns the data source name of the SQLite database in the file path, for
+// sql.Open with the driver "sqlite" of modernc.org/sqlite. It has the settings that the
+// package's documentation lists.
 func SQLiteDSN(path string) string {
 	p := filepath.ToSlash(path)
 	if filepath.VolumeName(path) != "" {

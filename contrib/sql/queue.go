@@ -1,48 +1,57 @@
-// Package shoalsql has a SQL database as a queue for package jobs of shoal: Postgres 11
-// or later, SQLite 3.42 or later. It links no driver: the caller opens the database with
-// the one that the program has.
+// Package shoalsql is a queue for package jobs of shoal in a SQL database: Postgres 11 or
+// later, or SQLite 3.42 or later. It links no driver: the program opens the database with
+// a driver of its choice.
 //
-// A [Queue] is rows in tables that all queues of a database share; [Open] makes the
-// tables where they are missing, [Schema] shows them to those who do that by hand.
+// A [Queue] is a set of rows in tables that all queues of a database share. [Open] creates
+// the tables if they are missing; [Schema] returns the statements that do so.
 //
-// # What is promised, and what it costs
+// # Guarantees and costs
 //
-// When Enqueue, Ack, Nak or Term has returned nil the database has committed it. A lease
-// is kept by the clock of the database, so those of the machines do not matter, and is
-// fenced: an answer counts if the job is still leased for the same attempt, otherwise it
-// is an error that matches [jobs.ErrLeaseLost]. An answer that is given again because
-// the first was not confirmed is taken as confirmed. Jobs come in the order in which
-// they became ready: as they arrived, when their delay was over, when they were given
-// back, when their lease ended. They are late by up to [WithPoll], never early; what the
-// same Queue enqueues is seen at once.
+// Once Enqueue, Ack, Nak or Term has returned nil, the database has committed it.
 //
-// What a job does to the same database can happen exactly once: [Queue.AckTx]
-// acknowledges it in the transaction of the effect. [Queue.EnqueueTx] enqueues in the
-// transaction that the job is about.
+// Leases are measured by the clock of the database, so the clocks of the machines do not
+// matter. An answer counts only if the job is still leased for the same attempt; otherwise
+// it is an error that matches [jobs.ErrLeaseLost]. An answer that is repeated because the
+// first one was not confirmed succeeds if the first one had its effect.
 //
-// An ID is unique in a queue while its job is there or its dead letter, and for a while
-// after the job was acknowledged ([WithRemember]).
+// Jobs come in the order in which they became ready: when they arrived, when their delay had
+// passed, when they were given back, or when their lease ended. They come up to [WithPoll]
+// late, and never early. A Queue sees its own new jobs at once.
+//
+// The effect of a job on the same database can happen exactly once: [Queue.AckTx]
+// acknowledges the job in the transaction of the effect. [Queue.EnqueueTx] enqueues a job in
+// the transaction that the job is about.
+//
+// An ID is unique in a queue while its job or its dead letter exists, and for a while after
+// the job was acknowledged ([WithRemember]).
 //
 // # Postgres
 //
-// A Pull is one statement, which skips rows that others have locked. Several queries of
-// a Queue may run at the same time: it needs connections of the pool beside those that
-// the handlers use. Transactions are expected to be READ COMMITTED, which is the default;
-// at the higher levels AckTx may fail with a serialization failure and is to be tried
-// again with its transaction.
+// A Pull is one statement, which skips rows that others have locked. A Queue may run several
+// queries at the same time, so it needs connections in addition to those of the handlers.
+// Transactions should be READ COMMITTED, which is the default. At higher levels AckTx may
+// fail with a serialization failure; then its transaction has to be tried again.
 //
 // # SQLite
 //
-// Open the database with what [SQLiteDSN] says, or the same in the words of another
-// driver: journal_mode WAL, so that readers and the writer do not wait for each other;
-// synchronous FULL, so that what was confirmed survives a power failure; a busy_timeout;
-// and transactions that begin IMMEDIATE, as one that has read before it writes fails when
-// another has written in between. There is one writer at a time: a transaction that
-// writes has to be over long before a lease is, as nobody can extend one meanwhile. Set
-// SetMaxOpenConns to at least two more than the handlers hold transactions at the same
-// time, or 4: with 1, a handler with an open transaction waits for itself if it calls
-// Enqueue. Each lease and each extension writes the row with its payload anew: keep large
-// payloads elsewhere. A database in memory is another one for each connection, and no use.
+// Open the database with [SQLiteDSN], or with the same settings in the words of another
+// driver:
+//
+//   - journal_mode WAL: readers and the writer do not wait for each other;
+//   - synchronous FULL: what was confirmed survives a power failure;
+//   - a busy_timeout;
+//   - transactions that begin IMMEDIATE: otherwise a transaction that reads before it writes
+//     fails if another one has written in between.
+//
+// SQLite has one writer at a time, and nobody can extend a lease while a transaction writes.
+// So a transaction that writes must be much shorter than a lease.
+//
+// Set SetMaxOpenConns to at least 4, and to at least two more than the number of
+// transactions that handlers hold at the same time. With 1, a handler with an open
+// transaction that calls Enqueue waits for itself.
+//
+// Each lease and each extension rewrites the row with its payload, so keep large payloads
+// elsewhere. A database in memory cannot be used: it is another one for each connection.
 package shoalsql
 
 import (
@@ -83,7 +92,7 @@ const (
 	mostSweeps = 20
 )
 
-// An Option changes what [Open] makes.
+// An Option configures [Open].
 type Option func(*config)
 
 type config struct {
@@ -93,25 +102,25 @@ type config struct {
 	existing bool
 }
 
-// WithLease sets for how long a job is leased by this Queue. The default is 30 s, the
-// least 100 ms.
+// WithLease sets how long this Queue leases a job. The default is 30 s, the minimum 100 ms.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
-// WithPoll sets after how long a Pull that has found nothing looks again for what others
-// have enqueued meanwhile; it is shortened at random by up to a quarter. It looks at once
-// when this Queue enqueues or gives back a job, and when a delay or a lease ends that
-// it knew of. The default is 500 ms, the least 1 ms.
+// WithPoll sets the time after which a Pull that has found no job looks again for jobs that
+// other processes have enqueued. It is shortened at random by up to a quarter. Pull looks
+// at once when this Queue enqueues or gives back a job, and when the delay or the lease
+// of a job ends that it knows of. The default is 500 ms, the minimum 1 ms.
 func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
 
-// WithRemember sets for how long the ID of a job is remembered that was acknowledged by
-// this Queue. The default is 2 minutes, the least 100 ms.
+// WithRemember sets how long the database remembers the ID of a job that this Queue has
+// acknowledged, and ignores other jobs with it. The default is 2 minutes, the minimum 100 ms.
 func WithRemember(d time.Duration) Option { return func(c *config) { c.remember = d } }
 
-// WithExisting has [Open] make nothing: a table that is missing is an error.
+// WithExisting makes [Open] create nothing: it returns an error if a table is missing.
 func WithExisting() Option { return func(c *config) { c.existing = true } }
 
-// A Queue is a [jobs.Source] and a [jobs.Sink]. Make it by [Open]; one serves a whole
-// process. It has nothing to be closed.
+// A Queue is a [jobs.Source] and a [jobs.Sink], made by [Open]. A process needs one Queue for
+// each queue that it uses. Its methods may be called by several goroutines. It need not be
+// closed.
 type Queue struct {
 	config
 	name string
@@ -130,9 +139,12 @@ type Queue struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// Open opens the queue of that name, of the letters, digits, _ and -, and makes the
-// tables where they are missing. The database stays the caller's. An error that matches
-// [jobs.ErrConfig] names what does not fit.
+// Open opens the queue with the given name, and creates the tables if they are missing. A
+// name has 1 to 100 letters, digits, underscores and hyphens. Open blocks until the database
+// has answered or ctx ends. The caller closes the database.
+//
+// If an argument or option is invalid, or a table is not that of [Schema], the error matches
+// [jobs.ErrConfig] and names it.
 func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Option) (*Queue, error) {
 	c := config{lease: defaultLease, poll: defaultPoll, remember: defaultRemember}
 	for i, o := range opts {
@@ -145,7 +157,7 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 	case db == nil:
 		return nil, fmt.Errorf("%w: nil database", jobs.ErrConfig)
 	case d != Postgres && d != SQLite:
-		return nil, fmt.Errorf("%w: %v: want Postgres or SQLite", jobs.ErrConfig, d)
+		return nil, fmt.Errorf("%w: the dialect %v: want Postgres or SQLite", jobs.ErrConfig, d)
 	case !validName.MatchString(name):
 		return nil, fmt.Errorf("%w: the name %q of a queue: want 1 to 100 letters, digits, _ or -", jobs.ErrConfig, name)
 	case c.lease < 100*time.Millisecond:
@@ -164,14 +176,14 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 	return q, nil
 }
 
-// Lease is for how long a job is leased.
+// Lease returns how long a job is leased.
 func (q *Queue) Lease() time.Duration { return q.lease }
 
-// Name is the queue's name.
+// Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Wake has the Pulls of this Queue that wait look at once, as after the commit of a
-// transaction that [Queue.EnqueueTx] was called in.
+// Wake makes the Pulls of this Queue that wait look for jobs at once. Call it after the
+// commit of a transaction with [Queue.EnqueueTx].
 func (q *Queue) Wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -185,9 +197,10 @@ func (q *Queue) change() <-chan struct{} {
 	return q.changed
 }
 
-// Enqueue implements [jobs.Sink]: all messages are in the queue, or, after an error of
-// the database, none, if that could say so. When ctx ends they may be in it. A message
-// whose ID is known is ignored. Calls that are made at the same time are committed together.
+// Enqueue implements [jobs.Sink]. It blocks until the database has committed all messages
+// or ctx ends. If the database returns an error, no message is in the queue. If ctx ends, or
+// the connection is lost during the commit, all messages may be in it. A message with a
+// known ID is ignored. Calls at the same time are committed together.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -228,9 +241,9 @@ func (q *Queue) putNow(ctx context.Context, rs []row) (sent bool, err error) {
 	return sent, err
 }
 
-// EnqueueTx is Enqueue in a transaction of the caller, on the queue's database: the
-// messages are there when it is committed. Pulls see them when they look next, or by
-// [Queue.Wake]. After an error the transaction is to be rolled back.
+// EnqueueTx is like [Queue.Enqueue], in the caller's transaction on the queue's database:
+// the messages are in the queue once the transaction is committed. Pulls see them when they
+// look next; [Queue.Wake] makes them look at once. After an error, roll the transaction back.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, ms ...jobs.Message) error {
 	if tx == nil {
 		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)
@@ -360,9 +373,10 @@ func (q *Queue) insertSome(ctx context.Context, tx *sql.Tx, rs []row) error {
 	return err
 }
 
-// Pull implements [jobs.Source]. It leases up to 1000 jobs, and fewer for a while when
-// the database has not brought as many within 10 s, as where they are large. An error is permanent where
-// a table is missing, and where the database refuses who calls.
+// Pull implements [jobs.Source]. It leases at most 1000 jobs, and fewer for a while if the
+// database could not return as many within 10 s, for example because they are large. An
+// error is permanent ([jobs.IsPermanent]) if a table is missing, or if the database denies
+// access.
 func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
@@ -433,7 +447,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		n := q.atMost(n)
 		ds, err := q.lookAndLease(own, n)
 		if len(ds) == 0 && err != nil && own.Err() != nil {
-			err = fmt.Errorf("no answer within %v: %w", callFor, err)
+			err = fmt.Errorf("the database did not answer within %v: %w", callFor, err)
 			q.bound(n, n/2) // they may be large
 		} else if len(ds) == n {
 			q.bound(n, 2*n)
