@@ -1,6 +1,6 @@
-// Package shoalexpvar publishes the statistics of pools among the variables of
-// package expvar, at /debug/vars. It is a package of its own because importing expvar
-// adds that handler to [net/http.DefaultServeMux].
+// Package shoalexpvar publishes the statistics of pools as variables of package expvar,
+// at /debug/vars. It is a package of its own because importing expvar registers that
+// handler with [net/http.DefaultServeMux].
 package shoalexpvar
 
 import (
@@ -15,11 +15,14 @@ import (
 // publishing is held from the look whether a name is taken to taking it.
 var publishing sync.Mutex
 
-// Publish publishes a variable of the given name: an object with the statistics of
-// each pool by its name, [shoal.WithName], taken when it is asked for. Durations are in
-// seconds. The error names every pool that is nil or has the name of another one, and a
-// name that is taken; then nothing is published. Variables cannot be taken back, so pools
-// that were closed are shown on.
+// Publish publishes a variable with the given name. Its value is a JSON object that has the
+// statistics of each pool under the pool's name ([shoal.WithName]). They are taken with
+// [shoal.Pool.Stats] when the variable is read. Durations are in seconds; a queue without a
+// bound has the capacity -1.
+//
+// If a pool is nil, if two pools have the same name, or if a variable with the given name
+// exists already, Publish returns an error that names all of these problems, and publishes
+// nothing. expvar cannot remove a variable, so a pool stays in it after it was closed.
 func Publish(name string, pools ...*shoal.Pool) error {
 	var errs []error
 	taken := make(map[string]bool)
@@ -28,7 +31,7 @@ func Publish(name string, pools ...*shoal.Pool) error {
 		case p == nil:
 			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is nil", i))
 		case taken[p.Name()]:
-			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is named %q, as another pool", i, p.Name()))
+			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is named %q, as another pool: want names that differ, by shoal.WithName", i, p.Name()))
 		default:
 			taken[p.Name()] = true
 		}
@@ -36,7 +39,7 @@ func Publish(name string, pools ...*shoal.Pool) error {
 	publishing.Lock()
 	defer publishing.Unlock()
 	if expvar.Get(name) != nil {
-		errs = append(errs, fmt.Errorf("shoalexpvar: there is a variable %q already", name))
+		errs = append(errs, fmt.Errorf("shoalexpvar: there is a variable %q already: want another name", name))
 	}
 	if errs != nil {
 		return errors.Join(errs...)

@@ -28,7 +28,7 @@ func Example() {
 	fmt.Println(shoalexpvar.Publish("pools", images))
 	// Output:
 	// 1 4
-	// shoalexpvar: there is a variable "pools" already
+	// shoalexpvar: there is a variable "pools" already: want another name
 }
 
 func TestEveryStatisticIsPublished(t *testing.T) {

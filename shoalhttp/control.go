@@ -30,21 +30,21 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "shoalhttp: "+fmt.Sprintf(format, args...), status)
 	}
 	if !h.controls {
-		refuse(http.StatusForbidden, "this page only shows; see WithControls")
+		refuse(http.StatusForbidden, "this page has no controls; the program enables them with WithControls")
 		return
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		refuse(http.StatusMethodNotAllowed, "want POST")
+		refuse(http.StatusMethodNotAllowed, "want the method POST")
 		return
 	}
 	if err := h.cross.Check(r); err != nil {
-		refuse(http.StatusForbidden, "refused: asked for by another site")
+		refuse(http.StatusForbidden, "refused: the request comes from another site")
 		return
 	}
 	given := sha256.Sum256([]byte(r.Header.Get("Shoal-Token")))
 	if subtle.ConstantTimeCompare(given[:], h.token[:]) != 1 {
-		refuse(http.StatusForbidden, "the token is wrong")
+		refuse(http.StatusForbidden, "the token is wrong: want that of WithControls")
 		return
 	}
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
@@ -60,7 +60,7 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 	}
 	t := h.find(c.Pool)
 	if t == nil {
-		refuse(http.StatusNotFound, "pool %d: there is no such pool", c.Pool)
+		refuse(http.StatusNotFound, "pool %d: there is no such pool; stats.json lists the IDs", c.Pool)
 		return
 	}
 	if err := c.carryOut(t.pool); err != nil {
@@ -71,7 +71,7 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 		refuse(status, "%v", err)
 		return
 	}
-	slog.Info("shoalhttp: a pool was changed by hand", "pool", t.name, "action", c.Action, "min", c.Min, "max", c.Max, "by", r.RemoteAddr)
+	slog.Info("shoalhttp: a viewer of the page changed a pool", "pool", t.name, "action", c.Action, "min", c.Min, "max", c.Max, "by", r.RemoteAddr)
 	w.WriteHeader(http.StatusNoContent)
 }
 

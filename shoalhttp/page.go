@@ -1,33 +1,36 @@
-// Package shoalhttp serves a live page about pools: what each is doing now, why it
-// is slow, and which task hangs.
+// Package shoalhttp serves a live page about pools. The page shows what each pool does
+// now, why it is slow, and which task hangs.
 //
 //	mux.Handle("/debug/shoal/", shoalhttp.Handler(pools...))
 //
-// The page shows ten minutes of tasks per second, queue lengths, workers, and the
-// times that tasks wait and run; the workers with the age of their task; and on
-// demand the stacks of the oldest running tasks. Sub-pools are shown with their
-// parents. Below the page's own address are, for other programs,
+// For the last ten minutes, the page shows the tasks per second, the queue lengths, the
+// workers, and the times that tasks wait and run. It lists the workers with the ages of
+// their tasks and, on demand, the stacks of the oldest running tasks. Sub-pools appear below
+// their parents. Other programs can read the same below the page's own address:
 //
 //	stats.json                      a [Snapshot] of all pools
-//	events                          one each second, as server-sent events
-//	workers.json?pool=ID&limit=N    [Workers] of a pool
-//	stacks.json?pool=ID&n=N         [Stacks] of its oldest tasks
+//	events                          a [Snapshot] each second, as server-sent events
+//	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
+//	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks: N is 10 by default, at most 100
 //
-// Everything that the page needs is in this package; nothing is loaded from
-// elsewhere.
+// Within a major version, fields may be added to these types, but none is removed or
+// changes its meaning.
 //
-// # Who may see it
+// The package has everything that the page needs. The page loads nothing from elsewhere.
 //
-// Like net/http/pprof, the page tells much about a program, and has no login: serve
-// it where only those can reach it who may see it, as on a loopback address. What
-// other sites have a browser ask for is refused. So is, on a loopback address, a
-// request for a host name that is not localhost, which is what DNS rebinding looks
-// like; see [WithHosts]. It changes nothing, unless [WithControls] is given.
+// # Access
 //
-// # What it costs
+// Like net/http/pprof, the page reveals much about a program and asks for no login. So
+// serve it where only those who may see it can reach it, for example on a loopback
+// address. The page refuses requests that other web sites make through a browser. On a
+// loopback address it also refuses requests for a host name other than localhost, which DNS
+// rebinding uses; [WithHosts] allows more names. The page can change pools only with
+// [WithControls].
 //
-// While nobody looks, nothing. While somebody does, one goroutine takes the
-// statistics of all pools once a second, for all who look.
+// # Cost
+//
+// While nobody looks at the page, it costs nothing. While somebody does, one goroutine
+// takes the statistics of all pools once a second, for all viewers.
 package shoalhttp
 
 import (
@@ -50,14 +53,14 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// An Option configures a [Page].
+// An Option configures [New].
 type Option interface{ apply(*Page) error }
 
 type option func(*Page) error
 
 func (o option) apply(h *Page) error { return o(h) }
 
-// WithPools has the page show pools and their sub-pools. See [Page.Add].
+// WithPools adds pools to the page, as [Page.Add] does.
 func WithPools(pools ...*shoal.Pool) Option {
 	return option(func(h *Page) error { return h.Add(pools...) })
 }
@@ -65,10 +68,9 @@ func WithPools(pools ...*shoal.Pool) Option {
 // minToken is the length of the shortest token, in bytes.
 const minToken = 16
 
-// WithControls has the page pause, resume and resize pools for those who know token.
-// That is asked for on the page, and must have at least 16 bytes. A request to change
-// something must be a POST from the page's own origin, with the token. What was
-// changed is logged by [log/slog.Info].
+// WithControls lets viewers who know token pause, resume and resize pools. The page asks for
+// the token, which must have at least 16 bytes. A request to change a pool must be a POST from
+// the page's own origin with the token. Each change is logged by [log/slog.Info].
 func WithControls(token string) Option {
 	return option(func(h *Page) error {
 		if len(token) < minToken {
@@ -80,8 +82,8 @@ func WithControls(token string) Option {
 	})
 }
 
-// WithHosts has the page answer requests for these host names, without port, also on
-// a loopback address, as when a proxy on the same machine passes them on.
+// WithHosts makes the page answer requests for these host names on a loopback address too,
+// for example if a proxy on the same machine passes them on. The names have no port.
 func WithHosts(hosts ...string) Option {
 	return option(func(h *Page) error {
 		for _, host := range hosts {
@@ -94,8 +96,8 @@ func WithHosts(hosts ...string) Option {
 	})
 }
 
-// A Page is an [http.Handler]. It is made by [New]. Its methods may be called by any
-// number of goroutines.
+// A Page is an [http.Handler] that serves the page, made by [New]. Its methods may be called
+// by several goroutines.
 type Page struct {
 	started  string // tells this page from one that was in its place before
 	hosts    []string
@@ -111,8 +113,9 @@ type Page struct {
 	stacks stackCache
 }
 
-// New makes a page. The error names every pool that is nil or has the name of another
-// one, and every invalid option.
+// New returns a page. If options are invalid, for example because a pool is nil or two pools
+// have the same name, New returns an error that names all of these problems. A nil option is
+// ignored.
 func New(opts ...Option) (*Page, error) {
 	h := &Page{stacks: stackCache{free: make(chan struct{}, 1)}, started: time.Now().UTC().Format(time.RFC3339Nano), cross: http.NewCrossOriginProtection()}
 	h.events.page = h
@@ -128,14 +131,14 @@ func New(opts ...Option) (*Page, error) {
 	return h, nil
 }
 
-// Handler is [New] with [WithPools]. If that has an error, it is logged, and the
-// handler answers every request with it.
+// Handler returns a page of the given pools, made by [New] with [WithPools]. If New returns an
+// error, Handler logs it, and the handler answers every request with it and status 500.
 func Handler(pools ...*shoal.Pool) http.Handler {
 	h, err := New(WithPools(pools...))
 	if err == nil {
 		return h
 	}
-	slog.Error("shoalhttp: there is no page", "error", err)
+	slog.Error("shoalhttp: making the page failed; the handler answers with the error", "error", err)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	})
@@ -188,8 +191,8 @@ func mustRead(name string) []byte {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// ServeHTTP serves the page, and what belongs to it: whatever the last element of the
-// path names.
+// ServeHTTP serves the page and its parts. The last element of the path chooses the part, so
+// the page may be registered below any path that ends with a slash.
 func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
@@ -202,7 +205,7 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// server; events has its own.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(3 * patience))
 	if !h.knows(r) {
-		http.Error(w, fmt.Sprintf("shoalhttp: refused: host %q on a loopback address; want localhost, an address, or one of WithHosts", r.Host), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("shoalhttp: refused: the host %q on a loopback address: want localhost, an IP address, or a host of WithHosts", r.Host), http.StatusForbidden)
 		return
 	}
 	name := path.Base(r.URL.Path)
@@ -215,11 +218,11 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "shoalhttp: want GET", http.StatusMethodNotAllowed)
+		http.Error(w, "shoalhttp: want the method GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	if from := r.Header.Get("Sec-Fetch-Site"); (from == "cross-site" || from == "same-site") && name != "" {
-		http.Error(w, "shoalhttp: refused: asked for by another site", http.StatusForbidden)
+		http.Error(w, "shoalhttp: refused: the request comes from another site", http.StatusForbidden)
 		return
 	}
 	site := theSite()
@@ -297,7 +300,7 @@ func (h *Page) poolOf(w http.ResponseWriter, r *http.Request) *tracked {
 			return t
 		}
 	}
-	http.Error(w, fmt.Sprintf("shoalhttp: pool=%s: there is no such pool", r.URL.Query().Get("pool")), http.StatusNotFound)
+	http.Error(w, fmt.Sprintf("shoalhttp: pool=%s: there is no such pool; stats.json lists the IDs", r.URL.Query().Get("pool")), http.StatusNotFound)
 	return nil
 }
 

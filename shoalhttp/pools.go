@@ -23,10 +23,11 @@ type tracked struct {
 	row    PoolRow
 }
 
-// Add has the page show pools, and their sub-pools while these live. No two of them
-// may have the same name, [shoal.WithName]. The error names every pool that is nil or
-// has the name of another one; then none is added. A pool that was closed is shown
-// until it is removed.
+// Add adds pools to the page. Their sub-pools are shown until they end. A pool that was added
+// is shown until [Page.Remove] removes it, even after it was closed.
+//
+// The pools need different names ([shoal.WithName]). If a pool is nil or has the name of
+// another pool of the page, Add returns an error that names each such pool, and adds none.
 func (h *Page) Add(pools ...*shoal.Pool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +68,8 @@ func (h *Page) trackLocked(parent *tracked, p *shoal.Pool, name string) *tracked
 	return t
 }
 
-// Remove has the page not show pools any longer.
+// Remove removes pools, and their sub-pools, from the page. It ignores pools that were not
+// added.
 func (h *Page) Remove(pools ...*shoal.Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

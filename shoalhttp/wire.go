@@ -1,31 +1,29 @@
 package shoalhttp
 
-// These types are what stats.json, events, workers.json and stacks.json send.
-// Times are seconds; -1 stands for no bound. A field may be added, none is
-// removed or changes its meaning within a major version.
-
-// A Snapshot is the state of all pools at one moment.
+// A Snapshot is the state of all pools at one moment, as stats.json and events send it. Its
+// times are in seconds.
 type Snapshot struct {
-	// Time is when it was taken, in seconds since 1970.
+	// Time is when the snapshot was taken, in seconds since 1970.
 	Time float64 `json:"time"`
-	// Interval is the time since the snapshot that rates and intervals refer to.
-	// The first one has 0, and no rates.
+	// Interval is the time since the previous snapshot, in seconds. The rates and the
+	// distributions Wait and Run are of this interval. In the first snapshot it is 0,
+	// and there are no rates.
 	Interval   float64   `json:"interval"`
-	Started    string    `json:"started"` // when the page was made: changes when the program starts again
+	Started    string    `json:"started"` // when the page was made; it changes when the program restarts
 	GoVersion  string    `json:"go_version"`
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Goroutines int       `json:"goroutines"`
-	Controls   bool      `json:"controls"` // whether control is served
-	Pools      []PoolRow `json:"pools"`    // a sub-pool comes right after its parent and that one's earlier sub-pools
+	Controls   bool      `json:"controls"` // whether the page was made with WithControls
+	Pools      []PoolRow `json:"pools"`    // a sub-pool comes after its parent and that parent's earlier sub-pools
 }
 
-// A PoolRow is a pool's part of a Snapshot. Its counters are as in
+// A PoolRow is the part of a [Snapshot] about one pool. Its counters are those of
 // [shoal.Stats].
 type PoolRow struct {
-	ID     int    `json:"id"`     // for workers.json and others; never used again
-	Parent int    `json:"parent"` // of a sub-pool, its parent's ID; else -1
-	Depth  int    `json:"depth"`  // how many parents are above it
-	Name   string `json:"name"`   // unique among those with the same parent
+	ID     int    `json:"id"`     // for workers.json and stacks.json; never reused
+	Parent int    `json:"parent"` // the ID of the parent; -1 if there is none
+	Depth  int    `json:"depth"`  // number of parents above it
+	Name   string `json:"name"`   // unique among the pools with the same parent
 	State  string `json:"state"`
 
 	Submitted uint64 `json:"submitted"`
@@ -40,7 +38,7 @@ type PoolRow struct {
 
 	InFlight      int `json:"in_flight"`
 	Queued        int `json:"queued"`
-	QueueCapacity int `json:"queue_capacity"` // -1: unbounded
+	QueueCapacity int `json:"queue_capacity"` // -1 if unbounded
 	Blocked       int `json:"blocked"`
 	Reserved      int `json:"reserved"`
 
@@ -51,10 +49,10 @@ type PoolRow struct {
 	MinWorkers  int `json:"min_workers"`
 	MaxWorkers  int `json:"max_workers"`
 
-	Stalled float64 `json:"stalled"` // for how long the pool has been stalled
+	Stalled float64 `json:"stalled"` // how long the pool has been stalled; 0 if it is not
 
-	// In the interval: tasks per second, and the distributions of those that were
-	// measured; count 0 where there was none.
+	// In the interval: tasks per second, and the distributions of the tasks that were
+	// measured. If none was, Count is 0.
 	SubmitRate   float64   `json:"submit_rate"`
 	CompleteRate float64   `json:"complete_rate"`
 	RejectRate   float64   `json:"reject_rate"`
@@ -65,15 +63,15 @@ type PoolRow struct {
 	WaitTotal Durations `json:"wait_total"`
 	RunTotal  Durations `json:"run_total"`
 
-	// Sources are the durable queues that the pool works off, by package jobs.
+	// Sources are the durable queues that package jobs serves on the pool.
 	Sources []SourceRow `json:"sources,omitempty"`
 }
 
-// A SourceRow is a durable queue's part of a PoolRow. Its counters are as in
+// A SourceRow is the part of a [PoolRow] about one durable queue. Its counters are those of
 // [jobs.Stats].
 type SourceRow struct {
 	Name        string  `json:"name"`
-	Lease       float64 `json:"lease"` // for how long a job is leased
+	Lease       float64 `json:"lease"` // how long a job is leased
 	Held        int     `json:"held"`
 	Running     int     `json:"running"`
 	Leased      uint64  `json:"leased"`
@@ -84,46 +82,46 @@ type SourceRow struct {
 	Untold      uint64  `json:"untold"`
 	Extended    uint64  `json:"extended"`
 	PullErrors  uint64  `json:"pull_errors"`
-	Failing     bool    `json:"failing"` // a call failed in the last ten seconds
+	Failing     bool    `json:"failing"` // whether a Pull failed in the last ten seconds
 	LastError   string  `json:"last_error,omitempty"`
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
 }
 
-// Durations describes a distribution.
+// Durations describes a distribution of times, in seconds.
 type Durations struct {
 	Count uint64  `json:"count"`
 	Mean  float64 `json:"mean"`
 	P50   float64 `json:"p50"`
 	P99   float64 `json:"p99"`
-	Max   float64 `json:"max"` // since the pool was made
+	Max   float64 `json:"max"` // the largest since the pool was made
 }
 
 // Workers is what workers.json sends.
 type Workers struct {
 	Pool    int         `json:"pool"`
-	Total   int         `json:"total"`   // how many there are
-	Workers []WorkerRow `json:"workers"` // the first limit of them: the longest running ones, then the others by id
+	Total   int         `json:"total"`   // number of workers of the pool
+	Workers []WorkerRow `json:"workers"` // the first limit of them: those with the oldest tasks, then the others by ID
 }
 
-// A WorkerRow is a worker's part of Workers.
+// A WorkerRow is the part of [Workers] about one worker.
 type WorkerRow struct {
 	ID       int     `json:"id"`
-	State    string  `json:"state"` // running, spinning, parked
+	State    string  `json:"state"` // running, spinning or parked
 	Executed uint64  `json:"executed"`
 	Failed   uint64  `json:"failed"`
-	TaskAge  float64 `json:"task_age"` // 0: in no task, or just begun
+	TaskAge  float64 `json:"task_age"` // 0 if it is in no task, or the task has just begun
 }
 
 // Stacks is what stacks.json sends.
 type Stacks struct {
 	Pool  int        `json:"pool"`
 	Tasks []StackRow `json:"tasks"` // oldest first
-	Note  string     `json:"note"`  // why stacks are missing; else empty
+	Note  string     `json:"note"`  // why stacks are missing; empty if none is
 }
 
-// A StackRow is a running task.
+// A StackRow is the part of [Stacks] about one running task.
 type StackRow struct {
 	Worker int     `json:"worker"`
 	Age    float64 `json:"age"`
-	Stack  string  `json:"stack"` // as Go prints it, the task's own frames first
+	Stack  string  `json:"stack"` // as Go prints it, beginning with the task's own frames
 }
