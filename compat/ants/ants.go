@@ -1,39 +1,47 @@
-// Package ants has the API of github.com/panjf2000/ants/v2 (v2.12) on the engine
-// of shoal. A program that uses ants changes its import path,
+// Package ants has the API of github.com/panjf2000/ants/v2 (v2.12) on the engine of
+// shoal. To move a program, change its import path,
 //
 //	import "github.com/shoal-go/shoal/compat/ants"
 //
-// and nothing else. Ants' documentation holds, with these differences.
+// and nothing else. Ants' documentation holds. The differences: a task that submits to
+// its own full pool runs the new task instead of waiting for itself; a pool has no
+// goroutines but its workers; workers start when the CPUs can use them; a
+// worker survives a panic; MaxBlockingTasks is exact.
 //
-// What ants documents is kept: there is no queue, a task is accepted when a
-// worker is free or may be started; Submit blocks else, or returns
-// [ErrPoolOverload]; sizes below 1 mean no limit; Release lets running tasks go on;
-// a released pool can be rebooted; a panic is given to the handler or logged, and
-// the pool goes on; a nil task waits for a worker like others, and does nothing.
+// What ants documents is kept. There is no queue: a task is accepted if a worker is
+// free or may be started. Else Submit blocks, or returns [ErrPoolOverload]. Sizes
+// below 1 mean no limit. Release lets running tasks go on, and a released pool can
+// be rebooted. A panic is given to the handler or logged, and the pool goes on. A nil
+// task waits for a worker like any other, and does nothing.
 //
-// What is broken there is not kept:
+// What is broken in ants is not kept:
 //
-//   - A task that submits to its own pool while that is full runs the new task
-//     itself, at once: do not hold a lock then that the new task takes. In ants it
-//     may wait for ever. (With [WithNonblocking] it gets ErrPoolOverload, as there.)
-//   - ReleaseTimeout and ReleaseContext called by a task return
-//     [shoal.ErrWouldDeadlock] at once, as the task cannot wait for itself.
-//   - [WithMaxBlockingTasks] is exact; in ants more may get through at once. A task that
-//     submits to its own full pool does not count: it runs the new task.
-//   - Submitters that wait when a pool is released get [ErrPoolClosed], also where it is
-//     rebooted before they notice.
+//   - If a task submits to its own pool while that is full, it runs the new task
+//     itself, at once: do not hold a lock that the new task takes. In ants it
+//     may wait for ever. With [WithNonblocking] it gets ErrPoolOverload, as in ants.
+//   - If a task calls ReleaseTimeout or ReleaseContext of its own pool, it gets
+//     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself.
+//   - [WithMaxBlockingTasks] is exact; in ants more submitters may wait for a moment.
+//     A task that submits to its own full pool does not count, because it does not
+//     wait.
+//   - Submitters that wait when a pool is released get [ErrPoolClosed], even if the
+//     pool is rebooted before they run.
 //   - A pool has no goroutines but its workers, and none at all when it has been
-//     idle for the expiry duration; ants has two for each pool. Importing the
+//     idle for the expiry duration. Ants has two more for each pool. Importing this
 //     package starts none: the default pool is made at its first use.
-//   - Reboot waits for the end of what runs, and races with nothing.
-//   - A worker starts when the CPUs can use it: tasks that only compute share few,
-//     tasks that block get more at once. Running counts the tasks that have been
-//     accepted, so it is what ants reports. The number of workers is limited to
-//     [shoal.MaxWorkers] also where the size is not.
-//   - A worker survives a panic, so Running does not go down by one.
+//   - Reboot waits for the end of what runs, and may be called at any time.
+//
+// What else differs:
+//
+//   - A worker starts when the CPUs can use it: tasks that only compute share few
+//     workers, and tasks that block get more at once. Running counts the tasks that have
+//     been accepted, so it is what ants reports. There are at most
+//     [shoal.MaxWorkers] workers, even if the size has no limit.
+//   - A worker survives a panic, so Running does not go down by one. While the panic
+//     handler runs, the worker is busy.
 //   - WithPreAlloc allocates nothing, but has its other effects.
 //
-// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+// To go on to shoal's own API, see docs/migrate.md.
 package ants
 
 import (
@@ -53,7 +61,7 @@ import (
 const (
 	// DefaultAntsPoolSize is the size of the default pool.
 	DefaultAntsPoolSize = math.MaxInt32
-	// DefaultCleanIntervalTime is for how long a worker may be idle by default.
+	// DefaultCleanIntervalTime is the default of [Options].ExpiryDuration.
 	DefaultCleanIntervalTime = time.Second
 )
 
@@ -76,29 +84,29 @@ var (
 	ErrInvalidMultiPoolSize         = errors.New("invalid size for multiple pool")
 )
 
-// A Logger is told of panics.
+// A Logger writes about panics.
 type Logger interface {
 	Printf(format string, args ...any)
 }
 
 // Options is what the options set.
 type Options struct {
-	// ExpiryDuration is for how long a worker may be idle before it leaves. 0 is
-	// DefaultCleanIntervalTime.
+	// ExpiryDuration is how long a worker may be idle before it leaves. 0 means
+	// DefaultCleanIntervalTime; a negative value is an error.
 	ExpiryDuration time.Duration
-	// PreAlloc has Tune do nothing, and makes a size below 1 an error.
+	// PreAlloc makes Tune do nothing, and makes a size below 1 an error.
 	PreAlloc bool
-	// MaxBlockingTasks is how many submitters may wait; one more gets
-	// ErrPoolOverload. 0 is no limit.
+	// MaxBlockingTasks is how many submitters may wait at a time; one more gets
+	// ErrPoolOverload. 0 means no limit.
 	MaxBlockingTasks int
-	// Nonblocking has submitters get ErrPoolOverload instead of waiting.
+	// Nonblocking makes Submit and Invoke return ErrPoolOverload instead of waiting.
 	Nonblocking bool
-	// PanicHandler is given the value of a panic. If it is nil, that and the stack
-	// go to Logger.
+	// PanicHandler is called with the value of a panic. If it is nil, the value and
+	// the stack go to Logger.
 	PanicHandler func(any)
 	// Logger is by default one that writes to standard error.
 	Logger Logger
-	// DisablePurge has idle workers stay.
+	// DisablePurge makes idle workers stay.
 	DisablePurge bool
 }
 
@@ -360,8 +368,8 @@ func (c *common) Tune(size int) {
 // IsClosed reports whether the pool has been released.
 func (c *common) IsClosed() bool { return c.closed.Load() }
 
-// Release closes the pool: it accepts no more tasks. Those that it has accepted
-// run.
+// Release closes the pool and does not wait: it accepts no more tasks, and those
+// that it has accepted run.
 func (c *common) Release() { c.release() }
 
 func (c *common) release() (p *shoal.Pool, first bool) {
@@ -400,7 +408,7 @@ func (c *common) ReleaseContext(ctx context.Context) error {
 	return settle.Drain(ctx, p)
 }
 
-// Reboot opens a closed pool again, when no worker is left.
+// Reboot opens a closed pool again. It waits until no worker is left.
 func (c *common) Reboot() {
 	if !c.closed.Load() {
 		return
@@ -427,8 +435,8 @@ func NewPool(size int, options ...Option) (*Pool, error) {
 	return &Pool{c}, nil
 }
 
-// Submit has a worker run task. It blocks while none is free, as the options
-// allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
+// Submit gives task to a worker. It blocks while no worker is free, unless the
+// options forbid that. The error is [ErrPoolClosed] or [ErrPoolOverload].
 func (p *Pool) Submit(task func()) error {
 	if task == nil {
 		task = nothing
@@ -467,8 +475,9 @@ func NewPoolWithFuncGeneric[T any](size int, pf func(T), options ...Option) (*Po
 	return p, nil
 }
 
-// Invoke has a worker call the function with arg. It blocks while none is free, as
-// the options allow. The error is [ErrPoolClosed] or [ErrPoolOverload].
+// Invoke lets a worker call the function with arg. It blocks while no worker is
+// free, unless the options forbid that. The error is [ErrPoolClosed] or
+// [ErrPoolOverload].
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 	f := p.call.Load()
 	err := f.TrySubmit(arg)
@@ -486,7 +495,7 @@ func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error {
 // A PoolWithFunc is a [PoolWithFuncGeneric] of any.
 type PoolWithFunc struct{ *PoolWithFuncGeneric[any] }
 
-// Invoke is [PoolWithFuncGeneric.Invoke], but where arg is nil the worker does
+// Invoke is [PoolWithFuncGeneric.Invoke], but if arg is nil, the worker does
 // nothing.
 func (p *PoolWithFunc) Invoke(arg any) error {
 	if arg == nil {
@@ -514,26 +523,26 @@ var defaultPool = sync.OnceValue(func() *Pool {
 	return p
 })
 
-// Submit is [Pool.Submit] of the default pool.
+// Submit is [Pool.Submit] of the default pool, whose size is [DefaultAntsPoolSize].
 func Submit(task func()) error { return defaultPool().Submit(task) }
 
-// Running is that of the default pool.
+// Running is the method Running of the default pool.
 func Running() int { return defaultPool().Running() }
 
-// Cap is that of the default pool.
+// Cap is the method Cap of the default pool.
 func Cap() int { return defaultPool().Cap() }
 
-// Free is that of the default pool.
+// Free is the method Free of the default pool.
 func Free() int { return defaultPool().Free() }
 
-// Release is that of the default pool.
+// Release is the method Release of the default pool.
 func Release() { defaultPool().Release() }
 
-// ReleaseTimeout is that of the default pool.
+// ReleaseTimeout is the method ReleaseTimeout of the default pool.
 func ReleaseTimeout(timeout time.Duration) error { return defaultPool().ReleaseTimeout(timeout) }
 
-// ReleaseContext is that of the default pool.
+// ReleaseContext is the method ReleaseContext of the default pool.
 func ReleaseContext(ctx context.Context) error { return defaultPool().ReleaseContext(ctx) }
 
-// Reboot is that of the default pool.
+// Reboot is the method Reboot of the default pool.
 func Reboot() { defaultPool().Reboot() }

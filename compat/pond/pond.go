@@ -181,8 +181,8 @@ func (h *holder) leave() {
 // An Option configures a pool.
 type Option func(*WorkerPool)
 
-// IdleTimeout sets for how long a worker may be idle before it leaves. The
-// default, also for a negative value, is 5 seconds.
+// IdleTimeout sets how long a worker may be idle before it leaves. The default,
+// also for a negative value, is 5 seconds.
 func IdleTimeout(idleTimeout time.Duration) Option {
 	return func(p *WorkerPool) { p.idleTimeout = idleTimeout }
 }
@@ -193,8 +193,8 @@ func MinWorkers(minWorkers int) Option { return func(p *WorkerPool) { p.minWorke
 // Strategy sets the resizing strategy.
 func Strategy(strategy ResizingStrategy) Option { return func(p *WorkerPool) { p.strategy = strategy } }
 
-// PanicHandler sets what is called with the value of a panic in a task. The
-// default prints it with its stack to standard output.
+// PanicHandler sets the function that is called with the value of a panic in a task.
+// The default prints the value and the stack to standard output.
 func PanicHandler(panicHandler func(interface{})) Option {
 	return func(p *WorkerPool) { p.panicHandler = panicHandler }
 }
@@ -283,7 +283,7 @@ func (p *WorkerPool) panicked(e *shoal.PanicError) {
 }
 
 // RunningWorkers is the number of workers that are live, idle ones included, or
-// about to start.
+// about to start. In the terms of a [ResizingStrategy] they are the running ones.
 func (p *WorkerPool) RunningWorkers() int {
 	s := p.pool.Stats()
 	return max(s.Workers, p.busy(s))
@@ -386,7 +386,8 @@ func (p *WorkerPool) TrySubmit(task func()) bool {
 	return p.pool.TrySubmit(task) == nil
 }
 
-// SubmitAndWait is Submit, and waits for the task to end.
+// SubmitAndWait is [WorkerPool.Submit], and waits until the task has ended. A task that a
+// stop drops is not waited for.
 func (p *WorkerPool) SubmitAndWait(task func()) {
 	if task == nil {
 		return
@@ -405,8 +406,8 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 	}
 }
 
-// SubmitBefore is Submit, but the task is skipped if it has not started after
-// deadline.
+// SubmitBefore is [WorkerPool.Submit], but the task is skipped if it has not started
+// within deadline.
 func (p *WorkerPool) SubmitBefore(task func(), deadline time.Duration) {
 	if task == nil {
 		return
@@ -419,7 +420,7 @@ func (p *WorkerPool) SubmitBefore(task func(), deadline time.Duration) {
 	})
 }
 
-// Stop has the pool accept no more tasks and drop those that are queued; tasks
+// Stop makes the pool accept no more tasks and drop those that are queued; tasks
 // that run go on. It does not wait: the context that it returns ends when no
 // worker is left.
 func (p *WorkerPool) Stop() context.Context {
@@ -440,8 +441,9 @@ func (p *WorkerPool) close() {
 // stopNow drops what is queued, and does not wait.
 func (p *WorkerPool) stopNow() { settle.StopSoon(p.pool, !p.atOnce) }
 
-// StopAndWait has the pool accept no more tasks, and waits until all that were
-// accepted have ended and no worker is left.
+// StopAndWait makes the pool accept no more tasks, and waits until all that were
+// accepted have ended and no worker is left. If a task of the pool calls it, it
+// does not wait.
 func (p *WorkerPool) StopAndWait() {
 	p.close()
 	if p.pool.Shutdown(context.Background()) != shoal.ErrWouldDeadlock {

@@ -1,29 +1,31 @@
 // Package workerpool has the API of github.com/gammazero/workerpool v1.3 on the
-// engine of shoal. A program that uses it changes its import path,
+// engine of shoal. To move a program, change its import path,
 //
 //	import "github.com/shoal-go/shoal/compat/workerpool"
 //
-// and nothing else. Its documentation holds, with these differences.
+// and nothing else. Its documentation holds. The differences: a task may call
+// [runtime.Goexit], wait for other tasks, and stop its own pool; there is no
+// dispatcher goroutine; idle workers leave by age.
 //
-// What it documents is kept: the queue has no bound and Do never blocks; a nil task
-// is ignored; Submit and SubmitWait panic with [ErrStopped] after a stop; a task
-// that panics crashes the program; Pause waits its turn behind the tasks that are
+// What it documents is kept. The queue has no bound, and Do never blocks. A nil task
+// is ignored. Submit and SubmitWait panic with [ErrStopped] after a stop. A task
+// that panics crashes the program. Pause waits its turn behind the tasks that are
 // queued.
 //
-// What is broken there is not kept:
+// What is broken in it is not kept:
 //
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
-//     There the worker is lost, and a stop hangs.
-//   - DoWait and SubmitWait called by a task run the new task right there. There
-//     they wait for ever once every worker does so. A panic of the new task passes
-//     through the outer one, which may recover it.
+//     In the original the worker is lost, and a stop hangs.
+//   - If a task calls DoWait or SubmitWait, it runs the new task itself. In
+//     the original such tasks wait for ever once every worker does so. A panic of the
+//     new task passes through the outer one, which may recover it.
 //   - There is no dispatcher goroutine, so a pool that is forgotten costs nothing
-//     when its workers have left. Idle workers leave by age, all that are due, not
-//     one in each timeout.
-//   - Stop and StopWait called by a task begin the stop and do not wait, as they
-//     cannot; there they hang.
+//     when its workers have left. Idle workers leave by age, all that are due; the
+//     original ends one in each timeout.
+//   - If a task calls Stop or StopWait of its own pool, the stop begins and does not
+//     wait; in the original it hangs.
 //
-// Docs: docs/migrate.md of shoal says how to go on to shoal's own API.
+// To go on to shoal's own API, see docs/migrate.md.
 package workerpool
 
 import (
@@ -37,7 +39,8 @@ import (
 	"github.com/shoal-go/shoal/compat/internal/settle"
 )
 
-// DefaultIdleTimeout is for how long a worker may be idle before it leaves.
+// DefaultIdleTimeout is how long a worker may be idle before it leaves, if
+// [WithIdleTimeout] says nothing else.
 const DefaultIdleTimeout = 2 * time.Second
 
 // ErrStopped is returned when the pool has been stopped.
@@ -48,8 +51,9 @@ type config struct{ idleTimeout time.Duration }
 // An Option configures a pool.
 type Option func(*config)
 
-// WithIdleTimeout sets for how long a worker may be idle before it leaves; the default
-// is [DefaultIdleTimeout], and with a negative value workers stay. 0 changes nothing.
+// WithIdleTimeout sets how long a worker may be idle before it leaves. With a
+// negative value workers stay; 0 changes nothing. The default is
+// [DefaultIdleTimeout].
 func WithIdleTimeout(timeout time.Duration) Option {
 	return func(c *config) {
 		if timeout != 0 {
@@ -99,14 +103,14 @@ func New(maxWorkers int, options ...Option) *WorkerPool {
 // Size is the maximum of workers.
 func (p *WorkerPool) Size() int { return p.maxWorkers }
 
-// Stop has the pool accept no more tasks, abandons those that are queued, and
-// waits for those that run.
+// Stop makes the pool accept no more tasks, abandons those that are queued, and
+// waits for those that run. If a task of the pool calls it, it does not wait.
 func (p *WorkerPool) Stop() {
 	p.stop(func() { settle.Stop(p.pool, false) })
 }
 
-// StopWait has the pool accept no more tasks, and waits until all that were
-// accepted have run.
+// StopWait makes the pool accept no more tasks, and waits until all that were
+// accepted have run. If a task of the pool calls it, it does not wait.
 func (p *WorkerPool) StopWait() { p.stop(p.pool.Drain) }
 
 // stop stops the pool in the way of the first call. All calls wait for the end.
@@ -185,9 +189,9 @@ func (p *WorkerPool) WaitingQueueSize() int {
 	return settle.Backlog(s)
 }
 
-// Pause has all workers wait until ctx ends or the pool is stopped, and returns
-// when all of them do; tasks that were queued before run first. If the pool is
-// paused already, that is when the earlier pauses are over.
+// Pause makes all workers wait until ctx ends or the pool is stopped. It blocks until
+// they wait; the tasks that were queued before run first. If the pool is paused
+// already, the earlier pauses must end first.
 func (p *WorkerPool) Pause(ctx context.Context) {
 	done := ctx.Done()
 	p.pausing.Lock()

@@ -1,6 +1,6 @@
-// Package settle is how the facades end a pool, and count what waits. They stand for
-// pools in which a task that finds a worker free, or not started, has one when it is
-// submitted. In shoal that worker is then on its way to it.
+// Package settle ends the pools of the facades, and counts what waits. The originals
+// are pools in which a task that finds a worker free, or not started, has that worker
+// when it is submitted. In shoal the worker is on its way to the task then.
 package settle
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// Drain has p refuse new tasks, and waits until it has ended. If ctx ends first it
-// returns ctx's error, and the tasks go on; to a task of p it returns
+// Drain makes p refuse new tasks, and waits until it has ended. If ctx ends first, it
+// returns ctx's error, and the tasks go on. If a task of p calls it, it returns
 // [shoal.ErrWouldDeadlock].
 func Drain(ctx context.Context, p *shoal.Pool) error {
 	p.Drain()
