@@ -40,7 +40,13 @@ bench: ## shoal beside its peers, about an hour; the report is in figures/
 quick: ## a few rows of that, under two minutes
 	go run ./cmd/shoal-bench -quick
 
+api: ## compare what the packages export with api/; scripts/api -update records what was added
+	bash scripts/api
+
+tidy: ## go mod tidy in every module
+	bash scripts/tidy
+
 cover: ## coverage of the root package by the quick tests
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1
 
-.PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick cover
+.PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick api tidy cover
