@@ -8,7 +8,7 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A State says where a pool stands in its life.
+// A State is a stage in the life of a pool.
 type State uint8
 
 // The four states.
@@ -51,11 +51,11 @@ func (p *Pool) stateLocked() State {
 	return Open
 }
 
-// Pause has the workers take no more tasks: none is taken from the queue after
-// Pause has returned, until [Pool.Resume]. Tasks that were taken before run on;
-// a worker may be just about to begin one. The queue goes on accepting, up to
-// its capacity. Pause does not block; on a paused or closed
-// pool it does nothing. Shutdown and Close end a pause.
+// Pause stops the workers from taking tasks. After Pause has returned, no task
+// is taken from the queue until [Pool.Resume]. A task that was taken before
+// runs on, or may be just about to start. The queue accepts tasks up to its
+// capacity. Pause does not block. On a pool that is paused or closed it does
+// nothing. Shutdown and Close end a pause.
 func (p *Pool) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,12 +88,14 @@ func (p *Pool) unpauseLocked() {
 	p.paused = false
 }
 
-// Resize sets the minimum and the maximum of workers. More are started as
-// they are needed, and a submitter that waits for room gets it at once; fewer
-// are reached by sending parked workers away now and others as their tasks
-// end. Resize does not wait for that. Values outside of 0 ≤ min ≤ max,
-// 1 ≤ max ≤ 1<<24 change nothing and return an error that matches
-// [ErrConfig]; on a pool that is shut down Resize returns [ErrClosed].
+// Resize sets the minimum and the maximum of workers. It does not wait until
+// the pool has that size. More workers start when tasks need them, and
+// submitters that wait for room get it at once. If there are too many workers,
+// parked ones leave now, and others when their tasks end.
+//
+// Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
+// error that matches [ErrConfig]. On a pool that is shut down Resize returns
+// [ErrClosed].
 func (p *Pool) Resize(min, max int) error {
 	if min < 0 || max < 1 || max > MaxWorkers || min > max {
 		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max and 1 ≤ max ≤ %d", ErrConfig, min, max, MaxWorkers)
@@ -139,25 +141,28 @@ type quieter struct {
 	tail  uint64 // when it began to wait; a moment before does not count
 }
 
-// Wait parks until no task is queued or running. The pool stays open; there
-// may be any number of waiters, and of submitters meanwhile. When Wait
-// returns, all tasks that were accepted before it was called have ended, their
-// deferred functions, panic handlers and counts included. Tasks of
-// [Pool.SubmitAfter] that are not yet due are not waited for. While the pool
-// is paused with tasks in the queue, Wait waits for that to end too.
+// Wait parks until no task of the pool is queued or running. The pool stays
+// open, and others may submit meanwhile. When Wait returns, all tasks that were
+// accepted before the call have ended, with their deferred functions, panic
+// handlers and counts. Wait does not wait for tasks of [Pool.SubmitAfter] that
+// are not due yet, nor for the tasks of sub-pools. If the pool is paused with
+// tasks in its queue, Wait returns only after [Pool.Resume].
 //
-// Called from one of the pool's own tasks, Wait would wait for itself: it
-// panics. ([Pool.WaitContext] can return an error instead.)
+// Called by one of the pool's own tasks, Wait would wait for itself: it panics.
+// [Pool.WaitContext] returns an error instead. Only with the task's context
+// does it do so in a goroutine that the task has started, and in an iterator
+// under [iter.Pull].
 func (p *Pool) Wait() {
 	if err := p.wait(context.Background()); err != nil {
 		panic("shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):])
 	}
 }
 
-// WaitContext is [Pool.Wait], but returns ctx's error when ctx ends first.
-// Called with the context of one of the pool's own tasks it returns
-// [ErrWouldDeadlock] at once. With a context that has ended it is a question: it
-// returns nil if nothing is queued or running.
+// WaitContext is [Pool.Wait] with a context. If ctx ends first, it returns
+// ctx's error. If ctx is that of one of the pool's own tasks, it returns
+// [ErrWouldDeadlock] at once. With a ctx that has already ended it does not
+// wait: it returns nil if nothing is queued or running, and ctx's error
+// otherwise.
 func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -282,22 +287,23 @@ func (p *Pool) wakeQuietersLocked(tail uint64) {
 	p.quieters = keep
 }
 
-// Shutdown ends the pool gracefully: it refuses new tasks, runs those it has
-// accepted, and returns when no goroutine of the pool exists any more. If ctx
-// ends first, what is queued is dropped, the contexts of running tasks are
-// cancelled, and Shutdown returns a [*ShutdownError] that says how many and
-// unwraps to ctx's error, without waiting for the tasks that run;
-// [Pool.Done] tells when they are over. If nothing was dropped or running at
-// that moment, the end was clean, and the result is nil. (But where functions of the user may
-// run that are no tasks, hooks and the like, these may be what it did not wait for: then the
-// result is a ShutdownError of no tasks.)
+// Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
+// accepted, and returns nil when no goroutine of the pool exists any more.
+//
+// If ctx ends first, Shutdown drops what is queued, cancels the contexts of
+// running tasks, and returns a [*ShutdownError] without waiting for them. The
+// error counts the dropped and the running tasks, and unwraps to ctx's error.
+// [Pool.Done] tells when the running tasks have ended. If nothing was dropped
+// or running at that moment, the result is nil, unless a callback, such as a
+// worker hook, was still running: then it is a ShutdownError with both counts
+// 0.
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
-// from any goroutine; all calls of Shutdown report the one outcome. A paused
-// pool is resumed. Submitters that wait for room are refused with
-// [ErrClosed]. Tasks of [Pool.SubmitAfter] that are not yet due are dropped.
+// from any goroutine. All calls of Shutdown return the same result. Shutdown
+// ends a pause. Submitters that wait for room get [ErrClosed]. Tasks of
+// [Pool.SubmitAfter] that are not due yet are dropped.
 //
-// Called with the context of one of the pool's own tasks, Shutdown returns
+// If ctx is that of one of the pool's own tasks, Shutdown returns
 // [ErrWouldDeadlock] and does nothing else.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	if ctx == nil {
@@ -323,9 +329,9 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	return p.result()
 }
 
-// Drain begins what [Pool.Shutdown] does, and does not wait: the pool refuses new
-// tasks, and ends by itself when those it has accepted have run. [Pool.Done] tells
-// when that is. A task of the pool may call it.
+// Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
+// new tasks, and ends when those that were accepted have run; [Pool.Done] tells
+// when that is. A task of the pool may call Drain.
 func (p *Pool) Drain() {
 	if p.made() {
 		p.end(phaseDraining, nil)
@@ -368,14 +374,17 @@ func (p *Pool) runsForeign() bool {
 	return false
 }
 
-// Close ends the pool at once: it refuses new tasks, drops what is queued
-// (counted in [Stats].Dropped; who waits gets [ErrDropped]), cancels the
-// contexts of running tasks, waits for these to end, and returns nil when no
-// goroutine of the pool exists any more. Tasks without a context cannot be
-// interrupted; Close waits for them.
+// Close ends the pool at once. It refuses new tasks and drops what is queued:
+// those tasks count in [Stats].Dropped, and callers that wait for them get
+// [ErrDropped]. It cancels the contexts of running tasks, waits for them, and
+// returns nil when no goroutine of the pool exists any more. A task without a
+// context cannot be interrupted; Close waits for it too.
 //
-// Called from one of the pool's own tasks, Close begins all that, but cannot
-// wait for itself and returns [ErrWouldDeadlock].
+// Called by one of the pool's own tasks, Close begins all that and returns
+// [ErrWouldDeadlock], since it cannot wait for the task that calls it. A
+// goroutine that a task has started, and an iterator under [iter.Pull], do not
+// count as the task here: if the task waits for them, Close must not be called
+// there.
 func (p *Pool) Close() error {
 	if !p.made() {
 		return nil
@@ -388,7 +397,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Done is closed when the last goroutine of the pool has left.
+// Done returns a channel that is closed when the last goroutine of the pool has
+// left.
 func (p *Pool) Done() <-chan struct{} {
 	if !p.made() {
 		c := make(chan struct{})

@@ -8,22 +8,24 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// Submit has the pool run task once, on one of its workers. It returns nil
-// when the task was accepted; an accepted task runs unless the pool is closed
-// or, under [DropOldest], displaced. Tasks that one goroutine submits are
-// started in the order of their submission.
+// Submit submits task to be run once, on one of the pool's workers. It returns
+// nil if the task was accepted. An accepted task runs, unless the pool is
+// closed or, under [DropOldest], a newer task displaces it. Tasks that one
+// goroutine submits start in the order of their submission.
 //
-// While there is no room (see [WithQueueCapacity]) Submit follows the pool's
-// [FullPolicy]; under [Block], the default, it parks until there is room or
-// the pool is shut down. Otherwise it does not block and allocates nothing.
+// If there is no room (see [WithQueueCapacity]), Submit follows the pool's
+// [FullPolicy]. Under [Block], the default, it parks until there is room or the
+// pool is shut down. Otherwise Submit does not block, and it allocates nothing.
 //
-// A task may call Submit. Under Block, where a wait for room could stop the
-// whole pool, a task that finds the queue of its own pool full runs the new
-// task itself; nested 64 deep it does not, and the new task is accepted beyond
-// the capacity.
+// A task may call Submit. If the queue of its own pool is full, under Block,
+// the task runs the new task itself, because to wait for room could stop the
+// whole pool. At 64 tasks inside each other it does not; the new task is then
+// accepted beyond the capacity. The pool knows its tasks by their stacks. A
+// goroutine that a task has started, and an iterator under [iter.Pull], have
+// stacks of their own: use [Pool.SubmitContext] with the task's context there.
 //
-// The errors are [ErrNilTask], [ErrClosed] and, under [Reject] and
-// DropOldest, [ErrQueueFull].
+// Errors: [ErrNilTask], [ErrClosed] and, under [Reject] and DropOldest,
+// [ErrQueueFull].
 func (p *Pool) Submit(task func()) error {
 	if task == nil {
 		return ErrNilTask
@@ -35,8 +37,8 @@ func (p *Pool) Submit(task func()) error {
 	return p.pushSlow(it, p.policy, nil)
 }
 
-// TrySubmit is [Pool.Submit] but returns [ErrQueueFull] where there is no
-// room, whatever the pool's policy. It never waits.
+// TrySubmit is [Pool.Submit], but never waits: if there is no room it returns
+// [ErrQueueFull], whatever the pool's policy.
 func (p *Pool) TrySubmit(task func()) error {
 	if task == nil {
 		return ErrNilTask
@@ -48,13 +50,14 @@ func (p *Pool) TrySubmit(task func()) error {
 	return p.pushSlow(it, Reject, nil)
 }
 
-// SubmitContext is [Pool.Submit] with a context. It returns ctx's error when
-// ctx ends before there was room. A task that was accepted but whose ctx has
-// ended before a worker came to it does not run; it is counted in
-// [Stats].Canceled. A task that starts is given a context derived from ctx,
-// which ends with ctx, when the task returns, and when the pool is closed.
-// Nobody is told of an accepted task that does not run; who needs its result
-// uses [Pool.SubmitWait].
+// SubmitContext is [Pool.Submit] with a context. If ctx ends before there is
+// room, it returns ctx's error. If ctx ends after the task was accepted and
+// before it starts, the task does not run, and counts in [Stats].Canceled. A
+// task that starts is given a context derived from ctx. That context ends with
+// ctx, when the task returns, and when the pool is closed.
+//
+// Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
+// [Go] for a task whose result matters.
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
 	if task == nil {
 		return ErrNilTask
@@ -130,11 +133,11 @@ func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error 
 
 var errNilContext = fmt.Errorf("shoal: nil context")
 
-// SubmitBatch submits tasks in their order and returns how many of them were
-// accepted: all, with a nil error, or the first n, with the reason why it
-// stopped there. It takes room for up to 64 tasks in one step and looks for
-// workers once per step; else it follows the rules of [Pool.Submit]. If a task
-// is nil none is accepted.
+// SubmitBatch submits tasks in their order and returns how many were accepted.
+// If that is not all of them, the error says why it stopped there. If a task is
+// nil, it accepts none and returns [ErrNilTask]. It takes room for up to 64
+// tasks in one step, and looks for workers once a step; otherwise it follows
+// the rules of [Pool.Submit].
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	for i, f := range tasks {
 		if f == nil {

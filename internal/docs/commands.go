@@ -79,7 +79,7 @@ func readProofs(text string) (proofs []proof, err error) {
 		default:
 			kind, what, ok := strings.Cut(trimmed, ": ")
 			if !ok || !slices.Contains([]string{"run", "long", "by"}, kind) || len(proofs) == 0 || proofs[len(proofs)-1].kind != "" {
-				return nil, fmt.Errorf("commands.txt:%d: want a command, then one line of run:, long: or by:", n+1)
+				return nil, fmt.Errorf("commands.txt:%d: want a command, then one line that begins with run, long or by", n+1)
 			}
 			p := &proofs[len(proofs)-1]
 			p.kind, p.what = kind, what

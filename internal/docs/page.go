@@ -79,7 +79,7 @@ func parsePage(file, text string) *page {
 
 var (
 	heading   = regexp.MustCompile(`^#{1,6} +(.*)`)
-	notInSlug = regexp.MustCompile("[^\\p{L}\\p{N}_ -]")
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // anchors are the anchors of the page's headings, as GitHub makes them.
