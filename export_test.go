@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -117,4 +118,14 @@ func (p *Pool) Depth() int { return p.id.Depth() }
 // GoOn is goOn.
 func GoOn(away, ran time.Duration, others, procs, runnable int) time.Duration {
 	return time.Duration(goOn(int64(away), int64(ran), int64(others), int64(procs), int64(runnable)))
+}
+
+// RangeBySpans is Range, in loops of at most so many items.
+func RangeBySpans(ctx context.Context, p *Pool, n int, span uint64, f func(ctx context.Context, lo, hi int) error) error {
+	return p.loop(ctx, n, f, loopOptions{most: maxSpan, span: span})
+}
+
+// NextChunk is nextChunk.
+func NextChunk(n uint32, took time.Duration, most uint32) uint32 {
+	return nextChunk(n, int64(took), most)
 }

@@ -1,10 +1,12 @@
 package shoal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -71,6 +73,64 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 			return true
 		})
 	return errors.Join(errs...)
+}
+
+// ForEachSlice is [ForEach] over a slice: it runs f for every item of in, on p and on
+// the calling goroutine, and returns when all have ended. An item that fails,
+// panics or calls [runtime.Goexit] does not end the others: the result is all errors,
+// joined by [errors.Join] in the order of the items. That ctx has ended, or p is
+// closed, is said once, and then not all items have run.
+//
+// What [Range] says of participants, ctx, p and arguments holds here too. No item waits
+// behind another one while a participant is idle.
+func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Context, T) error) error {
+	if f == nil {
+		return errNilFunc
+	}
+	return p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) error {
+		return f(ctx, in[lo])
+	}, loopOptions{most: 1, errs: new(loopErrors)})
+}
+
+// MapSlice runs f for every item of in, on p and on the calling goroutine, and
+// returns the results in the order of the items. The first error ends it, as it ends
+// [Range]; with [CollectErrors] every item is run, and all errors are returned, joined
+// by [errors.Join] in the order of the items. [Limit] bounds the number of
+// participants, the caller included.
+//
+// Beside an error too there is a result for every item: what f returned, or zero where f
+// did not run or did not return.
+//
+// What [Range] says of participants, ctx, p and arguments holds here too. No item waits
+// behind another one while a participant is idle.
+func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
+	if f == nil {
+		return nil, errNilFunc
+	}
+	o := loopOptions{most: 1}
+	if len(opts) > 0 {
+		var g Group
+		for _, opt := range opts {
+			if opt != nil {
+				opt.applyGroup(&g)
+			}
+		}
+		if g.invalid != nil {
+			return nil, g.invalid
+		}
+		if g.collect {
+			o.errs = new(loopErrors)
+		}
+		if g.limit != nil {
+			o.limit = g.limit.n
+		}
+	}
+	out := make([]Out, len(in))
+	err := p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) (err error) {
+		out[lo], err = f(ctx, in[lo])
+		return err
+	}, o)
+	return out, err
 }
 
 // A mapping is one range over the results of a Map. Its fields belong to the
@@ -299,4 +359,30 @@ func (t *mapTask[In, Out]) resolve(err error) {
 	if waiting {
 		m.woken.Set()
 	}
+}
+
+// A loopErrors collects errors.
+type loopErrors struct {
+	mu  sy.Mutex // guards what follows
+	all []groupError
+}
+
+func (e *loopErrors) add(i int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, groupError{i, err})
+}
+
+// join returns all errors, in the order of the items, and the one that has ended the loop;
+// only that where e is nil.
+func (e *loopErrors) join(ended error) error {
+	if e == nil {
+		return ended
+	}
+	slices.SortFunc(e.all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
+	errs := make([]error, 0, len(e.all)+1)
+	for _, err := range e.all {
+		errs = append(errs, err.err)
+	}
+	return errors.Join(append(errs, ended)...)
 }
