@@ -76,7 +76,6 @@ type pool struct {
 	searching int
 	inTask    int
 	yielding  int
-	held      int
 	old       int // workers with an old task: in it, or yielding
 	oldIn     int // of these, in it
 	starts    ring[starts]
