@@ -101,7 +101,6 @@ type rootLoop struct {
 	loop
 	call
 	all    crew
-	first  hand // saves an allocation
 	n      uint32
 	result error
 }

@@ -64,7 +64,8 @@ func TestTryGoReturnsWhyItWasNotAccepted(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", what, got, err, c.want)
 		}
 	}
-	if got, err := shoal.TryGo(nil, open, f); got != nil || err == nil { //nolint:staticcheck // that is the point
+	//lint:ignore SA1012 that is the point
+	if got, err := shoal.TryGo(nil, open, f); got != nil || err == nil {
 		t.Errorf("nil context: %v, %v", got, err)
 	}
 	open.Wait()
@@ -107,7 +108,9 @@ func TestTryGoBesideTheEndOfThePool(t *testing.T) {
 			if futures.Load() != ran.Load() {
 				t.Errorf("%d results of %d tasks that ran", futures.Load(), ran.Load())
 			}
-			if err := g.Wait(); !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped) {
+			// Close ends the context of a task that has not started, and drops it: either may
+			// be first.
+			if err := g.Wait(); !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped) && !errors.Is(err, context.Canceled) {
 				t.Errorf("Wait of the group = %v", err)
 			}
 			checkEnded(t, p)
@@ -122,8 +125,10 @@ func TestGroupTryGoAtTheLimit(t *testing.T) {
 		gate := make(chan struct{})
 		wait := func(context.Context) error { <-gate; return nil }
 		no := func(context.Context) error { t.Error("it ran"); return errBoom }
-		if !g.TryGo(wait) || !g.TryGo(wait) {
-			t.Error("false below the limit")
+		for range 2 {
+			if !g.TryGo(wait) {
+				t.Error("false below the limit")
+			}
 		}
 		if g.TryGo(no) {
 			t.Error("true at the limit")
