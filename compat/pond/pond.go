@@ -33,8 +33,7 @@
 //   - If a task calls SubmitAndWait, or Wait of a group, it runs the tasks that it
 //     waits for. In pond such tasks can use up all workers, and hang.
 //   - When the context of [Context] has ended, Submit drops the task and TrySubmit
-//     returns false. In pond Submit blocks for ever once the queue is full. A task
-//     that is queued at that moment may still start.
+//     returns false. In pond Submit blocks for ever once the queue is full.
 //   - If a task of a group with a context panics, Wait returns a
 //     [*shoal.PanicError]. In pond Wait returns nil.
 //   - Submit and a stop may race: either the task is accepted and runs, or Submit
@@ -213,9 +212,10 @@ type WorkerPool struct {
 	panicHandler func(interface{})
 	context      context.Context
 	stopped      atomic.Bool
-	held         *holder     // of a strategy that holds the pool; else nil
-	atOnce       bool        // a task for which there may be a worker counts as if it had one
-	unfollow     func() bool // p does not stop with its context any more
+	skipped      atomic.Uint64 // tasks that came to a worker after the context had ended
+	held         *holder       // of a strategy that holds the pool; else nil
+	atOnce       bool          // a task for which there may be a worker counts as if it had one
+	unfollow     func() bool   // p does not stop with its context any more
 }
 
 // New makes a pool of up to maxWorkers workers, at least 1, with a queue for
@@ -337,18 +337,23 @@ func (p *WorkerPool) WaitingTasks() uint64 {
 // skipped because its context had ended.
 func (p *WorkerPool) SuccessfulTasks() uint64 {
 	s := p.pool.Stats()
-	return s.Completed + s.Canceled - s.Failed
+	return p.ended(s) - s.Failed
 }
 
 // FailedTasks is the number of tasks that have panicked, or called
 // [runtime.Goexit].
 func (p *WorkerPool) FailedTasks() uint64 { return p.pool.Stats().Failed }
 
+// ended is the number of tasks that have ended, without those that were skipped at the end
+// of the context. Such a task is skipped a moment before it ends.
+func (p *WorkerPool) ended(s shoal.Stats) uint64 {
+	return max(s.Failed, s.Completed-min(s.Completed, p.skipped.Load())+s.Canceled)
+}
+
 // CompletedTasks is the sum of [WorkerPool.SuccessfulTasks] and
 // [WorkerPool.FailedTasks].
 func (p *WorkerPool) CompletedTasks() uint64 {
-	s := p.pool.Stats()
-	return s.Completed + s.Canceled
+	return p.ended(p.pool.Stats())
 }
 
 // Stopped reports whether the pool has been stopped.
@@ -362,7 +367,7 @@ func (p *WorkerPool) Submit(task func()) {
 	}
 	p.refuse() // while Stop waits for tasks that are about to start the engine would accept it
 	p.held.enter()
-	err := p.pool.Submit(task)
+	err := p.pool.Submit(p.guard(task, nil))
 	p.held.leave()
 	if err != nil {
 		p.refuse()
@@ -383,7 +388,7 @@ func (p *WorkerPool) TrySubmit(task func()) bool {
 	}
 	p.held.enter()
 	defer p.held.leave()
-	return p.pool.TrySubmit(task) == nil
+	return p.pool.TrySubmit(p.guard(task, nil)) == nil
 }
 
 // SubmitAndWait is [WorkerPool.Submit], and waits until the task has ended. A task that a
@@ -395,6 +400,7 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 	p.refuse()
 	p.held.enter()
 	accepted := sync.OnceFunc(p.held.leave)
+	task = p.guard(task, nil)
 	err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
 		accepted()
 		task()
@@ -403,6 +409,28 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 	accepted()
 	if err == shoal.ErrClosed {
 		p.refuse()
+	}
+}
+
+// guard is task for a pool with a context. A task that has no worker when it is
+// submitted does not start once the context has ended, as in pond, but calls skip if that
+// is not nil. (The pool below is stopped a moment later, and a worker may be faster.)
+func (p *WorkerPool) guard(task, skip func()) func() {
+	if p.context == nil {
+		return task
+	}
+	if s := p.pool.Stats(); s.InFlight < s.MaxWorkers {
+		return task
+	}
+	return func() {
+		if p.context.Err() == nil {
+			task()
+			return
+		}
+		p.skipped.Add(1)
+		if skip != nil {
+			skip()
+		}
 	}
 }
 
@@ -511,15 +539,16 @@ func (g *TaskGroup) Submit(task func()) {
 		return
 	}
 	g.pool.refuse()
-	g.submit(func(context.Context) error {
+	g.submit(task, nil)
+}
+
+func (g *TaskGroup) submit(task, skip func()) {
+	g.pool.held.enter()
+	task = g.pool.guard(task, skip)
+	g.group.Go(func(context.Context) error {
 		task()
 		return nil
 	})
-}
-
-func (g *TaskGroup) submit(task func(context.Context) error) {
-	g.pool.held.enter()
-	g.group.Go(task)
 	g.pool.held.leave()
 }
 
@@ -550,12 +579,11 @@ func (g *TaskGroupWithContext) Submit(task func() error) {
 		return
 	}
 	g.pool.refuse()
-	g.submit(func(context.Context) error {
+	g.submit(func() {
 		if err := task(); err != nil {
 			g.fail(err) // to the pool it has not failed: it has returned
 		}
-		return nil
-	})
+	}, func() { g.fail(shoal.ErrDropped) })
 }
 
 func (g *TaskGroupWithContext) fail(err error) {

@@ -162,6 +162,26 @@ func TestStop(t *testing.T) {
 	})
 }
 
+func TestStopOfAPoolThatAStrategyHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pond.New(20, 10, pond.Strategy(bound(2)))
+		var ran atomic.Int32
+		for range 7 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		<-p.Stop().Done()
+		expect.Equal(t, "tasks that ran", ran.Load(), 2)
+
+		p = pond.New(20, 10, pond.Strategy(bound(2)))
+		for range 7 {
+			p.Submit(func() { time.Sleep(time.Second); ran.Add(1) })
+		}
+		p.StopAndWaitFor(1500 * time.Millisecond)
+		p.StopAndWait()
+		expect.Equal(t, "tasks that ran of both", ran.Load(), 2+4)
+	})
+}
+
 func TestStopAndWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // H14: the bubble ends only when no goroutine is left
 		p := pond.New(1, 10)
@@ -196,6 +216,32 @@ func TestContext(t *testing.T) {
 		p.StopAndWait()
 		expect.Equal(t, "tasks that ran", ran.Load(), 1)
 	})
+}
+
+// What is queued when the context ends does not start, however fast the worker is.
+func TestNoQueuedTaskStartsAfterTheEndOfTheContext(t *testing.T) {
+	for range 500 {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := pond.New(1, 5, pond.Context(ctx))
+		var ran atomic.Int32
+		task := func() { ran.Add(1); <-ctx.Done() }
+		p.Submit(task)
+		p.Submit(task)
+		p.TrySubmit(task)
+		g := p.Group()
+		g.Submit(task)
+		gc, _ := p.GroupContext(context.Background())
+		gc.Submit(func() error { task(); return nil })
+		cancel()
+		g.Wait()
+		if err := gc.Wait(); err != shoal.ErrDropped && err != context.Canceled { // the stop may come while it is being skipped
+			t.Errorf("Wait of a group whose task was dropped: %v", err)
+		}
+		p.StopAndWait()
+		expect.Equal(t, "tasks that ran", ran.Load(), 1)
+		expect.Equal(t, "successful", p.SuccessfulTasks(), 1)
+		expect.Equal(t, "completed", p.CompletedTasks(), 1)
+	}
 }
 
 func TestGroup(t *testing.T) {

@@ -24,9 +24,7 @@ type original struct {
 }
 
 var originals = map[string]original{
-	"pond": {"github.com/alitto/pond", true, map[string]string{
-		"TestSubmitWithContextCancelWithIdleTasks": "when the context of the pool ends, a task that is queued may still start",
-	}},
+	"pond": {"github.com/alitto/pond", true, nil},
 	"ants": {"github.com/panjf2000/ants/v2", true, map[string]string{
 		"TestPanicHandler":          "a worker survives a panic, so Running does not go down",
 		"TestPanicHandlerPreMalloc": "a worker survives a panic, so Running does not go down",
