@@ -42,16 +42,16 @@ type config struct {
 
 func main() {
 	var c config
-	flag.IntVar(&c.jobs, "jobs", 10_000, "jobs of the throughput measurement")
-	flag.IntVar(&c.workers, "workers", 64, "producers, and then workers, of that")
-	flag.IntVar(&c.runs, "runs", 3, "how often to measure; the table has medians")
-	flag.IntVar(&c.kills, "kills", 1, "how often to kill a worker; it can take minutes")
-	flag.StringVar(&c.only, "run", "", "only subjects whose name matches this `regexp`")
-	flag.BoolVar(&c.model, "model", false, "instead, check the capacity model of docs/beyond-one-machine.md")
-	flag.DurationVar(&c.sleep, "sleep", 0, "for itself: how long a job takes")
-	flag.StringVar(&c.child, "child", "", "for itself")
-	flag.StringVar(&c.subject, "subject", "", "for itself")
-	flag.StringVar(&c.place, "place", "", "for itself")
+	flag.IntVar(&c.jobs, "jobs", 10_000, "number of jobs in the throughput measurement, at least 1")
+	flag.IntVar(&c.workers, "workers", 64, "number of producers, and then of workers, in that measurement, at least 1")
+	flag.IntVar(&c.runs, "runs", 3, "measure this often, at least once; the table has medians")
+	flag.IntVar(&c.kills, "kills", 1, "kill a worker this often; each time can take minutes")
+	flag.StringVar(&c.only, "run", "", "measure only the subjects whose name matches this `regexp`")
+	flag.BoolVar(&c.model, "model", false, "check the capacity model of docs/beyond-one-machine.md instead")
+	flag.DurationVar(&c.sleep, "sleep", 0, "for internal use: how long a job takes")
+	flag.StringVar(&c.child, "child", "", "for internal use")
+	flag.StringVar(&c.subject, "subject", "", "for internal use")
+	flag.StringVar(&c.place, "place", "", "for internal use")
 	flag.Parse()
 	run := measure
 	if c.child != "" {
@@ -77,7 +77,7 @@ type result struct {
 func child(ctx context.Context, c config) error {
 	i := slices.IndexFunc(subjects, func(s subject) bool { return s.name == c.subject })
 	if i < 0 {
-		return fmt.Errorf("no subject %q", c.subject)
+		return fmt.Errorf("there is no subject %q", c.subject)
 	}
 	q, err := subjects[i].open(ctx, c.place)
 	if err != nil {
@@ -95,7 +95,7 @@ func child(ctx context.Context, c config) error {
 	case "capacity":
 		err = capacity(ctx, c, q)
 	default:
-		err = fmt.Errorf("no child %q", c.child)
+		err = fmt.Errorf("there is no child %q", c.child)
 	}
 	return errors.Join(err, q.close())
 }
@@ -279,7 +279,7 @@ func measure(ctx context.Context, c config) error {
 	}
 	for name, n := range map[string]int{"-jobs": c.jobs, "-workers": c.workers, "-runs": c.runs} {
 		if n < 1 {
-			return fmt.Errorf("%s %d: want at least 1", name, n)
+			return fmt.Errorf("%s %d must be at least 1", name, n)
 		}
 	}
 	if c.model {

@@ -35,7 +35,7 @@ func TestTheTableIsMade(t *testing.T) {
 			t.Errorf("%s", l)
 		}
 	}
-	if out, err := exec.Command(self, "-jobs", "0").CombinedOutput(); err == nil || !strings.Contains(string(out), "-jobs 0: want at least 1") {
+	if out, err := exec.Command(self, "-jobs", "0").CombinedOutput(); err == nil || !strings.Contains(string(out), "-jobs 0 must be at least 1") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

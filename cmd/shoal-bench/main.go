@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if c.from != "" {
 		r, err := race.Read(c.from)
 		if err != nil {
-			return errUsage{err}
+			return errUsage{fmt.Errorf("-from: %w", err)}
 		}
 		return present(r, c, stdout, stderr)
 	}
@@ -119,7 +119,7 @@ func present(r *race.Results, c flags, stdout io.Writer, stderr *os.File) error 
 	if err := report.Write(c.out, r); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "the report:", filepath.Join(c.out, "report.html"))
+	fmt.Fprintln(stderr, "the report is in", filepath.Join(c.out, "report.html"))
 	return nil
 }
 
@@ -184,7 +184,7 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 	case err != nil:
 		err = errUsage{fmt.Errorf("%w; shoal-bench -h lists the flags", err)}
 	case fs.NArg() > 0:
-		err = errUsage{fmt.Errorf("shoal-bench takes flags only, not the argument %q; shoal-bench -h lists the flags", fs.Arg(0))}
+		err = errUsage{fmt.Errorf("%q is not a flag; shoal-bench -h lists the flags", fs.Arg(0))}
 	case c.Rounds < 1 || c.Rounds > 1000:
 		err = errUsage{fmt.Errorf("-count %d must be from 1 to 1000", c.Rounds)}
 	case c.profile && c.out == "":

@@ -61,7 +61,7 @@ func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 	case err != nil:
 		return c, errUsage{fmt.Errorf("%w; shoal demo -h lists the flags", err)}
 	case fs.NArg() > 0:
-		return c, errUsage{fmt.Errorf("shoal demo takes flags only, not the argument %q", fs.Arg(0))}
+		return c, errUsage{fmt.Errorf("demo takes flags only, not the argument %q; shoal demo -h lists the flags", fs.Arg(0))}
 	case c.period < 0:
 		return c, errUsage{fmt.Errorf("-for %v must be at least 0s", c.period)}
 	case c.Drain < 0:

@@ -20,9 +20,9 @@ func versionCommand(args []string, stdout io.Writer) error {
 		fmt.Fprintln(stdout, "usage: shoal version\n\nPrint the version of this command, the version of Go, and the platform.")
 		return err
 	case err != nil:
-		return errUsage{fmt.Errorf("%w; shoal version takes no flags", err)}
+		return errUsage{fmt.Errorf("%w; version takes no flags", err)}
 	case fs.NArg() > 0:
-		return errUsage{fmt.Errorf("shoal version takes no arguments, not even %q", fs.Arg(0))}
+		return errUsage{fmt.Errorf("version takes no arguments, but was given %q", fs.Arg(0))}
 	}
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

@@ -61,11 +61,20 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	case err != nil:
 		return err
 	case fs.NArg() > 0:
-		return errUsage{fmt.Errorf("shoal enqueue takes flags only, not the argument %q; it reads the jobs from standard input", fs.Arg(0))}
+		return errUsage{fmt.Errorf("enqueue takes flags only, not the argument %q; it reads the jobs from standard input", fs.Arg(0))}
 	case e.Delay < 0:
 		return errUsage{fmt.Errorf("-delay %v must be at least 0s", e.Delay)}
 	}
 	return e.Run(ctx, stdin, stderr)
+}
+
+// builtins lists what work can do without a command, one a line.
+func builtins(names []string) string {
+	var list strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&list, "%-8s %s\n", name, work.Builtins[name])
+	}
+	return list.String()
 }
 
 // workCommand runs the jobs of a queue.
@@ -80,7 +89,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.DurationVar(&w.Empty, "empty", 0, "end when no job came for this time (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
-	fs.StringVar(&w.Do, "do", "", "run this `work` instead of a command: "+strings.Join(names, ", "))
+	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB and SHOAL_ATTEMPT. Its exit status decides what\nbecomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later")

@@ -47,8 +47,9 @@
 // # Errors
 //
 // Results, errors and heartbeats reach Temporal unchanged. A panic reaches the workflow as a
-// *temporal.PanicError, as it does without a pool, but without the stack; the pool's panic
-// handler has that. runtime.Goexit reaches it as [shoal.ErrGoexit].
+// *temporal.PanicError, as it does without a pool, but without the stack. A panic handler of
+// the pool ([shoal.WithPanicHandler]) gets the stack. runtime.Goexit reaches the workflow as
+// [shoal.ErrGoexit].
 //
 // Use the policy [shoal.Block] for a full queue, the default. With [shoal.Reject] a full
 // queue costs the activity an attempt; [shoal.Spawn] and [shoal.CallerRuns] exceed the

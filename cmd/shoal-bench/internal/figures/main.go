@@ -51,7 +51,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want the folders of one report or more")
+		return errors.New("name the folder of at least one report, as shoal-bench -out has written it")
 	}
 	var r *race.Results
 	folder := map[string]string{} // where the plot of a row is
@@ -120,7 +120,7 @@ func run(args []string) error {
 func neighbour(w io.Writer, r *race.Results) error {
 	row, ok := r.Row("Neighbour")
 	if !ok {
-		return fmt.Errorf("the neighbour was not measured")
+		return fmt.Errorf("the results have no workload Neighbour")
 	}
 	units := []string{"p50-late-µs", "p99-late-µs", "max-goroutines", "ns/op"}
 	fmt.Fprint(w, "| pool | late, p50 | late, p99 | goroutines | time per task |\n|---|---|---|---|---|\n")

@@ -225,13 +225,13 @@ func measure(ctx context.Context, exe string, timeout time.Duration, s Step, pro
 	err = cmd.Run()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		m.Failure = fmt.Sprintf("no end after %v", timeout)
+		m.Failure = fmt.Sprintf("it did not end within %v", timeout)
 	case err != nil:
 		m.Failure = fmt.Sprintf("%v: %s", err, reason(stderr.String()))
 	default:
 		var found Measurement
 		if err := json.Unmarshal([]byte(stdout.String()), &found); err != nil {
-			m.Failure = fmt.Sprintf("no result: %v", err)
+			m.Failure = fmt.Sprintf("it printed no result: %v", err)
 		}
 		m.Iterations, m.Values = found.Iterations, found.Values
 	}

@@ -140,7 +140,7 @@ func TestHangAndCrash(t *testing.T) {
 	for _, m := range r.Measurements {
 		failures[m.Row] = m.Failure
 	}
-	if got := failures["Neighbour"]; got != "no end after 1s" {
+	if got := failures["Neighbour"]; got != "it did not end within 1s" {
 		t.Errorf("the hang is reported as %q", got)
 	}
 	if got := failures["SubmitWait"]; !strings.Contains(got, "exit status 1") || !strings.Contains(got, "nobody") {

@@ -33,7 +33,7 @@ type clock struct {
 	total, done time.Duration
 }
 
-func (c *clock) Checking() { fmt.Fprintln(c.w, "watching how busy this machine is, for a second") }
+func (c *clock) Checking() { fmt.Fprintln(c.w, "measuring for a second how busy this machine is") }
 
 func (c *clock) begin(total time.Duration) { c.begun, c.total, c.done = time.Now(), total, 0 }
 
@@ -92,7 +92,7 @@ type lines struct{ clock }
 
 func (l *lines) Begin(total time.Duration) {
 	l.begin(total)
-	fmt.Fprintf(l.w, "about %s to go\n", roundly(total))
+	fmt.Fprintf(l.w, "this takes about %s\n", roundly(total))
 }
 
 func (l *lines) Next(race.Step) {}

@@ -48,13 +48,13 @@ func TestTable(t *testing.T) {
 	row("level", 20, 20)
 	row("lost", 30, 20)
 	row("lost-most", 60, 20)
-	r.Measurements = append(r.Measurements, race.Measurement{Row: "won", Procs: 2, Subject: "conc", Failure: "no end after 2m0s"})
+	r.Measurements = append(r.Measurements, race.Measurement{Row: "won", Procs: 2, Subject: "conc", Failure: "it did not end within 2m0s"})
 	r.Machine.BusyBefore = 40
 	var b bytes.Buffer
 	Table(&b, r, false)
 	text := b.String()
 	at := -1
-	for _, want := range []string{"lost-most", "3.00", "lost ", "1.50", "level", "won", "0.50", "won, conc: no end after 2m0s",
+	for _, want := range []string{"lost-most", "3.00", "lost ", "1.50", "level", "won", "0.50", "won, conc: it did not end within 2m0s",
 		"1 won, 1 level, 2 lost", "not quiet"} {
 		i := strings.Index(text, want)
 		if i < at {

@@ -179,7 +179,7 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 
 // Noise is the warning about a machine that was busy.
 func Noise(m race.Machine) string {
-	return fmt.Sprintf("The machine was not quiet: others used %.0f %% of it before and %.0f %% after. Do not trust single figures.",
+	return fmt.Sprintf("The machine was not quiet: other programs used %.0f %% of its CPUs before the measurements and %.0f %% after them. Do not trust single figures.",
 		max(0, m.BusyBefore), max(0, m.BusyAfter))
 }
 
