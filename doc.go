@@ -15,10 +15,10 @@
 //	}
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
-// Without options a pool has at most GOMAXPROCS workers, a queue of 1<<20
-// tasks, and makes submitters wait while that is full. Workers start as tasks
-// need them, and leave after 5 s without work. A program needs few pools; one
-// for each dependency with a limit of its own is usual.
+// Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
+// tasks, and makes submitters wait while that is full. Workers start when
+// tasks need them, and leave after 5 s without work. A program needs few
+// pools, for instance one for each dependency that has a limit of its own.
 //
 // # Five calls
 //
@@ -29,29 +29,35 @@
 //   - [Go] runs a function and returns a [Future] for its result.
 //   - [Pool.Group] is errgroup on the pool: [Group.Go] adds a task, the first
 //     error cancels the others, and [Group.Wait] returns it.
-//   - [Map] is a parallel loop that yields results in the order of its input.
+//   - [MapSlice] is a parallel loop over a slice that returns the results in
+//     their order.
 //
-// Beyond these, [ForEach] and [MapUnordered] are further loops, [Keyed] keeps
-// the tasks of one key in order, [Func] takes values instead of closures,
-// [Local] gives each worker a resource of its own, [Pool.Sub] makes a pool
-// that borrows the workers of another one with a limit and a share of its
-// own, [Pool.SubmitAfter] delays a task, and [Pool.Reserve] is for consumers
-// of a durable queue, which package jobs works off.
+// There are more loops: [Range] over numbers, [ForEachSlice] over a slice, and
+// [Map], [MapUnordered] and [ForEach] over sequences. [Keyed] runs the tasks of
+// one key in order. [Func] takes values instead of closures. [Local] gives each
+// worker a resource of its own. [Pool.Sub] makes a pool that borrows the workers
+// of another one, with a limit and a share. [Pool.SubmitAfter] delays a task.
+//
+// # Options
+//
+// Set [WithMaxWorkers] if tasks wait for something outside the process. Set
+// [WithQueueCapacity] and [WithFullPolicy] if load can exceed what the pool can
+// do. Set [WithName], which errors, logs, metrics and profiles show. Most
+// programs need no other option.
 //
 // # Backpressure
 //
-// [WithMaxWorkers] bounds how many tasks run and [WithQueueCapacity] how many
-// wait. The first protects what the tasks use: a database, a disk, the CPUs.
-// The second bounds memory, and the age of the oldest task.
+// WithMaxWorkers bounds how many tasks run. That protects what they use: a
+// database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait.
+// That bounds memory, and the age of the oldest task.
 //
-// When the queue is full, [WithFullPolicy] decides. [Block], the default, slows
-// the submitter down, which is right for batch jobs and pipelines. [Reject]
-// returns [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit]
-// does so for one call. [CallerRuns] runs the task on the submitting goroutine,
-// [Spawn] on a new one beyond the limit, and [DropOldest] discards the task
-// that has waited longest.
-//
-// [Pool.SubmitContext] waits for room no longer than its context lives.
+// The full policy says what happens when the queue is full. [Block], the
+// default, slows the submitter down, which is right for batch jobs and
+// pipelines. [Reject] returns [ErrQueueFull], so that a server can answer at
+// once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on the
+// submitting goroutine, [Spawn] on a new one beyond the limit, and [DropOldest]
+// discards the task that has waited longest. [Pool.SubmitContext] waits for
+// room until its context ends.
 //
 // # Tasks that wait for tasks
 //
@@ -65,72 +71,58 @@
 //		...
 //	})
 //
-// The context tells the pool that one of its workers is waiting. If the child
-// has not started, that worker runs it, on the spot. So one worker is enough
-// for any recursion, and there are never more goroutines than the limit
-// allows. The same holds for SubmitWait, Group and the loops. A waiting task
-// runs only what it waits for, so no other task can come in between and take
-// a lock that is held.
+// The context tells the pool that one of its workers waits. If child has not
+// started, that worker runs it on the spot. So one worker is enough for any
+// recursion, and there are never more goroutines than the limit. The same holds
+// for SubmitWait, groups and loops. A waiting task runs only what it waits for,
+// so no other task can come in between and take a lock that it holds. In the
+// same way, a task that submits to its own full pool under Block runs the new
+// task itself.
 //
-// A task that submits to its own full pool under Block does not wait either:
-// it runs the new task itself.
-//
-// The pool cannot help a task that waits by a channel or a [sync.WaitGroup]
-// for tasks that are queued behind it. [WithStallAfter] reports that.
+// A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
+// have stacks of their own. There only the context tells: use the calls that
+// take one. The pool cannot help a task that waits by a channel or a
+// [sync.WaitGroup] for tasks queued behind it; [WithStallAfter] reports that.
 //
 // # Errors and panics
 //
 // Submit returns an error only if it did not accept the task: [ErrNilTask],
 // [ErrClosed], [ErrQueueFull], or the error of the context.
 //
-// A task's own error reaches the caller of SubmitWait, Future.Wait or
-// Group.Wait. A panic in a task does not end the process or the worker. It
-// reaches the same caller as a [*PanicError] with its stack. Where nobody waits,
-// it goes to the handler of [WithPanicHandler], or to the log. A task may call
-// [runtime.Goexit], as t.FailNow does; its caller gets [ErrGoexit]. An accepted
-// task that will not run any more resolves to [ErrDropped] or to the error of
-// its context. A caller that waits always gets an answer.
+// A task's own error reaches the caller that waits for it. A panic ends neither
+// the process nor the worker. It reaches that caller too, as a [*PanicError]
+// with its stack. If no caller waits, it goes to the log, or to the handler of
+// [WithPanicHandler]. A task may call [runtime.Goexit], as t.FailNow does; its
+// caller gets [ErrGoexit]. A task that was accepted and will not run resolves to
+// [ErrDropped] or to the error of its context. So every caller gets an answer.
+// With [WithCrashOnPanic] a panic ends the process instead.
 //
-// If a panic must end the program, use [WithCrashOnPanic].
-//
-// # Ending a pool
+// # Shutdown
 //
 // A pool ends like a net/http server. [Pool.Shutdown] refuses new tasks and
 // runs those that were accepted. If its context ends first, it drops what is
-// queued, cancels the contexts of running tasks and returns an error that
-// says how many tasks were dropped and how many still ran. [Pool.Close] does
-// not run what is queued: it drops it, cancels the running tasks, and waits
-// for them. Both may be called any number of times, in any order, at the same
-// time. When Close returns, or Shutdown returns nil, no goroutine of the pool
-// exists.
+// queued, cancels the contexts of running tasks, and returns a
+// [*ShutdownError] that counts both. [Pool.Close] drops what is queued at once,
+// cancels what runs, and waits for it. Both may be called any number of times,
+// in any order, at the same time. When Close returns, or Shutdown returns nil,
+// no goroutine of the pool exists.
 //
 // [Pool.Wait] waits until nothing is queued or running, and leaves the pool
 // open. [WithContext] closes a pool when a context ends.
 //
 // # Testing
 //
-// A pool works in a bubble of [testing/synctest]: it starts no goroutine
-// elsewhere and reads time by package time alone. Close it before the bubble
-// ends. A pool with WithMaxWorkers(1) runs tasks one after the other, in the
-// order of their submission. To test what happens at a full queue, take
-// WithQueueCapacity(0) or 1 and a task that blocks on a channel. The page
-// docs/testing.md has examples.
+// A pool that is made inside a bubble of [testing/synctest] works there; close
+// it before the bubble ends. A pool with WithMaxWorkers(1) runs tasks one after
+// the other, in the order of their submission. docs/testing.md has more, also a
+// pool that runs each task before Submit returns.
 //
 // # Looking inside
 //
-// [Pool.Stats] is one snapshot of all counters, in which
-// Submitted = Completed + Dropped + Canceled + InFlight holds at every moment.
-// [Pool.Workers] lists the workers and [Pool.OldestTasks] the stacks of what
-// runs. [WithStallAfter] and [WithSlowTask] log a warning when a pool is stuck
-// or a task takes too long. Package shoalhttp serves all that as a live page;
-// contrib/prom and contrib/otel export it.
-//
-// # Options that matter
-//
-// Set [WithMaxWorkers] if tasks wait for something outside the process.
-// Set [WithQueueCapacity] and [WithFullPolicy] if load can exceed what the pool
-// can do. Set [WithName], which errors, logs, metrics and profiles show. Most
-// programs need no other option.
+// [Pool.Stats] is one snapshot of all counters. [Pool.OldestTasks] has the
+// stacks of what runs. [WithStallAfter] and [WithSlowTask] log a warning when a
+// pool is stuck or a task takes too long. Package shoalhttp serves a live page;
+// contrib/prom and contrib/otel export metrics and traces.
 //
 // # What is promised
 //
@@ -142,7 +134,6 @@
 // new worker first yields to workers that are making progress (see [Auto]).
 //
 // Tasks that one goroutine submits start in the order of their submission.
-//
 // There are never more workers than the maximum.
 //
 // In the terms of the Go memory model, submitting a task synchronizes before

@@ -3,12 +3,14 @@ go build -o "$tmp/shoal" ./cmd/shoal
 cd "$tmp"
 ./shoal demo -listen 127.0.0.1:0 -dir "$root" >said 2>log &
 trap 'kill -INT $!; wait $!' EXIT
-until grep -q '^profiles' said; do sleep 0.1; done
+until grep -qs '^profiles' said; do sleep 0.1; done
 at=$(sed -n 's/^metrics *\(.*\)\/metrics$/\1/p' said)
-curl -fsS -o cpu.pb "$at/debug/pprof/profile?seconds=2"
-go tool pprof -tags cpu.pb >tags
+for _ in 1 2 3 4 5; do # a second may be without a sample in a task
+	curl -fsS -o cpu.pb "$at/debug/pprof/profile?seconds=1"
+	go tool pprof -tags cpu.pb >tags
+	! grep 'pool: Total' tags || break
+done
 grep 'pool: Total' tags
-grep ': people' tags
 go tool pprof -top -tagfocus=pool=hash cpu.pb >top
 grep 'flat%' top
 curl -fsS -o goroutines "$at/debug/pprof/goroutine?debug=1"

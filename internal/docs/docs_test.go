@@ -52,6 +52,28 @@ func TestPagesThatSourcesMention(t *testing.T) {
 	}
 }
 
+func TestNamesThatDoNotExist(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"", "shoalhttp", "shoalexpvar", "jobs"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const source = "package shoal\n\ntype Pool struct{}\n\nfunc (*Pool) Wait() {}\n\nconst Forever = 1\n\nfunc WithX() {}\n"
+	if err := os.WriteFile(filepath.Join(dir, "x.go"), []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got, err := checkNames(dir, []*page{parsePage("page.md", "`pool.Wait()`, `shoal.Forever`, `WithX()`\n`pool.Len()`\n`shoal.Never`\n`WithY(1)`\n")})
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%q %v", got, err)
+	}
+	for i, want := range []string{"page.md:2: there is no Pool.Len", "page.md:3: there is no Never", "page.md:4: there is no WithY"} {
+		if !strings.HasPrefix(got[i], want) {
+			t.Errorf("%q, want %q", got[i], want)
+		}
+	}
+}
+
 func TestCommandsOfAPage(t *testing.T) {
 	var got []string
 	for _, c := range parsePage("page.md", text).commands() {

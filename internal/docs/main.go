@@ -3,7 +3,7 @@
 //	go run ./internal/docs          # in well under a minute
 //	go run ./internal/docs -long    # and runs the commands that take long
 //
-// Links and anchors lead somewhere. All Go compiles; programs are run, and
+// Links and anchors lead somewhere. Names of the packages exist. All Go compiles; programs are run, and
 // tests pass. Every command has a line in commands.txt, which says how it is
 // known to work: this program runs it, or names the test or the script that
 // does. The README and the pages for users are no longer than they may be.
@@ -100,6 +100,9 @@ func run(long bool) (problems []string, err error) {
 		return err
 	}
 	if err := add(checkMentions(root, sources)); err != nil {
+		return problems, err
+	}
+	if err := add(checkNames(root, told)); err != nil {
 		return problems, err
 	}
 	if err := add(checkCode(root, told)); err != nil {
