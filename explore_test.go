@@ -16,4 +16,4 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestExplore(t *testing.T) { suite.Test(t, slices.Concat(models, resultModels)) }
+func TestExplore(t *testing.T) { suite.Test(t, slices.Concat(models, resultModels, loopModels)) }

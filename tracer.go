@@ -10,11 +10,11 @@ import (
 // the body of a call, so the engine knows nothing of them.
 
 // A Tracer follows tasks that have a context, from their submission to their end:
-// those of [Pool.SubmitContext], [Pool.SubmitWait], [Group], [Future] and [Map] and
-// its kin. See [WithTracer]. Its methods are called by any number of goroutines, and
+// those of [Pool.SubmitContext], [Pool.SubmitWait], [Group], [Future], [Map] and
+// its kin, and, where it is a task of its own, the caller's share of [Range] and its kin. See [WithTracer]. Its methods are called by any number of goroutines, and
 // must not wait for the pool. They are told the pool, which may be a sub-pool, and as
-// kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future" or
-// "Map". A panic in them is reported as one of a task is; in Started it is one of the
+// kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future",
+// "Map" or "Range". A panic in them is reported as one of a task is; in Started it is one of the
 // task. They must not call [runtime.Goexit].
 //
 // Submitted is called by who submits, before the task is accepted, with the context
