@@ -6,6 +6,7 @@ require (
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/shoal-go/shoal v0.1.0
+	github.com/shoal-go/shoal/contrib/nats v0.1.0
 )
 
 require (
