@@ -15,31 +15,31 @@ import (
 const (
 	// MaxWorkers is the largest value [WithMaxWorkers] takes.
 	MaxWorkers = 1 << 24
-	// Unbounded is a queue capacity: no bound but memory.
+	// Unbounded is the capacity of a queue that only memory bounds.
 	Unbounded = math.MaxInt
-	// Forever is an idle timeout: idle workers stay.
+	// Forever is the idle timeout of workers that stay.
 	Forever = time.Duration(math.MaxInt64)
 
-	// DefaultQueueCapacity is how many tasks may wait where
-	// [WithQueueCapacity] was not given.
+	// DefaultQueueCapacity is the capacity without [WithQueueCapacity].
 	DefaultQueueCapacity = 1 << 20
-	// DefaultIdleTimeout is used where [WithIdleTimeout] was not given.
+	// DefaultIdleTimeout is the idle timeout without [WithIdleTimeout].
 	DefaultIdleTimeout = 5 * time.Second
-	// DefaultSpin is used where [WithSpin] was not given.
+	// DefaultSpin is the number of looks without [WithSpin].
 	DefaultSpin = 30
 
 	maxCapacity = 1 << 36 // queue.TicketBits, with room for the workers
 	maxSpin     = 1 << 20
 )
 
-// A FullPolicy says what [Pool.Submit] does while there is no room. See
+// A FullPolicy says what [Pool.Submit] does if there is no room. See
 // [WithFullPolicy].
 type FullPolicy int
 
 // The five policies.
 const (
-	// Block waits for room. The goroutine is parked, after it has let others run a
-	// few times; those that are parked are served first come first served.
+	// Block waits until there is room. The goroutine yields a few times, then
+	// parks. Submitters that wait are served fairly, and the tasks of each in the
+	// order of their submission.
 	Block FullPolicy = iota
 	// Reject returns [ErrQueueFull].
 	Reject
@@ -48,10 +48,10 @@ const (
 	Spawn
 	// CallerRuns runs the task on the goroutine that submits it.
 	CallerRuns
-	// DropOldest discards the task that has waited longest, or as many as it
-	// takes where there are more than the bound, after Pause or Resize, or where
-	// tasks of SubmitAfter that are due wait for room before the new one. At capacity 0
-	// none waits, and it rejects.
+	// DropOldest discards the task that has waited longest. After Pause or
+	// Resize, and if tasks of SubmitAfter wait for room, it may have to discard
+	// more than one. If that cannot make room, as at capacity 0, it returns
+	// [ErrQueueFull].
 	DropOldest
 )
 
@@ -65,22 +65,39 @@ func (p FullPolicy) String() string {
 	return policyNames[p]
 }
 
-// Timing says how often the pool reads the clock for [Stats].WaitTime and
-// RunTime.
+// Timing says for which tasks the pool measures [Stats].WaitTime and RunTime.
 type Timing int
 
 // The three amounts of timing.
 const (
-	// TimingSampled times one task in 64. The default.
+	// TimingSampled times one task in 64. It is the default.
 	TimingSampled Timing = iota
-	// TimingOff times none.
+	// TimingOff times no task.
 	TimingOff
-	// TimingFull times every task, for about three readings of the clock and
-	// 8 bytes each.
+	// TimingFull times every task. It costs each about three readings of the
+	// clock and 8 bytes.
 	TimingFull
 )
 
-// An Option configures a [Pool]. The With functions make them.
+// An Option configures a [Pool]. Without any, a pool has up to GOMAXPROCS
+// workers and a queue of 1<<20 tasks, and Submit waits while that is full.
+//
+// Most programs need a few of these only:
+//
+//   - [WithMaxWorkers] bounds how many tasks run, [WithQueueCapacity] how many wait.
+//   - [WithFullPolicy] says what Submit does when the queue is full.
+//   - [WithName] is for logs, metrics and profiles.
+//   - [WithPanicHandler] is given panics that would be logged.
+//   - [WithContext] closes the pool when a context ends.
+//   - [WithStallAfter] and [WithSlowTask] report a pool that is stuck.
+//
+// About workers: [WithMinWorkers], [WithSizing], [WithIdleTimeout],
+// [WithMaxTasksPerWorker], [WithWorkerHooks], [WithThreadPinning], [WithSpin].
+//
+// About what is seen: [WithLogger], [WithAlarmHandler], [WithTiming],
+// [WithTracer], [WithCrashOnPanic].
+//
+// Of sub-pools only: [WithPriority], [WithWeight].
 type Option interface{ apply(*config) }
 
 type option func(*config)
@@ -176,55 +193,59 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
-// WithName names the pool in errors, statistics and pprof labels.
+// WithName sets the name of the pool in errors, logs, statistics and pprof
+// labels. The default is no name.
 func WithName(name string) Option { return option(func(c *config) { c.name = name }) }
 
-// WithMaxWorkers sets the strict cap on live workers, running or not:
-// 1 … 1<<24. The default is GOMAXPROCS at the time of [New].
+// WithMaxWorkers sets the maximum of live workers, whether they run a task or
+// not: 1 … 1<<24. The pool never has more. The default is GOMAXPROCS at the
+// time of [New].
 func WithMaxWorkers(n int) Option {
 	return option(func(c *config) { c.maxWorkers = n })
 }
 
-// WithMinWorkers sets how many workers [New] starts and the idle timeout never
-// reclaims. The default is 0.
+// WithMinWorkers sets how many workers [New] starts and the idle timeout does
+// not end. The default is 0.
 func WithMinWorkers(n int) Option { return option(func(c *config) { c.minWorkers = n }) }
 
-// WithSizing sets when to add a worker between the minimum and the maximum.
-// The default is [Auto].
+// WithSizing sets the rule for adding workers between the minimum and the
+// maximum. The default is [Auto].
 func WithSizing(s Sizer) Option { return option(func(c *config) { c.sizer = s }) }
 
-// WithQueueCapacity sets how many accepted tasks may wait while every worker
-// that the pool may have is busy. So an open pool holds at most its workers
-// plus n tasks, whether or not the workers were started yet. 0 is hand-off: a
-// task is accepted when a worker is free to take it. [Unbounded] sets no
-// bound. The default is 1<<20. The storage grows with the tasks that wait, and
-// is given back.
+// WithQueueCapacity sets how many accepted tasks may wait while all workers
+// that the pool may have are busy. So an open pool holds at most its maximum of
+// workers and n tasks more, whether or not the workers have started. With 0 a
+// task is accepted only if a worker is free to take it. With [Unbounded] there
+// is no bound. The default is 1<<20. The memory of the queue grows with the
+// tasks that wait, and is given back.
 func WithQueueCapacity(n int) Option { return option(func(c *config) { c.capacity = n }) }
 
-// WithFullPolicy sets what [Pool.Submit] does while there is no room. The
-// default is [Block].
+// WithFullPolicy sets what [Pool.Submit] does if there is no room. The default
+// is [Block].
 func WithFullPolicy(p FullPolicy) Option { return option(func(c *config) { c.policy = p }) }
 
-// WithIdleTimeout sets how long a worker stays parked before it leaves. 0: it
-// leaves when it finds the queue empty. [Forever]: it stays. The default is
-// 5 s. One timer serves all workers of the pool, and only while some are idle.
+// WithIdleTimeout sets how long a worker stays without a task before it leaves.
+// With 0 it leaves as soon as it finds the queue empty; with [Forever] it
+// stays. The default is 5 s. The pool has one timer for this, and only while
+// workers are idle.
 func WithIdleTimeout(d time.Duration) Option { return option(func(c *config) { c.idle = d }) }
 
-// WithMaxTasksPerWorker has a worker leave, and a fresh one take its place,
-// after n tasks of its life. 0, the default, is no limit.
+// WithMaxTasksPerWorker replaces a worker by a fresh one after it has run n
+// tasks in its life. The default, 0, sets no limit. Tasks of sub-pools do not
+// count.
 func WithMaxTasksPerWorker(n int) Option { return option(func(c *config) { c.tasksPerWorker = n }) }
 
 // WithSpin sets how many times a worker that runs out of tasks looks at the
-// queue again before it parks. The default is 30, which takes well below a
-// microsecond. With 0 submitters do not let others run before they wait for room
+// queue before it parks. The default is 30, which takes well below a
+// microsecond. With 0, submitters do not yield before they wait for room
 // either.
 func WithSpin(n int) Option { return option(func(c *config) { c.spin = n }) }
 
-// WithThreadPinning locks every worker to an operating system thread of its
-// own ([runtime.LockOSThread]) for the worker's life.
+// WithThreadPinning locks each worker to an operating system thread of its own
+// for its life; see [runtime.LockOSThread].
 func WithThreadPinning() Option { return option(func(c *config) { c.pin = true }) }
 
-// WithContext closes the pool when ctx is done, as [Pool.Close] does.
+// WithContext closes the pool when ctx ends, as [Pool.Close] does.
 func WithContext(ctx context.Context) Option {
 	return option(func(c *config) { c.parent = ctx; c.parentNil = ctx == nil })
 }
@@ -241,18 +262,19 @@ func WithPanicHandler(f func(*PanicError)) Option { return option(func(c *config
 // [log/slog.Default] at that time.
 func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
 
-// WithCrashOnPanic has the pool recover nothing from tasks: a panic ends the
-// process and prints the task's own stack.
+// WithCrashOnPanic makes a panic of a task end the process, with the task's own
+// stack. The pool then recovers no panic of a task.
 func WithCrashOnPanic() Option { return option(func(c *config) { c.crash = true }) }
 
-// WithWorkerHooks has start called before a worker's first task and stop
-// called after its last one, on the worker's goroutine, also where a task
-// ended that goroutine with [runtime.Goexit]. Either may be nil. The id is in
-// 0 … MaxWorkers-1, unique among live workers, and reused.
+// WithWorkerHooks sets functions that a worker calls on its goroutine: start
+// before its first task, stop after its last one, also if a task ended the
+// goroutine with [runtime.Goexit]. Either may be nil. The id is in 0 …
+// MaxWorkers-1. No two live workers have the same id; the id of a worker that
+// has left is used again.
 func WithWorkerHooks(start, stop func(id int)) Option {
 	return option(func(c *config) { c.onStart, c.onStop = start, stop })
 }
 
-// WithTiming sets how often the pool reads the clock for its histograms. The
+// WithTiming sets which tasks are timed for [Stats].WaitTime and RunTime. The
 // default is [TimingSampled].
 func WithTiming(t Timing) Option { return option(func(c *config) { c.timing = t }) }

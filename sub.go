@@ -150,18 +150,19 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 // notGiven is the value of a sub-pool's option that is to stay away.
 const notGiven = -1 << 31
 
-// WithPriority sets the priority of a sub-pool: while there are too few workers
-// those with the highest one come first, whatever that means for the others. A
-// worker that runs a task of lower priority is called back when the task has
-// ended. -1<<20 … 1<<20; the default is 0. See [Pool.Sub].
+// WithPriority sets the priority of a sub-pool: -1<<20 … 1<<20, by default 0.
+// While there are too few workers, pools of higher priority come first,
+// whatever that means for the others. A worker that runs a task of lower
+// priority changes over when the task has ended. See [Pool.Sub].
 func WithPriority(n int) Option {
 	return option(func(c *config) { c.priority, c.prioritized = n, true })
 }
 
-// WithWeight sets the weight of a sub-pool: its share of the workers' time among
-// those of the same priority while there are too few workers. 1 … 1<<20; the
-// default is 1. The shares are kept by deficit round robin (Shreedhar and
-// Varghese, SIGCOMM 1995) over the time that tasks take. See [Pool.Sub].
+// WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
+// there are too few workers, pools of the same priority share the workers' time
+// in proportion to their weights. The shares are kept by deficit round robin
+// (Shreedhar and Varghese, SIGCOMM 1995) over the time that tasks take. See
+// [Pool.Sub].
 func WithWeight(n int) Option {
 	return option(func(c *config) { c.weight, c.prioritized = n, true })
 }
