@@ -162,8 +162,9 @@ type engine struct {
 	turn turn // of the submitter that waits in the Pool
 }
 
-// A turn is one goroutine's at a time, in order of arrival. Who waits does so on a Cond
-// and not for a Mutex, as to testing/synctest who waits for a mutex is busy.
+// A turn is one goroutine's at a time, in order of arrival. Goroutines wait on a Cond and
+// not for a Mutex, because testing/synctest takes a goroutine that waits for a mutex for
+// busy.
 type turn struct {
 	mu      sync.Mutex
 	passed  sync.Cond
@@ -199,7 +200,7 @@ func (t *turn) waiters() int {
 	return t.waiting
 }
 
-// newCommon makes a pool. made is told of each engine.
+// newCommon makes a pool. It calls made with each engine.
 func newCommon(size int, options []Option, made func(*engine)) (*common, error) {
 	c := new(common)
 	for _, o := range options {
@@ -264,14 +265,15 @@ func (c *common) panicked(e *shoal.PanicError) {
 	c.options.Logger.Printf("worker exits from panic: %v\n%s\n", e.Value, e.Stack)
 }
 
-// refused sees to what e did not take, for err. Where e is full and the options allow it, it
-// submits by wait, which calls what it is given when the task begins, if it is given something.
+// refused handles a task that e did not take because of err. If e is full and the options
+// allow it, it submits the task by wait. If begins is not nil, wait must call it when the task
+// begins.
 //
-// One submitter at a time waits in e, where the place that gets free next is kept for it.
-// If all did, none that comes would find a free place as long as one waits, and each
-// submitter would have to park for each task; here it goes on submitting when it has
-// been served. The others wait for their turn. Where their number is limited they all wait
-// in e, which counts them exactly.
+// One submitter at a time waits in e, which keeps the next free place for it. If all
+// did, a new submitter would find no free place as long as one waits, and each submitter
+// would have to park for each task. So a submitter that was served goes on submitting, and
+// the others wait for their turn. If their number is limited, they all wait in e,
+// which counts them exactly.
 func (c *common) refused(e *engine, err error, wait func(begins func()) error) error {
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
@@ -362,7 +364,7 @@ func (c *common) Tune(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.size.Store(int64(size))
-	c.engine.Load().Resize(0, workers(size)) // it fails where the pool is closed: Reboot heeds the size
+	c.engine.Load().Resize(0, workers(size)) // it fails if the pool is closed: Reboot uses the size
 }
 
 // IsClosed reports whether the pool has been released.
@@ -395,8 +397,8 @@ func (c *common) ReleaseTimeout(timeout time.Duration) error {
 
 // ReleaseContext is Release, and waits until no worker is left. If ctx ends first
 // it returns ctx's error; if ctx is nil it does not wait. Of a pool that is closed
-// it returns [ErrPoolClosed]. A task of the pool, which cannot wait for itself, gets
-// [shoal.ErrWouldDeadlock].
+// it returns [ErrPoolClosed]. If a task of the pool calls it, it returns
+// [shoal.ErrWouldDeadlock], because a task cannot wait for itself.
 func (c *common) ReleaseContext(ctx context.Context) error {
 	p, first := c.release()
 	switch {

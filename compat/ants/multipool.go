@@ -103,19 +103,22 @@ func (m *multi[P]) byIndex(idx int, of func(P) int) (int, error) {
 // Running is the number of workers of all pools.
 func (m *multi[P]) Running() int { return m.sum(P.Running) }
 
-// RunningByIndex is the number of workers of pool idx.
+// RunningByIndex is the number of workers of pool idx. The error is
+// [ErrInvalidPoolIndex].
 func (m *multi[P]) RunningByIndex(idx int) (int, error) { return m.byIndex(idx, P.Running) }
 
 // Free is how many more workers all pools may have.
 func (m *multi[P]) Free() int { return m.sum(P.Free) }
 
-// FreeByIndex is how many more workers pool idx may have.
+// FreeByIndex is how many more workers pool idx may have. The error is
+// [ErrInvalidPoolIndex].
 func (m *multi[P]) FreeByIndex(idx int) (int, error) { return m.byIndex(idx, P.Free) }
 
 // Waiting is the number of submitters that wait for any of the pools.
 func (m *multi[P]) Waiting() int { return m.sum(P.Waiting) }
 
-// WaitingByIndex is the number of submitters that wait for pool idx.
+// WaitingByIndex is the number of submitters that wait for pool idx. The error is
+// [ErrInvalidPoolIndex].
 func (m *multi[P]) WaitingByIndex(idx int) (int, error) { return m.byIndex(idx, P.Waiting) }
 
 // Cap is the size of all pools.

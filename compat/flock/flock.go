@@ -252,7 +252,7 @@ func NewPool(opts ...Option) (*Pool, error) {
 	return p, nil
 }
 
-// left adds up what the worker with that id has done, which is about to leave.
+// left adds up what the worker with that id has done. The worker is about to leave.
 func (p *Pool) left(id int) {
 	for _, w := range slices.Collect(p.pool.Workers()) {
 		if w.ID == id {

@@ -81,8 +81,8 @@ func WithMaxPending(n int) Option { return func(o *options) { o.maxPending = n }
 // WithTimeout sets for how long Stop waits. The default, also for d <= 0, is 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithPanicHandler sets what is called with the value of a panic in a task, which is
-// recovered then.
+// WithPanicHandler sets the function that is called with the value of a panic in a task.
+// Without it a panic crashes the process.
 func WithPanicHandler(fn func(v any)) Option { return func(o *options) { o.handler = fn } }
 
 // A queue is what [Queue] and [Task] have in common.
@@ -268,7 +268,7 @@ type Task[T any] struct {
 	run *shoal.Func[item[T]]
 }
 
-// An item is a value, which counts as pending if it is limited.
+// An item is a value. It counts as pending if it is limited.
 type item[T any] struct {
 	value   T
 	limited bool

@@ -41,7 +41,7 @@ func AtMost(t *testing.T, what string, most int) {
 }
 
 // Crash fails the test unless a process that runs f dies of a panic with that
-// text. The process is the test's own program, which comes here again.
+// text. The process is the test's own program, started again; it calls Crash, too.
 func Crash(t *testing.T, text string, f func()) {
 	t.Helper()
 	const env = "EXPECT_CRASH"
