@@ -37,11 +37,11 @@ var (
 // has no offset.
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
-		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(enter|enter-fm|main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|unlockEnding|due|reclaimIdle|reclaimIdle-fm|` +
 		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d(\.deferwrap\d)?)\(` +
 		`|^github\.com/shoal-go/shoal\.(\(\*watchdog\)\.look(\.func1)?|startAll)\(` +
-		`|^github\.com/shoal-go/shoal/internal/(sy|caller)\.`)
+		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )
 
@@ -69,13 +69,15 @@ func poolGoroutines() map[string]string {
 			continue
 		}
 		frames, _, _ := strings.Cut(stack, "\ncreated by ")
-		began, begun, dead := "", false, false
+		began, at, dead := "", "", false
 		gone := head[2] == "runnable" || head[2] == "running" || head[2] == "preempted"
 		for _, line := range strings.Split(strings.TrimSpace(frames), "\n")[1:] {
 			switch {
 			case strings.HasPrefix(line, "runtime.goexit("): // below the first function
 			case line[0] == '\t':
-				begun = begun || offset.MatchString(line) && !strings.Contains(line, "/runtime/asm_")
+				if !strings.Contains(line, "/runtime/asm_") {
+					at = line
+				}
 			default:
 				began = line
 				dead = dead || strings.HasPrefix(line, "runtime.Goexit(") // what it left
@@ -85,7 +87,7 @@ func poolGoroutines() map[string]string {
 		if !beganInPool.MatchString(began) && !createdByPool.MatchString(stack) {
 			continue
 		}
-		if gone && begun {
+		if gone && offset.MatchString(at) {
 			continue
 		}
 		found[head[1]] = stack

@@ -43,7 +43,12 @@ func (w *worker) rest() bool {
 				sy.Reach("rest found a task")
 				return true
 			}
-			if i == 0 && w.yieldPays() {
+			// Whoever would submit next may be waiting for this CPU. If not, a yield costs more
+			// than it looks: the runtime wakes another CPU to look for work, and meanwhile this
+			// worker is on standby, so that submitters wake nobody. Where tasks are long a look
+			// at who waits is cheap; else yields are made while they bring tasks. (The look has no
+			// function of its own: it needs what is left of a stack of 2 KB.)
+			if i == 0 && (w.step == 1 && sy.Runnable() > 0 || w.step != 1 && w.isLucky()) {
 				sy.Yield()
 			}
 		}
@@ -51,16 +56,8 @@ func (w *worker) rest() bool {
 	return w.park()
 }
 
-// yieldPays reports whether a worker that found no task should let others run
-// before it parks. Whoever would submit next may be waiting for this CPU. If
-// not, a yield costs more than it looks: the runtime wakes another CPU to look
-// for work, and meanwhile this worker is on standby, so that submitters wake
-// nobody. Where tasks are long a look at who waits is cheap; else yields are
-// made while they bring tasks.
-func (w *worker) yieldPays() bool {
-	if w.step == 1 {
-		return sy.Runnable() > 0
-	}
+// isLucky reports whether w yields before it parks, by what became of the last times.
+func (w *worker) isLucky() bool {
 	if w.luck--; w.luck < badLuck {
 		w.luck = 0
 	}
@@ -255,7 +252,7 @@ func (p *Pool) rouseLocked(w *worker, standby int) {
 // starts it, after unlocking.
 func (p *Pool) newWorkerLocked() *worker {
 	w := &worker{p: p, standby: true, step: 1, left: 1, timed: -1}
-	w.entry = w.enter
+	w.cycle = func() { w.again = w.loop() }
 	w.status.Store(idleBit)
 	if n := len(p.freeIDs); n > 0 {
 		w.id = p.freeIDs[n-1]

@@ -228,7 +228,7 @@ func (w *worker) base() *worker {
 // launch has w begin, on a goroutine of its own or of its pool's parent.
 func (p *Pool) launch(w *worker) {
 	if p.up == nil {
-		sy.Go(w.entry)
+		sy.Go(w.main)
 		return
 	}
 	p.up.lend(w)
@@ -472,7 +472,7 @@ func (w *worker) serve() {
 	v.host = w
 	w.guest = v
 	w.inTask = true
-	v.entry()
+	v.main()
 	w.inTask = false
 	w.unserve()
 }

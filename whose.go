@@ -4,9 +4,9 @@ import "context"
 
 // This file answers one question: does the calling goroutine run a task of
 // this pool? A context tells (inTask), but Wait, Close and Submit have none. So
-// every worker is called in the name of its pool (worker.enter), and so is a
-// task that runs on another goroutine (asTask): the stack tells, however many
-// pools there are (package caller). A worker is named once, so that costs a task
+// the loop of a worker is called in the name of its pool (worker.main), and so is
+// a task that runs on another goroutine (asTask): the stack tells, however many
+// pools there are (package caller). A loop is named once, so that costs a task
 // nothing. To ask takes microseconds, and only calls that are about to park ask.
 //
 // The answer is no for goroutines that a task has started, and in iterators that

@@ -42,7 +42,8 @@ type worker struct {
 	waited  int64 // how long that task waited
 
 	id      int
-	entry   func() // w.enter, made once
+	cycle   func() // loop, whose result is again; made once
+	again   bool   // what loop has returned
 	gentle  bool   // begins by giving way; set like standby
 	luck    int8   // whether to let others run before parking; see rest
 	asks    bool   // begins by asking the Sizer; set like standby
@@ -89,10 +90,6 @@ const (
 	window    = 100 * time.Microsecond // in which the pool yields once per CPU
 )
 
-// enter is main, called in the name of the pool: so the stack of a worker tells
-// whose it is.
-func (w *worker) enter() { w.p.id.Call(w.main) }
-
 // main is the worker's life.
 func (w *worker) main() {
 	defer w.leave()
@@ -111,7 +108,8 @@ func (w *worker) main() {
 		if w.gentle {
 			w.giveWay()
 		}
-		if !w.loop() || w.left <= 0 && !w.tick() {
+		p.id.Call(w.cycle) // so the stack of a task tells whose it is
+		if !w.again || w.left <= 0 && !w.tick() {
 			return
 		}
 	}

@@ -4,8 +4,8 @@
 // addresses on it can be read. So a call is made from nested call instructions
 // that spell a number, one digit each. Whoever asks walks the stack and reads it.
 //
-// A call costs about two nanoseconds and 32 bytes of stack per hexadecimal digit
-// of the number; numbers are given out in order, from 1. Asking takes
+// A call costs about two nanoseconds and 24 bytes of stack per digit, base 32, of
+// the number; numbers are given out in order, from 1. Asking takes
 // microseconds, and more on a deep stack.
 //
 // What is asked about is the stack of the calling goroutine. Goroutines that the
@@ -30,15 +30,22 @@ type ID uint64
 var lastID atomic.Uint64
 
 // NewID returns an ID that was never returned before.
-func NewID() ID { return ID(lastID.Add(1)) }
+func NewID() ID {
+	learnOnce.Do(learn)
+	return ID(lastID.Add(1))
+}
 
-// Call calls f in the name of id. It returns, panics and exits as f does.
+// Call calls f in the name of id. It returns, panics and exits as f does. Its
+// frame is where the number begins.
+//
+//go:noinline
 func (id ID) Call(f func()) {
-	if sites() == nil {
+	if sites == nil {
 		id.note(f)
 		return
 	}
-	begin(uint64(id), f)
+	s := speller{uint64(id), f}
+	s.spell()
 }
 
 // Depth is how many calls in the name of id the calling goroutine is inside of.
@@ -46,14 +53,13 @@ func (id ID) Depth() int {
 	if id == 0 {
 		return 0
 	}
-	s := sites()
-	if s == nil {
+	if sites == nil {
 		return id.noted()
 	}
 	// The caller is often a goroutine on a new stack of 2 KB that is about to
 	// park. Room for few frames lets it stay there: to move it costs more than the
 	// walk, and doubles its memory.
-	r := reader{sites: s, id: id}
+	r := reader{id: id}
 	var few [24]uintptr
 	got := runtime.Callers(2, few[:])
 	r.read(few[:got])
@@ -63,72 +69,124 @@ func (id ID) Depth() int {
 	return r.depth
 }
 
-// begin calls f after n, which is not 0. Its frame is where the number begins.
-//
-//go:noinline
-func begin(n uint64, f func()) { spell(n, f) }
+// A speller calls f after n. It is what the nested calls share, so that each of
+// them needs no more than 24 bytes of stack.
+type speller struct {
+	n uint64 // what is yet to be spelled
+	f func()
+}
+
+// base is that of the digits.
+const base = 32
 
 // spell calls f after n, lowest digit first. Each case is a call instruction,
 // whose return address stands for the digit. That the number is over needs no
 // mark: what follows is no digit.
 //
 //go:noinline
-func spell(n uint64, f func()) {
-	if n == 0 {
-		f()
+func (s *speller) spell() {
+	if s.n == 0 {
+		s.f()
 		return
 	}
-	rest := n / 16
-	switch n % 16 {
+	digit := s.n % base
+	s.n /= base
+	switch digit {
 	case 0:
-		spell(rest, f)
+		s.spell()
 	case 1:
-		spell(rest, f)
+		s.spell()
 	case 2:
-		spell(rest, f)
+		s.spell()
 	case 3:
-		spell(rest, f)
+		s.spell()
 	case 4:
-		spell(rest, f)
+		s.spell()
 	case 5:
-		spell(rest, f)
+		s.spell()
 	case 6:
-		spell(rest, f)
+		s.spell()
 	case 7:
-		spell(rest, f)
+		s.spell()
 	case 8:
-		spell(rest, f)
+		s.spell()
 	case 9:
-		spell(rest, f)
+		s.spell()
 	case 10:
-		spell(rest, f)
+		s.spell()
 	case 11:
-		spell(rest, f)
+		s.spell()
 	case 12:
-		spell(rest, f)
+		s.spell()
 	case 13:
-		spell(rest, f)
+		s.spell()
 	case 14:
-		spell(rest, f)
+		s.spell()
 	case 15:
-		spell(rest, f)
+		s.spell()
+	case 16:
+		s.spell()
+	case 17:
+		s.spell()
+	case 18:
+		s.spell()
+	case 19:
+		s.spell()
+	case 20:
+		s.spell()
+	case 21:
+		s.spell()
+	case 22:
+		s.spell()
+	case 23:
+		s.spell()
+	case 24:
+		s.spell()
+	case 25:
+		s.spell()
+	case 26:
+		s.spell()
+	case 27:
+		s.spell()
+	case 28:
+		s.spell()
+	case 29:
+		s.spell()
+	case 30:
+		s.spell()
+	case 31:
+		s.spell()
 	}
 }
 
-// A table is the return address of the call in begin, then those of the sixteen
-// digits, then that of the call of f.
-type table [1 + 16 + 1]uintptr
+// A table is the return address of the call in Call, then those of the digits,
+// then that of the call of f.
+type table [1 + base + 1]uintptr
 
-// sites is the table, learnt at first use. It is nil where addresses do not tell
-// the digits apart, as a compiler could have it that merges equal instructions;
+// sites is the table, learnt before there is an ID. It is nil where addresses do not
+// tell the digits apart, as a compiler could have it that merges equal instructions;
 // then calls are noted by goroutine.
-var sites = sync.OnceValue(func() *table {
-	const n = 0xfedcba9876543210 // all digits; the outermost is 0
+var (
+	sites     *table
+	learnOnce sync.Once
+)
+
+func learn() {
+	sites = new(table) // so Call spells
 	var t table
-	begin(n, func() { runtime.Callers(2, t[:]) })
-	slices.Reverse(t[:])
-	return t.ifDistinct()
-})
+	t[0] = ID(1).calls()[2]
+	for d := range uint64(base) {
+		pcs := ID(d + base).calls() // the digit d, then 1
+		t[1+d], t[1+base] = pcs[2], pcs[0]
+	}
+	sites = t.ifDistinct()
+}
+
+// calls are the calls around f in the name of id, the innermost first.
+func (id ID) calls() (pcs [4]uintptr) {
+	id.Call(func() { runtime.Callers(2, pcs[:]) })
+	return pcs
+}
 
 // ifDistinct returns t if its addresses are there, and all different, else nil.
 func (t *table) ifDistinct() *table {
@@ -143,7 +201,6 @@ func (t *table) ifDistinct() *table {
 // A reader counts the calls in the name of id in return addresses, which it is
 // given innermost first.
 type reader struct {
-	sites *table
 	id    ID
 	depth int
 	n     uint64 // what the digits spell that lie inside of the next address
@@ -151,9 +208,9 @@ type reader struct {
 
 func (r *reader) read(pcs []uintptr) {
 	for _, pc := range pcs {
-		switch i := slices.Index(r.sites[:], pc); {
-		case 1 <= i && i <= 16:
-			r.n = r.n*16 + uint64(i-1)
+		switch i := slices.Index(sites[:], pc); {
+		case 1 <= i && i <= base:
+			r.n = r.n*base + uint64(i-1)
 			continue
 		case i == 0 && r.n == uint64(r.id):
 			r.depth++

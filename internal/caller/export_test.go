@@ -2,18 +2,20 @@ package caller
 
 // WithoutSites runs f as if return addresses did not tell the digits apart.
 func WithoutSites(f func()) {
+	NewID()
 	was := sites
-	sites = func() *table { return nil }
+	sites = nil
 	defer func() { sites = was }()
 	f()
 }
 
 // HasSites reports whether return addresses tell the digits apart.
-func HasSites() bool { return sites() != nil }
+func HasSites() bool { NewID(); return sites != nil }
 
 // Tells reports whether it would if the address of one were that of another.
 func Tells(one, other int) bool {
-	t := *sites()
+	NewID()
+	t := *sites
 	t[one] = t[other]
 	return t.ifDistinct() != nil
 }

@@ -322,7 +322,7 @@ var mutants = []mutant{
 	{name: "a call that panics stays noted", file: "internal/caller/note.go", models: "-", tests: "TestACallThatDoesNotReturn",
 		old: "		defer n.add(-1)\n	}\n	f()\n", new: "		f()\n		n.add(-1)\n		return\n	}\n	f()\n"},
 	{name: "a worker has no name", file: "worker.go", models: "-", tests: "TestS1_",
-		old: "{ w.p.id.Call(w.main) }", new: "{ w.main() }"},
+		old: "p.id.Call(w.cycle)", new: "w.cycle()"},
 	{name: "a task on no worker has no name", file: "run.go", models: "-", tests: "TestS1_",
 		old: "	if p.up == nil {\n		p.id.Call(f)\n", new: "	if p.up == nil {\n		f()\n"},
 	{name: "a task of a sub-pool on no worker is none of the root's", file: "run.go", models: "-", tests: "TestS1_",
