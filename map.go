@@ -16,34 +16,33 @@ var (
 	errNilFunc     = fmt.Errorf("%w: nil function", ErrNilTask)
 )
 
-// Map runs f for every item of in, on p, and yields the results in the order
-// of the items. An item whose f fails, panics or is discarded yields its error
-// (see [Go]) and does not end the others.
+// Map runs f for every item of in, on p, and yields the results in the order of
+// the items. An item whose f fails, panics or is discarded yields its error, as
+// described at [Go], and does not end the others.
 //
-// The items are taken, one after the other, by the goroutine that ranges over
-// the results, as it asks for them: in may be endless, and need not be safe for
-// other goroutines. Map looks ahead by at most twice as many items as p may
-// have workers, or that number and 32, if that is more: so many are accepted and
-// not yet yielded. Before it takes
-// another item it yields the results that are there; while in blocks none are
-// yielded.
+// The goroutine that ranges over the results takes the items, one after the
+// other, as it asks for results. So in may be endless, and need not be safe for
+// use by other goroutines. At most 2 × n or n + 32 items, whichever is more,
+// are accepted and not yet yielded, where n is the most workers that p may
+// have. Map yields the results that are there before it takes another item;
+// while in blocks, it yields none.
 //
-// Leaving the loop early cancels the contexts of the items that run, keeps the
-// others from starting, and waits until none of them runs any more: nothing is
-// left behind. When ctx ends or p is closed, Map takes no more items; the one
-// that it has just taken gets the error, so the last pair has it. A nil argument
-// yields one pair with an error.
+// If the loop is left early, the contexts of items that run are cancelled, the
+// others do not start, and Map waits until none runs any more. If ctx ends or p
+// is closed, Map takes no more items, and the last pair has the error. A nil
+// argument yields one pair with an error.
 //
-// Ranged over by a task of p with its context, Map runs items itself where it
-// would wait for them; runtime.Goexit in one of those ends the goroutine.
+// In a task of p that ranges with its context, Map runs items itself where it
+// would wait for them. If f calls [runtime.Goexit] there, it ends that
+// goroutine.
 func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return func(yield func(Out, error) bool) {
 		mapItems(ctx, p, in, f, true, yield)
 	}
 }
 
-// MapUnordered is [Map], but yields the results as they come. (So the pair with
-// the error of ctx, or of the end of the pool, need not be the last.)
+// MapUnordered is [Map], but yields each result when it is there. So the pair
+// with the error of ctx, or of a closed pool, need not be the last one.
 func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return func(yield func(Out, error) bool) {
 		mapItems(ctx, p, in, f, false, yield)
@@ -51,10 +50,10 @@ func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f 
 }
 
 // ForEach runs f for every item of in, on p, and returns when all have ended.
-// It takes items as [Map] does, with the same bound. An item that fails does
-// not end the others: the result is all errors, joined by [errors.Join] in the
-// order of the items; that ctx has ended, or p is closed, is said once. (To
-// stop at the first error, use a [Group].)
+// It takes the items as [Map] does, with the same bound. An item that fails
+// does not end the others. The result is all errors, joined by [errors.Join] in
+// the order of the items. If ctx ends or p is closed, the result has that error
+// once. To stop at the first error, use a [Group].
 func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
 	if f == nil {
 		return errNilFunc
@@ -75,14 +74,14 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 	return errors.Join(errs...)
 }
 
-// ForEachSlice is [ForEach] over a slice: it runs f for every item of in, on p and on
-// the calling goroutine, and returns when all have ended. An item that fails,
-// panics or calls [runtime.Goexit] does not end the others: the result is all errors,
-// joined by [errors.Join] in the order of the items. That ctx has ended, or p is
-// closed, is said once, and then not all items have run.
+// ForEachSlice is [ForEach] over a slice. It runs f for every item of in, on p
+// and on the calling goroutine, and returns when all have ended. An item that
+// fails, panics or calls [runtime.Goexit] does not end the others. The result
+// is all errors, joined by [errors.Join] in the order of the items. If ctx ends
+// or p is closed, not all items have run, and the result has that error once.
 //
-// What [Range] says of participants, ctx, p and arguments holds here too. No item waits
-// behind another one while a participant is idle.
+// What [Range] says of participants, ctx, p and arguments holds here too. No
+// item waits behind another one while a participant is idle.
 func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Context, T) error) error {
 	if f == nil {
 		return errNilFunc
@@ -93,16 +92,16 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 }
 
 // MapSlice runs f for every item of in, on p and on the calling goroutine, and
-// returns the results in the order of the items. The first error ends it, as it ends
-// [Range]; with [CollectErrors] every item is run, and all errors are returned, joined
-// by [errors.Join] in the order of the items. [Limit] bounds the number of
-// participants, the caller included.
+// returns the results in the order of the items. The first error ends the loop,
+// as in [Range]. With [CollectErrors] every item is run, and all errors are
+// returned, joined by [errors.Join] in the order of the items. [Limit] bounds
+// the number of participants, the caller included.
 //
-// Beside an error too there is a result for every item: what f returned, or zero where f
-// did not run or did not return.
+// There is a result for every item, also if there is an error: what f returned,
+// or the zero value if f did not run or did not return.
 //
-// What [Range] says of participants, ctx, p and arguments holds here too. No item waits
-// behind another one while a participant is idle.
+// What [Range] says of participants, ctx, p and arguments holds here too. No
+// item waits behind another one while a participant is idle.
 func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
 	if f == nil {
 		return nil, errNilFunc
