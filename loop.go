@@ -41,8 +41,8 @@ import (
 //	    never more than half of its span, rounded up. The rest can be taken by others.
 
 // chunkTime is how long a chunk of more than one item is to take. What a chunk costs
-// beside its items, reading the clock most of all, is a twentieth of that.
-const chunkTime = 2 * time.Microsecond
+// beside its items, reading the clock most of all, is a few hundredths of that.
+const chunkTime = 5 * time.Microsecond
 
 // maxSpan is the most items of one loop, as many as fit into half of a word. Where there are
 // more, they are several loops, one after the other.

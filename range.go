@@ -26,9 +26,9 @@ import (
 // itself.
 //
 // A participant begins with chunks of one item, and takes more at a time only
-// while its chunks take less than 2 µs. A participant that has nothing left
+// while its chunks take less than 5 µs. A participant that has nothing left
 // takes half of what another one has left, down to a single item. So if items
-// take longer than 2 µs, no participant is idle while an item waits. An item
+// take longer than 5 µs, no participant is idle while an item waits. An item
 // that takes unexpectedly long delays only the rest of its own chunk.
 // [ForEachSlice] and [MapSlice] have no chunks.
 //

@@ -107,8 +107,8 @@ func TestChunksGrowOnlyWhileTheyAreQuick(t *testing.T) {
 		took time.Duration
 		want uint32
 	}{
-		{1, 0, 2}, {1, us, 2}, {1, 2 * us, 1}, {1, 3 * us, 1}, {1, time.Hour, 1},
-		{64, us / 10, 128}, {64, us, 128}, {64, 2 * us, 64}, {64, 4 * us, 32}, {64, time.Second, 1},
+		{1, 0, 2}, {1, 2 * us, 2}, {1, 3 * us, 1}, {1, 5 * us, 1}, {1, 9 * us, 1}, {1, time.Hour, 1},
+		{64, us / 10, 128}, {64, 2 * us, 128}, {64, 5 * us, 64}, {64, 10 * us, 32}, {64, time.Second, 1},
 		{1 << 31, 0, 1 << 30},
 	} {
 		if got := shoal.NextChunk(c.n, c.took, math.MaxUint32); got != c.want {

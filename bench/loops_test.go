@@ -47,10 +47,12 @@ var loopWorks = []loopWork{
 	}},
 }
 
-// sumOf is the sum of the items [lo, hi).
-func (w loopWork) sumOf(lo, hi int) (sum uint64) {
+// sumOf is the sum of the items [lo, hi). It is not inlined, so that all pay for the same loop.
+//
+//go:noinline
+func sumOf(do func(i int) uint64, lo, hi int) (sum uint64) {
 	for i := lo; i < hi; i++ {
-		sum += w.do(i)
+		sum += do(i)
 	}
 	return sum
 }
@@ -58,7 +60,7 @@ func (w loopWork) sumOf(lo, hi int) (sum uint64) {
 func BenchmarkLoop(b *testing.B) {
 	ctx, procs := context.Background(), runtime.GOMAXPROCS(0)
 	for _, w := range loopWorks {
-		want := w.sumOf(0, w.n)
+		want := sumOf(w.do, 0, w.n)
 		items := lo.Range(w.n)
 		run := func(lib string, once func(b *testing.B) func() uint64) {
 			repeat(b, fmt.Sprintf("work=%s/items=%d/lib=%s", w.name, w.n, lib), func(b *testing.B) func() {
@@ -75,7 +77,7 @@ func BenchmarkLoop(b *testing.B) {
 			return func() uint64 {
 				var sum atomic.Uint64
 				must(shoal.Range(ctx, p, w.n, func(_ context.Context, lo, hi int) error {
-					sum.Add(w.sumOf(lo, hi))
+					sum.Add(sumOf(w.do, lo, hi))
 					return nil
 				}))
 				return sum.Load()
@@ -111,14 +113,14 @@ func BenchmarkLoop(b *testing.B) {
 				var sum atomic.Uint64
 				size := (w.n + 4*procs - 1) / (4 * procs)
 				for from := 0; from < w.n; from += size {
-					g.Go(func() error { sum.Add(w.sumOf(from, min(from+size, w.n))); return nil })
+					g.Go(func() error { sum.Add(sumOf(w.do, from, min(from+size, w.n))); return nil })
 				}
 				must(g.Wait())
 				return sum.Load()
 			}
 		})
 		run("goroutines", func(b *testing.B) func() uint64 { // the floor: a plain loop on one goroutine
-			return func() uint64 { return w.sumOf(0, w.n) }
+			return func() uint64 { return sumOf(w.do, 0, w.n) }
 		})
 	}
 	b.Run("start-and-join", func(b *testing.B) {

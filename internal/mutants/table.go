@@ -560,4 +560,21 @@ var mutants = []mutant{
 		old: "	for ctx.Err() == nil {\n		// It stays", new: "	for {\n		// It stays"},
 	{name: "a group keeps the tasks that ran in Go", file: "group.go", models: "-", tests: "GroupKeepsNoTaskThatRan",
 		old: "	if t.state.Load() != callWaiting {\n		g.mu.Unlock()\n		return\n	}\n", new: ""},
+
+	// ----- loops -----
+	{name: "a hand that leaves looks for nothing", file: "crew.go", models: "loop",
+		old: "	h.crew.gone(h)\n	h.crew.callMore()\n", new: "	h.crew.gone(h)\n"},
+	{name: "a hand that has begun calls no other", file: "crew.go", models: "loop/three items that meet",
+		old: "		c.callMore()\n		s.join()\n", new: "		s.join()\n"},
+	{name: "the caller of a loop looks, then says that it waits", file: "loop.go", models: "loop/items of a loop in a loop meet",
+		old: "	c.waiting.Add(1)\n	if l.isQuiet() || l.canJoin() {", new: "	early := l.isQuiet() || l.canJoin()\n	c.waiting.Add(1)\n	if early {"},
+	{name: "who begins a loop wakes nobody", file: "loop.go", models: "loop/items of a loop in a loop meet",
+		old: "	if c.waiting.Load() > 0 {\n", new: "	if false {\n"},
+	{name: "who joins a loop takes, then says so", file: "loop.go", models: "loop",
+		old: "		l.shared.Store(true) // before anything is taken: see isQuiet\n		if span := l.stealLocked(); span != 0 {\n",
+		new: "		if span := l.stealLocked(); span != 0 {\n			l.shared.Store(true)\n"},
+	{name: "the last to leave a loop wakes nobody", file: "loop.go", models: "loop",
+		old: "	l.unlockAndWake(l.inside == 0 || s.size() > 0)\n", new: "	l.unlockAndWake(false)\n"},
+	{name: "a loop does not take back its hand", file: "crew.go", models: "-", tests: "TestALoopOnAPausedPoolIsTheCallers",
+		old: "	if accepted {\n		c.p.withdraw", new: "	if false {\n		c.p.withdraw"},
 }
