@@ -91,6 +91,16 @@ var loopModels = []suite.Model{
 		})
 		s.close()
 	})},
+	{Name: "loop/a loop in a loop", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {
+			if i == 0 {
+				s.each(ctx, 2, 2, nil, item)
+			}
+			return nil
+		})
+		s.close()
+	})},
 	{Name: "loop/a loop begins when a hand leaves", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		below := meet(2)

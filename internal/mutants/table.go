@@ -570,11 +570,11 @@ var mutants = []mutant{
 		old: "	c.waiting.Add(1)\n	if l.isQuiet() || l.canJoin() {", new: "	early := l.isQuiet() || l.canJoin()\n	c.waiting.Add(1)\n	if early {"},
 	{name: "who begins a loop wakes nobody", file: "loop.go", models: "loop/items of a loop in a loop meet",
 		old: "	if c.waiting.Load() > 0 {\n", new: "	if false {\n"},
-	{name: "who joins a loop takes, then says so", file: "loop.go", models: "loop",
+	{name: "who joins a loop takes, then says so", file: "loop.go", models: "loop/a loop in a loop",
 		old: "		l.shared.Store(true) // before anything is taken: see isQuiet\n		if span := l.stealLocked(); span != 0 {\n",
 		new: "		if span := l.stealLocked(); span != 0 {\n			l.shared.Store(true)\n"},
 	{name: "the last to leave a loop wakes nobody", file: "loop.go", models: "loop",
 		old: "	l.unlockAndWake(l.inside == 0 || s.size() > 0)\n", new: "	l.unlockAndWake(false)\n"},
 	{name: "a loop does not take back its hand", file: "crew.go", models: "-", tests: "TestALoopOnAPausedPoolIsTheCallers",
-		old: "	if accepted {\n		c.p.withdraw", new: "	if false {\n		c.p.withdraw"},
+		old: "	if accepted {\n		c.p.withdraw", new: "	if accepted && false {\n		c.p.withdraw"},
 }
