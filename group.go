@@ -15,14 +15,13 @@ import (
 // A Group runs tasks on a pool and waits for all of them. It is made by
 // [Pool.Group]. Its contract is that of golang.org/x/sync/errgroup: the first
 // task that fails cancels the group's context, and Wait returns its error. It
-// goes further where that one stops: a panic is an error too, Go gives up
-// waiting when the context ends, and tasks that have not started by then do
-// not start.
+// goes further where errgroup stops: a panic is an error too, Go stops waiting
+// when the context ends, and tasks that have not started by then do not start.
 //
-// A group may be used again after Wait, which begins anew, with a context of
-// its own and no error. Its methods may be called by any number of goroutines,
-// by its own tasks too; only Wait and Stop must not be called by a task of the
-// group, which would wait for itself ([Stats].Stalled shows it).
+// A group may be used again after Wait. It begins anew, with a context of its
+// own and no error. Any number of goroutines may call its methods, also its own
+// tasks. Only Wait and Stop must not be called by a task of the group, which
+// would wait for itself; [Stats].Stalled shows that.
 type Group struct {
 	p       *Pool
 	parent  context.Context
@@ -98,17 +97,19 @@ type groupOption func(*Group)
 
 func (o groupOption) applyGroup(g *Group) { o(g) }
 
-// CollectErrors has Wait return all errors of the group's tasks, joined in the
-// order of Go by [errors.Join], and not only the first. An error does not
-// cancel the group's context then.
+// CollectErrors makes Wait return all errors of the group's tasks, joined by
+// [errors.Join] in the order of Go, and not only the first. An error then does
+// not cancel the group's context.
 func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect = true }) }
 
-// Limit has at most n tasks of the group accepted and not yet ended at any
-// time; [Group.Go] waits. Beyond that are only tasks that tasks of the pool
-// add at the limit: these must not wait, and run the new task themselves. Tasks of another
-// pool of the family, and those nested in more than 64 others, must not wait either, and
-// leave the new task to the pool: give the group's pool a maximum of its own for these. n must
-// be at least 1. Without it only the pool limits the group's tasks.
+// Limit bounds the tasks of the group that are accepted and have not ended:
+// there are at most n at any time, and [Group.Go] waits. n must be at least 1.
+// Without Limit only the pool limits the group's tasks.
+//
+// A task of the pool must not wait at the limit, so its Go runs the new task
+// itself, beyond the limit. Neither must a task of another pool of the family,
+// or one that is nested in more than 64 others; these leave the new task to the
+// pool. Give the group's pool a maximum of its own if that matters.
 func Limit(n int) GroupOption {
 	return groupOption(func(g *Group) {
 		g.limit = &groupLimit{n: n}
@@ -163,14 +164,14 @@ func (g *Group) startLocked(r *round) {
 	g.state.Or(groupOpen)
 }
 
-// Go has the pool run f. It follows the rules of [Pool.SubmitContext], and
-// blocks as that does, or at the group's limit; where a task of the pool would
-// wait for the limit, it runs f itself (see [Limit]). Where f is not accepted the reason is an
-// error of the group: [ErrNilTask], [ErrClosed], [ErrQueueFull].
+// Go submits f to the pool. It follows the rules of [Pool.SubmitContext] and
+// blocks as that does, and also at the group's limit; see [Limit]. If f is not
+// accepted, the reason is an error of the group: [ErrNilTask], [ErrClosed], or
+// [ErrQueueFull].
 //
-// f is given a context derived from the group's. When that has ended, because
-// a task failed or the context that the group was made with has ended, f does
-// not start, and a Go that waits returns.
+// f is given a context derived from the group's. When the group's context ends,
+// because a task failed or the context ended that the group was made with,
+// tasks that have not started do not start, and a Go that waits returns.
 func (g *Group) Go(f func(context.Context) error) {
 	if g.invalid != nil || g.p == nil {
 		return
@@ -505,10 +506,10 @@ func (g *Group) finish(r *round) {
 // same.
 func (g *Group) Wait() error { return g.wait(context.Background()) }
 
-// WaitContext is Wait, but when ctx ends first it returns the group's first error
-// if there is one yet (and [CollectErrors] is not set), else that of ctx. The
-// group's tasks go on, and the group begins anew when they have ended, as after
-// Wait.
+// WaitContext is [Group.Wait] with a context. If ctx ends first, it returns the
+// group's first error if there is one and [CollectErrors] is not set, and ctx's
+// error otherwise. The group's tasks go on. The group begins anew when they
+// have ended, as after Wait.
 func (g *Group) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -604,8 +605,8 @@ func (r *round) result() error {
 	return errors.Join(errs...)
 }
 
-// Stop cancels the group's context, and then is Wait. It is for defer: whatever
-// happens, no task of the group outlives the function.
+// Stop cancels the group's context and then waits as [Group.Wait] does. Use it
+// with defer: no task of the group outlives the function.
 func (g *Group) Stop() error {
 	if r := g.round.Load(); r != nil {
 		r.stop(context.Canceled)
@@ -613,10 +614,10 @@ func (g *Group) Stop() error {
 	return g.Wait()
 }
 
-// Context is the group's context. It ends when a task fails (unless
-// [CollectErrors] is set), when all tasks have ended and Wait returns, and when
-// the context ends that the group was made with. After Wait it is the one that
-// has ended until Go is called again.
+// Context returns the group's context. It ends when a task fails, unless
+// [CollectErrors] is set; when all tasks have ended and Wait returns; and when
+// the context ends that the group was made with. After Wait it is the context
+// that has ended, until Go is called again.
 func (g *Group) Context() context.Context {
 	r := g.round.Load()
 	if r == nil {
