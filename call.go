@@ -33,9 +33,10 @@ const (
 type body interface {
 	refused() error // why it must not start: its context has ended
 	outer() context.Context
-	run() error        // the task itself
-	end(cause error)   // ends its context; context.Canceled: it has returned
-	resolve(err error) // gives who waits the result; once, as the last touch
+	run() error                  // the task itself
+	end(cause error)             // ends its context; context.Canceled: it has returned
+	returned(e *PanicError) bool // reports whether somebody gets e, which is about to be its result
+	resolve(err error)           // gives who waits the result; once, as the last touch
 }
 
 // take makes the caller the one who runs c, or gives it its result.
@@ -51,6 +52,12 @@ func isHusk(it queue.Item) bool {
 	return s == callClaimed || s == callOver
 }
 
+// returns reports whether somebody gets e, which is about to be the result of c. c may be nil.
+func (c *call) returns(e *PanicError) bool { return c != nil && c.body.returned(e) }
+
+// returned is that of a body whose result nobody gets.
+func (c *call) returned(*PanicError) bool { return false }
+
 // over ends the context of a call that has returned err, or because of err will not
 // run.
 func (c *call) over(err error) {
@@ -65,8 +72,8 @@ func (c *call) over(err error) {
 func discard(it queue.Item, err error) {
 	if it.IsRecord() && !isHusk(it) {
 		c := queue.As[call](it)
-		defer c.body.resolve(err) // also if a Tracer ends the goroutine
 		c.over(err)
+		c.body.resolve(err)
 	}
 }
 
@@ -220,6 +227,8 @@ type waitedCall struct {
 	done     sy.Latch // made by the first who asks for it
 	wake     sy.Latch // made by the first who waits
 }
+
+func (c *waitedCall) returned(*PanicError) bool { return true }
 
 func (c *waitedCall) resolve(err error) {
 	c.mu.Lock()

@@ -33,7 +33,7 @@ var (
 // that the pool was given.
 type PanicError struct {
 	Value any    // what was passed to panic
-	Stack []byte // the stack of the goroutine when it panicked
+	Stack []byte // the stack of the goroutine when it panicked, from the function that did
 	Pool  string // the pool's name
 }
 

@@ -21,6 +21,9 @@ func Reps(n, race, short int) int {
 	return n
 }
 
+// FromUser is fromUser.
+func FromUser(stack []byte) []byte { return fromUser(stack) }
+
 // TicketBits is the width of the tickets that tasks are numbered with.
 const TicketBits = queue.TicketBits
 

@@ -123,30 +123,34 @@ var (
 // the pool: see Sizer.
 var notInSizer = []place{inSizer}
 
+// A panic handler that panics or calls runtime.Goexit ends the process: see
+// TestH24_APanicHandlerThatFailsEndsTheProcess.
+var notInHandler = []place{inPanicHandler}
+
 var faults = []fault{
-	{id: 1, name: "panic(string)", do: func(*faulty) { panic("on purpose") }},
-	{id: 2, name: "panic(error)", do: func(*faulty) { panic(errors.ErrUnsupported) }},
-	{id: 3, name: "panic(nil)", do: func(*faulty) { panic(nil) }},
-	{id: 4, name: "nil map", do: func(*faulty) { var m *map[int]int; _ = (*m)[0] }},
-	{id: 4, name: "index out of range", do: func(e *faulty) { _ = []int{}[len(e.gate)] }},
-	{id: 5, name: "panic in a defer after a panic", do: func(*faulty) {
+	{id: 1, name: "panic(string)", not: notInHandler, do: func(*faulty) { panic("on purpose") }},
+	{id: 2, name: "panic(error)", not: notInHandler, do: func(*faulty) { panic(errors.ErrUnsupported) }},
+	{id: 3, name: "panic(nil)", not: notInHandler, do: func(*faulty) { panic(nil) }},
+	{id: 4, name: "nil map", not: notInHandler, do: func(*faulty) { var m *map[int]int; _ = (*m)[0] }},
+	{id: 4, name: "index out of range", not: notInHandler, do: func(e *faulty) { _ = []int{}[len(e.gate)] }},
+	{id: 5, name: "panic in a defer after a panic", not: notInHandler, do: func(*faulty) {
 		defer func() { panic("second") }()
 		panic("first")
 	}},
-	{id: 5, name: "Goexit in a defer after a panic", do: func(*faulty) {
+	{id: 5, name: "Goexit in a defer after a panic", not: notInHandler, do: func(*faulty) {
 		defer runtime.Goexit()
 		panic("first")
 	}},
-	{id: 5, name: "panic in a defer after Goexit", do: func(*faulty) {
+	{id: 5, name: "panic in a defer after Goexit", not: notInHandler, do: func(*faulty) {
 		defer func() { panic("second") }()
 		runtime.Goexit()
 	}},
-	{id: 6, name: "Goexit", do: func(*faulty) { runtime.Goexit() }},
-	{id: 7, name: "t.FailNow", do: func(*faulty) { new(testing.T).FailNow() }},
+	{id: 6, name: "Goexit", not: notInHandler, do: func(*faulty) { runtime.Goexit() }},
+	{id: 7, name: "t.FailNow", not: notInHandler, do: func(*faulty) { new(testing.T).FailNow() }},
 	{id: 8, name: "blocks", do: func(e *faulty) { <-e.gate }},
 	{id: 9, name: "deep stack", do: func(*faulty) { dig(1 << 14) }}, // 16 MiB and more
 	{id: 10, name: "LockOSThread", do: func(*faulty) { runtime.LockOSThread() }},
-	{id: 10, name: "LockOSThread, Goexit", do: func(*faulty) { runtime.LockOSThread(); runtime.Goexit() }},
+	{id: 10, name: "LockOSThread, Goexit", not: notInHandler, do: func(*faulty) { runtime.LockOSThread(); runtime.Goexit() }},
 	{id: 11, name: "labels", do: func(*faulty) {
 		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", "labels")))
 	}},
@@ -213,7 +217,7 @@ var faults = []fault{
 			e.t.Errorf("SubmitWait: %v", err)
 		}
 	}},
-	{id: 18, name: "Wait", not: notInSizer, do: func(e *faulty) { e.pool.Wait() }}, // it panics
+	{id: 18, name: "Wait", not: append(notInSizer, inPanicHandler), do: func(e *faulty) { e.pool.Wait() }}, // it panics
 	{id: 18, name: "WaitContext", not: notInSizer, do: func(e *faulty) {
 		if err := e.pool.WaitContext(context.Background()); err != nil {
 			wantErr(e.t, "WaitContext", err, shoal.ErrWouldDeadlock)
@@ -236,8 +240,8 @@ var faults = []fault{
 			}
 		}
 	}},
-	{id: 21, name: "panic(value whose Error panics)", do: func(*faulty) { panic(bomb{func() { panic("in Error") }}) }},
-	{id: 21, name: "panic(value whose Error calls Goexit)", do: func(*faulty) { panic(bomb{runtime.Goexit}) }},
+	{id: 21, name: "panic(value whose Error panics)", not: notInHandler, do: func(*faulty) { panic(bomb{func() { panic("in Error") }}) }},
+	{id: 21, name: "panic(value whose Error calls Goexit)", not: notInHandler, do: func(*faulty) { panic(bomb{runtime.Goexit}) }},
 	{id: 24, name: "Submit", do: func(e *faulty) {
 		for range 3 {
 			if err := e.pool.TrySubmit(func() {}); err != nil && !errors.Is(err, shoal.ErrQueueFull) && !errors.Is(err, shoal.ErrClosed) {
@@ -287,10 +291,8 @@ func inject(t *testing.T, is ...injection) {
 			// a test of their own: TestATaskStartsBesideABlockedStartHookOrSizer.
 			besides = besides && i.place != inSizer && i.place != inStartHook && (i.place != inPanicHandler || len(is) == 1)
 		}
-		if i.place == inStartHook || i.place == inPanicHandler {
-			// A start hook that calls Goexit, itself or by its panic's handler,
-			// is the last hook that is called.
-			hookless = true
+		if i.place == inStartHook {
+			hookless = true // a start hook that calls Goexit is the last hook that is called
 		}
 	}
 	e.pool = newPool(t,
@@ -531,7 +533,7 @@ func TestHooksThatAlwaysFail(t *testing.T) {
 		},
 	}
 	for name, how := range hows {
-		for _, broken := range []place{inStartHook, inStopHook, inPanicHandler, inSizer} {
+		for _, broken := range []place{inStartHook, inStopHook, inSizer} {
 			t.Run(name+" in the "+broken.String(), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					at := func(p place) {
@@ -542,7 +544,6 @@ func TestHooksThatAlwaysFail(t *testing.T) {
 					p := newPool(t, shoal.WithMaxWorkers(3), shoal.WithMinWorkers(1), shoal.WithMaxTasksPerWorker(4),
 						shoal.WithIdleTimeout(0),
 						shoal.WithWorkerHooks(func(int) { at(inStartHook) }, func(int) { at(inStopHook) }),
-						shoal.WithPanicHandler(func(*shoal.PanicError) { at(inPanicHandler) }),
 						shoal.WithSizing(sizerCalling(func() { at(inSizer) })))
 					y := newTally(100)
 					for i := range 100 {

@@ -240,8 +240,8 @@ func (g *Group) add(r *round, f func(context.Context) error, here bool, policy F
 		if err == excuse {
 			fault = nil
 		}
-		defer g.leave(r, t.i, fault) // also if a Tracer ends the goroutine
 		t.over(err)
+		g.leave(r, t.i, fault)
 		return false
 	}
 	if g.outer.any() {
@@ -442,14 +442,15 @@ func (g *Group) leave(r *round, i int, err error) {
 	}
 }
 
-// fail notes an error of task i of r.
-func (g *Group) fail(r *round, i int, err error) {
+// fail notes an error of task i of r, and reports whether the group returns it as the first.
+func (g *Group) fail(r *round, i int, err error) (first bool) {
 	g.mu.Lock()
-	first := g.failLocked(r, i, err)
+	first = g.failLocked(r, i, err)
 	g.mu.Unlock()
 	if first {
 		r.stop(err)
 	}
+	return first
 }
 
 // failLocked is fail, but reports whether the caller must stop r, after unlocking.
@@ -655,6 +656,13 @@ func (t *groupTask) end(cause error) {
 	if cause != context.Canceled { // else t is over, and the group is not
 		t.r.stop(cause)
 	}
+}
+
+// returned notes e, unless all errors are returned: whether it is the first one must be known
+// before it is logged.
+func (t *groupTask) returned(e *PanicError) bool {
+	g := t.r.g
+	return g.collect || g.fail(t.r, t.i, e)
 }
 
 func (t *groupTask) resolve(err error) {

@@ -138,8 +138,8 @@ func (p *Pool) withdraw(c *call, err error) bool {
 	defer p.helperDone()
 	p.huskAndUnlock(c)
 	sy.Reach("withdraw")
-	defer c.body.resolve(err) // also if a Tracer ends the goroutine
 	c.over(err)
+	c.body.resolve(err)
 	return true
 }
 

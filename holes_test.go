@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/pprof"
 	"slices"
@@ -880,38 +884,206 @@ func TestH23_AnIdlePoolHasNoGoroutineBesideItsParkedWorkers(t *testing.T) {
 	})
 }
 
-// H24: a panic handler that panics is handled.
+// H24: a panic handler that panics, or calls runtime.Goexit, ends the process, after the
+// task was counted and those who wait for it were told.
 
-func TestH24_APanicHandlerThatPanics(t *testing.T) {
-	noLog(t)
-	for name, handler := range map[string]func(*shoal.PanicError){
-		"panics":      func(*shoal.PanicError) { panic("in the handler") },
-		"panics(nil)": func(*shoal.PanicError) { panic(nil) },
-		"re-panics":   func(e *shoal.PanicError) { panic(e) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int32
-			p := newPool(t, fixed(1, shoal.WithName("h24"), shoal.WithPanicHandler(func(e *shoal.PanicError) {
-				calls.Add(1)
-				handler(e)
-			}))...)
-			cause := errors.New("in the task")
-			for range 3 {
-				if err := p.Submit(func() { panic(cause) }); err != nil {
-					t.Fatal(err)
+// A lateValue is what a task panics with. Who prints it, as the end of the process does,
+// waits until the counters and the waiters were seen to be right.
+type lateValue struct{ seen chan struct{} }
+
+func (v lateValue) Error() string { <-v.seen; return "the task's own" }
+
+// failingHandler is a name to find in a stack.
+//
+//go:noinline
+func failingHandler(how string) {
+	if how == "Goexit" {
+		runtime.Goexit()
+	}
+	panic("in the handler")
+}
+
+// failInHandler is what the other process does. The task is of that kind.
+func failInHandler(kind, how string) {
+	full := map[string]shoal.FullPolicy{"Spawn": shoal.Spawn, "CallerRuns": shoal.CallerRuns}
+	v := lateValue{make(chan struct{})}
+	opts := fixed(1, shoal.WithName("h24"), shoal.WithPanicHandler(func(*shoal.PanicError) { failingHandler(how) }))
+	if policy, ok := full[kind]; ok {
+		opts = append(opts, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(policy))
+	}
+	p := shoal.Must(shoal.New(opts...))
+	ctx := context.Background()
+	fail := func(context.Context) error { panic(v) }
+	result := make(chan error, 1)
+	wait := func(s *shoal.Pool) error {
+		s.Wait()
+		return &shoal.PanicError{Value: v} // as from the others
+	}
+	completed := uint64(1)
+	switch kind {
+	case "Submit":
+		p.Submit(func() { panic(v) })
+		result <- wait(p)
+	case "SubmitWait":
+		result <- p.SubmitWait(ctx, fail)
+	case "Future":
+		_, err := shoal.Go(ctx, p, func(ctx context.Context) (int, error) { return 0, fail(ctx) }).Wait(ctx)
+		result <- err
+	case "Group":
+		g := p.Group(ctx)
+		g.Go(fail)
+		result <- g.Wait()
+	case "Map":
+		for _, err := range shoal.Map(ctx, p, upTo(1), func(ctx context.Context, _ int) (int, error) { return 0, fail(ctx) }) {
+			result <- err
+		}
+	case "Keyed": // and one that has left its turn
+		k := shoal.NewKeyed[int](p)
+		began, gate := make(chan struct{}), make(chan struct{})
+		k.Submit(1, func() { close(began); <-gate; panic(v) })
+		<-began
+		k.Submit(1, func() {}) // which nobody runs any more
+		close(gate)
+		for p.Stats().Failed == 0 {
+			runtime.Gosched()
+		}
+		result <- &shoal.PanicError{Value: v}
+	case "Spawn", "CallerRuns":
+		began, gate := make(chan struct{}), make(chan struct{})
+		p.Submit(func() { close(began); <-gate })
+		<-began
+		go func() {
+			defer func() { recover() }() // which must not save the process
+			p.Submit(func() { panic(v) })
+		}()
+		for p.Stats().Failed == 0 {
+			runtime.Gosched()
+		}
+		close(gate)
+		result <- wait(p)
+		completed = 2
+	case "inside a task that waits":
+		f := make(chan *shoal.Future[int], 1)
+		go p.Submit(func() {
+			defer func() { recover() }()
+			u := shoal.Go(ctx, p, func(ctx context.Context) (int, error) { return 0, fail(ctx) })
+			f <- u
+			u.Wait(ctx)
+		})
+		_, err := (<-f).Wait(ctx)
+		result <- err
+	case "sub-pool":
+		s, _ := p.Sub(shoal.WithName("h24"))
+		s.Submit(func() { panic(v) })
+		result <- wait(s)
+		p = s
+	}
+	var e *shoal.PanicError
+	if !errors.As(<-result, &e) || e.Value != v {
+		fmt.Println("the waiter got something else")
+	}
+	if s := p.Stats(); s.Failed != 1 || s.Completed != completed {
+		fmt.Printf("%+v\n", s)
+	}
+	fmt.Println("served")
+	close(v.seen)
+	select {}
+}
+
+func TestH24_APanicHandlerThatFailsEndsTheProcess(t *testing.T) {
+	if kind := os.Getenv(crashEnv); kind != "" {
+		kind, how, _ := strings.Cut(kind, "/")
+		go failInHandler(kind, how)
+		select {}
+	}
+	for _, kind := range []string{"Submit", "SubmitWait", "Future", "Group", "Map", "Keyed", "Spawn", "CallerRuns", "inside a task that waits", "sub-pool"} {
+		for how, text := range map[string]string{
+			"panics": "the panic handler panicked: in the handler", "Goexit": "the panic handler called runtime.Goexit",
+		} {
+			t.Run(kind+"/"+how, func(t *testing.T) {
+				stdout, stderr := wantCrash(t, kind+"/"+how, `panic: shoal: task of pool "h24" panicked: the task's own; `+text)
+				if stdout != "served\n" {
+					t.Errorf("it printed %q", stdout)
 				}
-			}
-			p.Wait()
-			err := p.SubmitWait(t.Context(), func(context.Context) error { panic(cause) })
-			checkPanicError(t, err, cause)
-			if s := p.Stats(); s.Completed != 4 || s.Failed != 4 || calls.Load() != 4 {
-				t.Errorf("%d calls of the handler: %+v", calls.Load(), s)
-			}
-			runsMore(t, p, 100)
-			shutClean(t, p)
+				// Two lines down is the handler's goroutine, and then the handler.
+				if _, stack, _ := strings.Cut(stderr, text); !regexp.MustCompile(`^\n\s*\n\s*goroutine .*\n\s*github.com/shoal-go/shoal_test\.failingHandler\(`).MatchString(stack) {
+					t.Errorf("the stack does not begin with the handler:\n%s", stderr)
+				}
+			})
+		}
+	}
+}
+
+// wantCrash has the calling test run again, alone, in another process, which must end with
+// status 2 and text among what it prints.
+func wantCrash(t *testing.T, kind, text string) (stdout, stderr string) {
+	t.Helper()
+	cmd := crashCommand(t, kind)
+	cmd.Args = append(cmd.Args, "-test.timeout=1m")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("the process ended with %v, want status 2", err)
+	}
+	if !strings.Contains(errs.String(), text) {
+		t.Errorf("no %q in what it printed:\n%s%s", text, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+// What must not call runtime.Goexit: that is a bug, which ends the process.
+func TestH24_GoexitWhereItMustNotBeEndsTheProcess(t *testing.T) {
+	ctx := context.Background()
+	nop := func(context.Context) error { return nil }
+	pool := func(opts ...shoal.Option) *shoal.Pool {
+		return shoal.Must(shoal.New(fixed(1, append(opts, shoal.WithName("h24"))...)...))
+	}
+	traced := func(in string) *shoal.Pool { return pool(shoal.WithTracer(exitingTracer{in})) }
+	cases := map[string]func(){
+		"Tracer.Submitted":             func() { traced("Submitted").SubmitWait(ctx, nop) },
+		"Tracer.Started":               func() { traced("Started").SubmitWait(ctx, nop) },
+		"the end function of a Tracer": func() { traced("end").SubmitWait(ctx, nop) },
+		"Tracer.Refused": func() {
+			p := traced("Refused")
+			p.Close()
+			p.SubmitWait(ctx, nop)
+		},
+		"the alarm handler": func() {
+			p := pool(shoal.WithSlowTask(time.Millisecond), shoal.WithAlarmHandler(func(shoal.Alarm) { runtime.Goexit() }),
+				shoal.WithLogger(slog.New(slog.DiscardHandler)))
+			p.Submit(func() { select {} })
+		},
+		"the log": func() {
+			pool(shoal.WithLogger(slog.New(exitingLog{slog.DiscardHandler}))).Submit(func() { panic("to be logged") })
+		},
+		"the lost function of a Reservation": func() {
+			p := pool()
+			r, _ := p.Reserve(ctx, 1)
+			ended, cancel := context.WithCancel(ctx)
+			began, gate := make(chan struct{}), make(chan struct{})
+			p.Submit(func() { close(began); <-gate })
+			<-began
+			r.Submit(ended, nop, func(error) { runtime.Goexit() })
+			cancel()
+			close(gate)
+		},
+	}
+	if kind := os.Getenv(crashEnv); kind != "" {
+		go cases[kind]()
+		select {}
+	}
+	for name := range cases {
+		t.Run(name, func(t *testing.T) {
+			wantCrash(t, name, "panic: shoal: "+name+` of pool "h24" called runtime.Goexit`)
 		})
 	}
 }
+
+// An exitingLog ends the goroutine that logs.
+type exitingLog struct{ slog.Handler }
+
+func (exitingLog) Enabled(context.Context, slog.Level) bool { runtime.Goexit(); return false }
 
 // checkPanicError checks that err is what a panic of value becomes.
 func checkPanicError(t testing.TB, err error, value any) {

@@ -575,6 +575,205 @@ func TestPanicWithoutAHandlerIsLoggedOnceWithItsStack(t *testing.T) {
 	}
 }
 
+// A panic that is returned is not logged; a handler gets every one.
+func TestPanicThatIsReturnedIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	ctx := t.Context()
+	fail := func(context.Context) error { explode("returned"); return nil }
+	result := func(context.Context) (int, error) { explode("returned"); return 0, nil }
+	for name, c := range map[string]struct {
+		run    func(p *shoal.Pool) error
+		logged int // of its panics
+		all    int
+	}{
+		"SubmitWait": {run: func(p *shoal.Pool) error { return p.SubmitWait(ctx, fail) }, all: 1},
+		"Future": {run: func(p *shoal.Pool) error {
+			_, err := shoal.Go(ctx, p, result).Wait(ctx)
+			return err
+		}, all: 1},
+		"Map": {run: func(p *shoal.Pool) (err error) {
+			for _, err = range shoal.Map(ctx, p, upTo(2), func(ctx context.Context, _ int) (int, error) { return result(ctx) }) {
+			}
+			return err
+		}, all: 2},
+		"ForEach": {run: func(p *shoal.Pool) error {
+			return shoal.ForEach(ctx, p, upTo(2), func(ctx context.Context, _ int) error { return fail(ctx) })
+		}, all: 2},
+		"Group": {run: func(p *shoal.Pool) error {
+			g := p.Group(ctx)
+			g.Go(fail)
+			return g.Wait()
+		}, all: 1},
+		"Group, the second": {run: func(p *shoal.Pool) error {
+			g := p.Group(ctx)
+			began, gate := make(chan struct{}), make(chan struct{})
+			g.Go(func(ctx context.Context) error { close(began); <-gate; return fail(ctx) })
+			<-began
+			g.Go(func(ctx context.Context) error { defer close(gate); return fail(ctx) })
+			return g.Wait()
+		}, logged: 1, all: 2},
+		"Group, all": {run: func(p *shoal.Pool) error {
+			g := p.Group(ctx, shoal.CollectErrors())
+			g.Go(fail)
+			g.Go(fail)
+			return g.Wait()
+		}, all: 2},
+		"Range": {run: func(p *shoal.Pool) error {
+			return shoal.Range(ctx, p, 1, func(ctx context.Context, _, _ int) error { return fail(ctx) })
+		}, all: 1},
+		"a task that its waiter runs": {run: func(p *shoal.Pool) error {
+			return p.SubmitWait(ctx, func(ctx context.Context) error { return p.SubmitWait(ctx, fail) })
+		}, all: 1},
+		"SubmitContext": {run: func(p *shoal.Pool) error {
+			must(t, p.SubmitContext(ctx, func(ctx context.Context) { fail(ctx) }))
+			return &shoal.PanicError{}
+		}, logged: 1, all: 1},
+		"Keyed": {run: func(p *shoal.Pool) error {
+			must(t, shoal.NewKeyed[int](p).Submit(1, func() { fail(ctx) }))
+			return &shoal.PanicError{}
+		}, logged: 1, all: 1},
+	} {
+		log.Reset()
+		logger := shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		p := openPool(t, shoal.WithMaxWorkers(2), logger)
+		if err := c.run(p); !errors.As(err, new(*shoal.PanicError)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, p.Shutdown(ctx))
+		if n := strings.Count(log.String(), "level=ERROR"); n != c.logged {
+			t.Errorf("%s: logged %d times, want %d", name, n, c.logged)
+		}
+		log.Reset()
+		var handled atomic.Int32
+		p = openPool(t, shoal.WithMaxWorkers(2), logger, shoal.WithPanicHandler(func(*shoal.PanicError) { handled.Add(1) }))
+		c.run(p)
+		must(t, p.Shutdown(ctx))
+		if n := int(handled.Load()); n != c.all || log.Len() > 0 {
+			t.Errorf("%s: the handler got %d, want %d, and the log %q", name, n, c.all, log.String())
+		}
+	}
+	p := openPool(t, shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	must(t, p.Submit(runtime.Goexit)) // is no panic
+	must(t, p.Shutdown(ctx))
+	if log.Len() > 0 {
+		t.Errorf("logged: %s", log.String())
+	}
+}
+
+// stackTop is the name of a stack's first function, and its first line.
+func stackTop(stack []byte) (head, name string) {
+	lines := strings.SplitN(string(stack), "\n", 3)
+	if len(lines) < 3 {
+		return string(stack), ""
+	}
+	name, _, _ = strings.Cut(lines[1], "(0x")
+	name, _, _ = strings.Cut(name, "({")
+	return lines[0], strings.TrimSuffix(name, "(...)")
+}
+
+func TestStacksBeginAtTheFunctionThatPanicked(t *testing.T) {
+	const here = "github.com/shoal-go/shoal_test."
+	var none map[int]int
+	var nilPool *struct{ n [1 << 20]int }
+	zero := len(none)
+	for name, c := range map[string]struct {
+		do   func()
+		want string
+	}{
+		"panic":              {func() { explode("x") }, here + "explode"},
+		"nil map":            {func() { writeTo(none) }, here + "writeTo"},
+		"index out of range": {func() { _ = indexOf([]int{}, zero) }, here + "indexOf"},
+		"slice bounds":       {func() { _ = sliceOf([]int{}, zero+1) }, here + "sliceOf"},
+		"nil pointer":        {func() { _ = read(&nilPool.n[0]) }, here + "TestStacksBeginAtTheFunctionThatPanicked.func"},
+		"nil pointer, read":  {func() { _ = read(nil) }, here + "read"},
+		"division":           {func() { _ = divide(1, zero) }, here + "divide"},
+		"type assertion":     {func() { _ = assertInt("x") }, here + "assertInt"},
+		"in a defer after a panic": {func() {
+			defer explode("second")
+			panic("first")
+		}, here + "explode"},
+		"in a defer after Goexit": {func() {
+			defer explode("second")
+			runtime.Goexit()
+		}, here + "explode"},
+		"again": {func() {
+			defer func() { explode(recover()) }()
+			writeTo(none)
+		}, here + "explode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(how string, stack []byte) {
+				t.Helper()
+				if head, top := stackTop(stack); !strings.HasPrefix(head, "goroutine ") || !strings.HasPrefix(top, c.want) {
+					t.Errorf("%s: begins %q, %q, want %q\n%s", how, head, top, c.want, stack)
+				}
+			}
+			var log bytes.Buffer
+			var handled *shoal.PanicError
+			p := openPool(t, fixed(1, shoal.WithPanicHandler(func(e *shoal.PanicError) { handled = e }))...)
+			var e *shoal.PanicError
+			task := func(context.Context) error { c.do(); return nil }
+			if err := p.SubmitWait(t.Context(), task); !errors.As(err, &e) || e != handled {
+				t.Fatalf("%v", err)
+			}
+			check("on a worker", e.Stack)
+			// In a task that waits for it. (Goexit ends that too.)
+			p.SubmitWait(t.Context(), func(ctx context.Context) error { return p.SubmitWait(ctx, task) })
+			check("in a task", handled.Stack)
+			var stack string
+			p = openPool(t, fixed(1, shoal.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+				ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == "stack" {
+						stack = a.Value.String()
+					}
+					return a
+				},
+			}))))...)
+			must(t, p.Submit(c.do))
+			must(t, p.Shutdown(t.Context()))
+			check("in the log", []byte(stack))
+		})
+	}
+}
+
+// Go may show what the runtime does between a runtime error and its panic.
+func TestStacksAreCutBelowTheRuntime(t *testing.T) {
+	const user = "main.f(0x1)\n\t/f.go:1 +0x1\nruntime.goexit({})\n\t/asm.s:1 +0x1\ncreated by main.g in goroutine 1\n\t/g.go:2 +0x2\n"
+	const pool = "runtime/debug.Stack()\n\t/stack.go:26 +0x5e\nshoal.fault(0x1)\n\t/run.go:1 +0x1\n"
+	const head = "goroutine 7 [running]:\n"
+	for _, between := range []string{
+		"panic({0x1?, 0x2?})\n\t/panic.go:1 +0x1\n",
+		"panic({0x1?, 0x2?})\n\t/panic.go:1 +0x1\nruntime.goPanicIndex(0x1, 0x0)\n\t/panic.go:2 +0x1\nruntime.panicBounds64()\n\t/panic.s:3 +0x1\n",
+		"panic({0x1?, 0x2?})\n\t/panic.go:1 +0x1\ninternal/runtime/maps.f(0x1)\n\t/map.go:2 +0x1\nruntime.mapassign_fast64(0x1)\n\t/map.go:2 +0x1\n",
+		"runtime.Goexit()\n\t/panic.go:1 +0x1\n",
+	} {
+		if got := string(shoal.FromUser([]byte(head + pool + between + user))); got != head+user {
+			t.Errorf("%s\nof\n%s", got, between)
+		}
+	}
+	if got := string(shoal.FromUser([]byte(head + user))); got != head+user {
+		t.Errorf("%s", got)
+	}
+}
+
+//go:noinline
+func writeTo(m map[int]int) { m[1] = 1 }
+
+//go:noinline
+func indexOf(s []int, i int) int { return s[i] }
+
+//go:noinline
+func sliceOf(s []int, i int) []int { return s[:i] }
+
+//go:noinline
+func read(n *int) int { return *n }
+
+//go:noinline
+func divide(a, b int) int { return a / b }
+
+//go:noinline
+func assertInt(v any) int { return v.(int) }
+
 // A crash ends the process, so the test runs itself in another one.
 const crashEnv = "SHOAL_TEST_CRASH"
 

@@ -494,44 +494,21 @@ func (p *Pool) end(to phase, cause error) {
 	}
 	p.tidyLane()
 	p.rearm()
-	doAll(func() bool {
-		switch {
-		case len(orphans) > 0:
-			it := orphans[0]
-			orphans = orphans[1:]
-			discard(it, ErrDropped)
-		case queued > 0:
-			t := ticket & ticketMask
-			ticket++
-			queued--
-			var it queue.Item
-			it, seg = p.takeCell(seg, t)
-			discard(it, ErrDropped)
-		case len(calls) > 0:
-			c := calls[0]
-			calls = calls[1:]
-			c.body.end(ErrClosed)
-		default:
-			return false
-		}
-		return true
-	})
+	for _, it := range orphans {
+		discard(it, ErrDropped)
+	}
+	for ; queued > 0; queued-- {
+		var it queue.Item
+		it, seg = p.takeCell(seg, ticket&ticketMask)
+		ticket++
+		discard(it, ErrDropped)
+	}
+	for _, c := range calls {
+		c.body.end(ErrClosed)
+	}
 	if last {
 		p.finish()
 	}
-}
-
-// doAll calls f until that returns false, also if f ends the goroutine.
-func doAll(f func() bool) {
-	over := false
-	defer func() {
-		if !over {
-			doAll(f)
-		}
-	}()
-	for f() {
-	}
-	over = true
 }
 
 // sealLocked seals tail: from here on nobody is admitted.
@@ -623,8 +600,8 @@ func (p *Pool) follow(parent context.Context) {
 		p.helpers++
 		p.stopParent = nil
 		p.mu.Unlock()
-		defer p.helperDone() // also if a Tracer ends the goroutine
 		p.end(phaseStopping, ErrClosed)
+		p.helperDone()
 	})
 	p.mu.Lock()
 	over := p.ending

@@ -268,7 +268,9 @@ func (s *participant) work() (again bool) {
 		case p.crash && !inGoexit(): // let the process die of it, as it is
 		default:
 			if r := recover(); r != nil {
-				again = s.fail(p.report(r))
+				e := p.panicked(r)
+				p.report(e, func() bool { return s.l.errs != nil || s.l.fail(e) }, func() { s.fail(e) })
+				again = s.fail(e)
 			} else {
 				s.fail(ErrGoexit)
 				if s == &s.l.own {
@@ -385,10 +387,10 @@ func (s *participant) fail(err error) bool {
 	return false
 }
 
-// fail ends l because of err, unless it has ended before.
-func (l *loop) fail(err error) {
+// fail ends l because of err, unless it has ended before, and reports whether it did.
+func (l *loop) fail(err error) (first bool) {
 	l.mu.Lock()
-	first := l.err == nil
+	first = l.err == nil
 	if first {
 		l.err = err
 	}
@@ -398,6 +400,7 @@ func (l *loop) fail(err error) {
 		l.failed.Store(true) // before it is counted, as isEnded looks
 		l.crew.fails.Add(1)
 	}
+	return first
 }
 
 // isEnded reports whether no chunk of l may begin any more. It ends l if its context has ended.

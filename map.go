@@ -217,8 +217,8 @@ func (m *mapping[In, Out]) submit(v In) error {
 		t.over(err)
 		t.resolve(err)
 	}
-	// Not before it is certain: a Tracer may end the goroutine. So may f, run here: then
-	// there is a result, and nobody to yield it.
+	// Not before it is certain: f may end the goroutine, run here. Then there is a result,
+	// and nobody to yield it.
 	t.at = m.open.len()
 	m.open.push(t)
 	return err
@@ -341,6 +341,8 @@ func (t *mapTask[In, Out]) run() (err error) {
 	t.out, err = t.m.f(t.given(&t.contextCall), t.in)
 	return err
 }
+
+func (t *mapTask[In, Out]) returned(*PanicError) bool { return true }
 
 func (t *mapTask[In, Out]) resolve(err error) {
 	m := t.m

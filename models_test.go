@@ -982,12 +982,6 @@ var models = []suite.Model{
 			}
 		})
 	})},
-	{Name: "life/the panic handler ends the goroutine", Run: onPool(func(s *sim) {
-		s.pool(2, WithPanicHandler(func(*PanicError) { runtime.Goexit() }))
-		s.closer()
-		s.submitTask(0, func() { s.did(0); s.finished(); panic("a fault") })
-		s.submit(1)
-	})},
 	{Name: "life/hooks are paired", Run: onPool(func(s *sim) {
 		started, stopped := 0, 0
 		s.pool(1, WithWorkerHooks(func(int) { started++ }, func(int) { stopped++ }))

@@ -250,16 +250,25 @@ func WithContext(ctx context.Context) Option {
 	return option(func(c *config) { c.parent = ctx; c.parentNil = ctx == nil })
 }
 
-// WithPanicHandler has f called for every panic that the pool recovers, on the
-// goroutine that panicked, before the task counts as finished. A panic in f
-// itself is logged. The default, also for nil, is one error in the log with the
-// stack; see [WithLogger].
+// WithPanicHandler sets the function that the pool calls with every panic that it
+// recovers: those of tasks, also where [Pool.SubmitWait], a [Future], a [Group] or
+// [Map] returns the panic too, and those of hooks, of a [Tracer] and of the other
+// functions that the pool is given. f runs on the goroutine that panicked, before the
+// task counts as finished; it may use the pool.
+//
+// If f panics, the process ends, as it does by any panic that nobody recovers. Nothing
+// can recover this one. Before that the task counts as finished, and those that wait
+// for it get its result. If f calls [runtime.Goexit], that is a bug and ends the process
+// in the same way.
+//
+// By default, and if f is nil, a panic is logged, with its stack, as one error; see
+// [WithLogger]. A panic that is returned to a caller is not logged.
 func WithPanicHandler(f func(*PanicError)) Option { return option(func(c *config) { c.onPanic = f }) }
 
-// WithLogger sets where the pool logs what nobody is told of otherwise: panics
-// without a handler, worker hooks that end their goroutine, and the alarms of
-// [WithStallAfter] and [WithSlowTask]. The default, also for nil, is
-// [log/slog.Default] at that time.
+// WithLogger sets where the pool logs what is not reported otherwise: panics that
+// neither a handler gets nor a call returns, worker hooks that end their goroutine, and
+// the alarms of [WithStallAfter] and [WithSlowTask]. The log must not call
+// [runtime.Goexit]. The default, also for nil, is [log/slog.Default] at that time.
 func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
 
 // WithCrashOnPanic makes a panic of a task end the process, with the task's own

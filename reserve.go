@@ -178,8 +178,8 @@ func (r *Reservation) Len() int {
 // start if ctx has ended by then, and counts as failed if it returns an error.
 // But no caller waits for it. If an accepted task does not run, lost is called
 // once, unless it is nil, with the reason: ctx's error, or [ErrDropped]. It is
-// called on the goroutine that finds this out, so it must be brief, and must
-// not call [runtime.Goexit].
+// called on the goroutine that finds this out, so it must be brief. If it calls
+// [runtime.Goexit], that is a bug and ends the process.
 //
 // Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no
 // place is left.
@@ -231,7 +231,7 @@ func (c *reservedTask) run() error {
 func (c *reservedTask) resolve(err error) {
 	if lost := c.lost; lost != nil {
 		c.lost = nil
-		c.pool.guard(func() { lost(err) })
+		c.pool.guard(func() { c.pool.noGoexit("the lost function of a Reservation", func() { lost(err) }) })
 	}
 }
 

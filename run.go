@@ -1,10 +1,13 @@
 package shoal
 
 import (
+	"bytes"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strings"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -19,34 +22,32 @@ import (
 // panic, reports whether the worker goes on. After Goexit the goroutine ends
 // whatever is returned; leave sees to the rest.
 func (w *worker) fault(r any) (again bool) {
-	p := w.p
 	w.inTask = false
-	if w.guest != nil { // runtime.Goexit in a task of a sub-pool, which has counted it
+	switch {
+	case w.guest != nil: // runtime.Goexit in a task of a sub-pool, which has counted it
 		w.unserve()
 		return false
-	}
-	c := w.cur
-	var err error = ErrGoexit
-	defer func() { // also if the panic handler ends the goroutine
-		w.cur = nil
-		w.call.Store(nil)
-		defer w.faulted(c, r == nil, &err)
-		if c != nil {
-			c.over(err)
-		}
-	}()
-	if r == nil {
+	case r == nil:
+		w.faulted(ErrGoexit, false)
 		return false
 	}
-	err = p.report(r)
+	e := w.p.panicked(r)
+	w.p.report(e, func() bool { return w.cur.returns(e) }, func() { w.faulted(e, false) })
+	w.faulted(e, true)
 	return true
 }
 
-// faulted is the end of fault, also if a Tracer ends the goroutine.
-func (w *worker) faulted(c *call, exits bool, why *error) {
-	p, err := w.p, *why
+// faulted counts the task that w is in as ended because of err, and tells those who wait
+// for it. again says that the worker goes on.
+func (w *worker) faulted(err error, again bool) {
+	p, c := w.p, w.cur
+	if c != nil {
+		c.over(err)
+	}
+	w.cur = nil
+	w.call.Store(nil)
 	w.endTiming()
-	turns := c != nil && c.turns && !exits
+	turns := c != nil && c.turns && again
 	w.finish(func() {
 		p.failed++
 		w.faults++
@@ -68,20 +69,92 @@ func (w *worker) faulted(c *call, exits bool, why *error) {
 	pprof.SetGoroutineLabels(p.labels)
 }
 
-// report tells the panic handler, or the log, about the panic of value r.
-func (p *Pool) report(r any) (e *PanicError) {
-	e = &PanicError{Value: r, Stack: debug.Stack(), Pool: p.name}
-	if p.onPanic == nil {
-		p.logPanic(e)
-		return e
+// panicked is what becomes of a panic of value r. It is for the deferred function that
+// has recovered it.
+func (p *Pool) panicked(r any) *PanicError {
+	return &PanicError{Value: r, Stack: userStack(), Pool: p.name}
+}
+
+// userStack is the calling goroutine's stack, without what the runtime and the pool have
+// put on it since a function of the user panicked or called runtime.Goexit. It is for
+// deferred functions.
+func userStack() []byte { return fromUser(debug.Stack()) }
+
+// fromUser is userStack for a stack as debug.Stack prints it.
+func fromUser(stack []byte) []byte {
+	head, frames, _ := bytes.Cut(stack, []byte("\n"))
+	lines := bytes.SplitAfter(frames, []byte("\n")) // two for each frame: the call, the place
+	frame := func(i int, prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(s string) bool { return bytes.HasPrefix(lines[i], []byte(s)) })
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			p.logPanic(&PanicError{Value: r, Stack: debug.Stack(), Pool: p.name})
+	for i := 0; i+1 < len(lines); i += 2 {
+		if !frame(i, "panic(", "runtime.Goexit(") {
+			continue
 		}
+		for i += 2; i+1 < len(lines) && frame(i, "runtime.", "internal/runtime/"); {
+			i += 2 // where the runtime itself panics, as for an index out of range
+		}
+		return bytes.Join([][]byte{head, bytes.Join(lines[i:], nil)}, []byte("\n"))
+	}
+	return stack
+}
+
+// report gives e to the panic handler. Without one it goes into the log, unless returned
+// says that somebody gets it. A handler that panics or calls runtime.Goexit ends the
+// process, after uncounted, which does what is left to do for the task.
+func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
+	if p.onPanic == nil {
+		if !returned() {
+			p.logPanic(e)
+		}
+		return
+	}
+	over := false
+	defer func() {
+		if over {
+			return
+		}
+		r, stack := recover(), userStack()
+		uncounted()
+		die(func() string {
+			if r == nil {
+				return fmt.Sprintf("%v; the panic handler called runtime.Goexit\n\n%s", e, stack)
+			}
+			return fmt.Sprintf("%v; the panic handler panicked: %v\n\n%s", e, r, stack)
+		})
 	}()
 	p.onPanic(e)
-	return e
+	over = true
+}
+
+// nobody is for report: the panic is returned to nobody.
+func nobody() bool { return false }
+
+// noGoexit calls f, a function of the user, of that name, that must not end its goroutine:
+// if it does, the process ends. A panic of f goes on.
+func (p *Pool) noGoexit(name string, f func()) {
+	returned := false
+	defer func() {
+		if !returned && inGoexit() {
+			stack := userStack()
+			die(func() string {
+				return fmt.Sprintf("shoal: %s of pool %q called runtime.Goexit\n\n%s", name, p.name, stack)
+			})
+		}
+	}()
+	f()
+	returned = true
+}
+
+// die ends the process by a panic with that text, and does not return. The panic is on a
+// goroutine of its own: on this one a submitter, or a task around, could recover it.
+func die(text func() string) {
+	sy.Go(func() {
+		s := "shoal: a panic handler has failed, and what it panicked with cannot be printed"
+		defer func() { panic(s) }() // also if a method of the user's, in text, ends the goroutine
+		s = text()
+	})
+	sy.MakeLatch().Wait()
 }
 
 // log is where the pool logs.
@@ -94,7 +167,7 @@ func (p *Pool) log() *slog.Logger {
 
 func (p *Pool) logPanic(e *PanicError) {
 	defer func() { recover() }() // a log that panics: there is nobody left to tell
-	p.log().Error(e.Error(), "stack", string(e.Stack))
+	p.noGoexit("the log", func() { p.log().Error(e.Error(), "stack", string(e.Stack)) })
 }
 
 func (p *Pool) logHookGoexit(hook string) {
@@ -107,7 +180,7 @@ func (p *Pool) logHookGoexit(hook string) {
 func (p *Pool) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.report(r)
+			p.report(p.panicked(r), nobody, func() {})
 		}
 	}()
 	p.asTask(f)
@@ -253,7 +326,7 @@ func (p *Pool) runOutside(it queue.Item) (failed bool) {
 		c.w = temporary
 	}
 	defer func() {
-		defer func() { p.outsideDone(c, err, canceled) }() // also if the handler ends the goroutine
+		defer func() { p.outsideDone(c, err, canceled) }() // also if the end of a Local ends the goroutine
 		if temporary != nil {
 			defer temporary.kept.closeAll(p)
 		}
@@ -265,8 +338,9 @@ func (p *Pool) runOutside(it queue.Item) (failed bool) {
 			return
 		}
 		if r := recover(); r != nil {
-			failed = true
-			err = p.report(r)
+			e := p.panicked(r)
+			failed, err = true, e
+			p.report(e, func() bool { return c.returns(e) }, func() { p.outsideDone(c, e, false) })
 		}
 	}()
 	if c != nil {
@@ -283,13 +357,9 @@ func (p *Pool) runOutside(it queue.Item) (failed bool) {
 }
 
 func (p *Pool) outsideDone(c *call, err error, canceled bool) {
-	defer p.outsideEnded(c, err, canceled) // also if a Tracer ends the goroutine
 	if c != nil {
 		c.over(err)
 	}
-}
-
-func (p *Pool) outsideEnded(c *call, err error, canceled bool) {
 	p.mu.Lock()
 	p.leaveOutsideLocked(1)
 	if p.watch != nil {

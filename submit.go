@@ -545,13 +545,7 @@ func (p *Pool) discardAll(d drop) {
 		return
 	}
 	defer p.helperDone()
-	doAll(func() bool { // also if a Tracer ends the goroutine
-		if d.n == 0 {
-			return false
-		}
-		t := d.first
-		d.first = (d.first + 1) & ticketMask
-		d.n--
+	for t := d.first; d.n > 0; d.n-- {
 		var it queue.Item
 		it, d.seg = p.takeCell(d.seg, t)
 		if len(d.late) > 0 && d.late[0] == t {
@@ -559,8 +553,8 @@ func (p *Pool) discardAll(d drop) {
 			p.seizeLate(it, t)
 		}
 		discard(it, ErrDropped)
-		return true
-	})
+		t = (t + 1) & ticketMask
+	}
 }
 
 // takeCell empties the cell of ticket t. seg was loaded from front before t

@@ -15,7 +15,7 @@ import (
 // must not wait for the pool. They are told the pool, which may be a sub-pool, and as
 // kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future",
 // "Map" or "Range". A panic in them is reported as one of a task is; in Started it is one of the
-// task. They must not call [runtime.Goexit].
+// task. A call of [runtime.Goexit] in them is a bug, which ends the process.
 //
 // Submitted is called by who submits, before the task is accepted, with the context
 // of the call. What it returns takes that one's place: the task's context is derived
@@ -81,16 +81,17 @@ func (c *call) follow(ctx context.Context, kind string) (*traced, context.Contex
 func (p *Pool) follows() bool { return p.tracer != nil || trace.IsEnabled() }
 
 // askTracer is Tracer.Submitted.
-func (p *Pool) askTracer(ctx context.Context, kind string) context.Context {
+func (p *Pool) askTracer(ctx context.Context, kind string) (told context.Context) {
 	if p.tracer == nil {
 		return nil
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			p.report(r)
+			p.report(p.panicked(r), nobody, func() {})
 		}
 	}()
-	return p.tracer.Submitted(ctx, p, kind)
+	p.noGoexit("Tracer.Submitted", func() { told = p.tracer.Submitted(ctx, p, kind) })
+	return told
 }
 
 // trace has c followed, if anybody wants that, and returns its new body. It is for
@@ -109,15 +110,7 @@ func (t *groupTask) trace() {
 	if !t.pool.follows() {
 		return
 	}
-	returned := false
-	defer func() {
-		if !returned { // the Tracer ends the goroutine, and the group has counted t
-			t.r.g.leave(t.r, t.i, ErrGoexit)
-		}
-	}()
-	b, ctx := t.follow(t.r, "Group")
-	returned = true
-	if b != nil {
+	if b, ctx := t.follow(t.r, "Group"); b != nil {
 		t.body, b.own = b, groupTaskContext{ctx, t}
 	}
 }
@@ -141,7 +134,8 @@ func (t *traced) run() error {
 	if tr := t.tracer; tr != nil {
 		t.tracer = nil // whatever becomes of Started, the task is not refused
 		var ctx context.Context
-		if ctx, t.ended = tr.Started(t.own, t.p, t.kind); ctx != nil {
+		t.p.noGoexit("Tracer.Started", func() { ctx, t.ended = tr.Started(t.own, t.p, t.kind) })
+		if ctx != nil {
 			t.given = ctx
 		}
 	}
@@ -162,9 +156,9 @@ func (t *traced) over(err error) {
 	t.tracer, t.ended, t.task = nil, nil, nil
 	switch {
 	case ended != nil:
-		t.p.guard(func() { ended(err) })
+		t.p.guard(func() { t.p.noGoexit("the end function of a Tracer", func() { ended(err) }) })
 	case tr != nil:
-		t.p.guard(func() { tr.Refused(t.own, t.p, t.kind, err) })
+		t.p.guard(func() { t.p.noGoexit("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) }) })
 	}
 	if task != nil {
 		task.End()

@@ -300,56 +300,6 @@ func (t exitingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, 
 	t.exit("Refused")
 }
 
-func TestTracerThatExitsHangsNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		noLog(t)
-		nop := func(context.Context) error { return nil }
-		for _, in := range []string{"Submitted", "Started", "end", "Refused"} {
-			p := openPool(t, fixed(1, shoal.WithTracer(exitingTracer{in}))...)
-			g := p.Group(t.Context())
-			<-inBackground(func() { g.Go(nop) })
-			if err := g.Wait(); (err == nil) != (in == "Refused") {
-				t.Errorf("%s: Wait: %v", in, err)
-			}
-			<-inBackground(func() { p.SubmitWait(t.Context(), nop) })
-			must(t, p.Submit(func() { p.SubmitWait(context.Background(), nop) })) // which it runs itself
-			p.Wait()
-			ctx, cancel := context.WithCancel(t.Context())
-			release := hold(t, p, 1)
-			<-inBackground(func() { p.SubmitContext(ctx, func(context.Context) {}) })
-			cancel()
-			release()
-			p.Wait()
-			release = hold(t, p, 1)
-			futures := make(chan *shoal.Future[int], 1)
-			<-inBackground(func() { defer close(futures); futures <- shoal.Go(t.Context(), p, one) })
-			if f := <-futures; f != nil {
-				<-inBackground(func() { f.Cancel() })
-				<-f.Done()
-			}
-			release()
-			<-inBackground(func() {
-				for range shoal.Map(t.Context(), p, upTo(1), double) {
-				}
-			})
-			p.Wait()
-			checkIdentity(t, p.Stats())
-			release = hold(t, p, 1) // and the end, which drops several
-			all := make(chan *shoal.Future[int], 3)
-			for range cap(all) {
-				<-inBackground(func() { all <- shoal.Go(t.Context(), p, one) })
-			}
-			closed := inBackground(func() { p.Close() })
-			for range len(all) {
-				<-(<-all).Done()
-			}
-			release()
-			<-closed
-			must(t, p.Close())
-		}
-	})
-}
-
 func TestTracerIsToldBeforeTheTaskCounts(t *testing.T) {
 	r := new(recordingTracer)
 	noLog(t)
@@ -377,7 +327,8 @@ func TestSubPoolsHaveTheTracerAndTheLoggerOfTheirParent(t *testing.T) {
 	p := openPool(t, fixed(1, shoal.WithName("a"), shoal.WithTracer(poolTracer{r}), shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 	sub, err := p.Sub(shoal.WithName("b"))
 	must(t, err)
-	sub.SubmitWait(t.Context(), func(context.Context) error { panic("boom") })
+	must(t, sub.SubmitContext(t.Context(), func(context.Context) { panic("boom") }))
+	sub.Wait()
 	r.want(t, "b")
 	if !strings.Contains(log.String(), "boom") {
 		t.Errorf("no panic in the parent's log: %s", log.String())

@@ -49,7 +49,9 @@ func WithSlowTask(d time.Duration) Option {
 
 // WithAlarmHandler has f called for every alarm of [WithStallAfter] and
 // [WithSlowTask], after the warning in the log, on a goroutine of the pool; while it
-// runs there are no others, and Shutdown and Close wait for it.
+// runs there are no others, and Shutdown and Close wait for it. If f panics, that is
+// reported as the panic of a task is. If f calls [runtime.Goexit], that is a bug and ends
+// the process.
 func WithAlarmHandler(f func(Alarm)) Option { return option(func(c *config) { c.onAlarm = f }) }
 
 // An AlarmKind says what an [Alarm] is about.
@@ -185,14 +187,6 @@ func (d *watchdog) look() {
 		next = min(next, at)
 	}
 	p.mu.Unlock()
-	defer func() { // also if the handler ends the goroutine
-		p.mu.Lock()
-		d.inLook = false
-		if !p.ending && p.live > p.idle.n {
-			d.setLocked(time.Duration(max(next-p.now(), 0)))
-		}
-		p.unlockEnding()
-	}()
 	if stalled != nil {
 		sy.Reach("stall")
 		d.tell(Alarm{Kind: AlarmStall, For: stalled.age, Count: stalled.count}, stalled.tasks)
@@ -201,6 +195,12 @@ func (d *watchdog) look() {
 		sy.Reach("slow task")
 		d.tell(Alarm{Kind: AlarmSlowTask, For: slow.age, Count: slow.count}, slow.tasks)
 	}
+	p.mu.Lock()
+	d.inLook = false
+	if !p.ending && p.live > p.idle.n {
+		d.setLocked(time.Duration(max(next-p.now(), 0)))
+	}
+	p.unlockEnding()
 }
 
 // A finding is what an Alarm is made of, outside of the lock.
@@ -381,8 +381,8 @@ func (d *watchdog) tell(a Alarm, tasks []suspect) {
 	for i, t := range a.Tasks {
 		attrs = append(attrs, slog.Group(fmt.Sprint("task", i+1), "worker", t.Worker, "age", t.Age, "stack", t.Stack))
 	}
-	p.guard(func() { p.log().Warn(msg, attrs...) })
+	p.guard(func() { p.noGoexit("the log", func() { p.log().Warn(msg, attrs...) }) })
 	if d.onAlarm != nil {
-		p.guard(func() { d.onAlarm(a) })
+		p.guard(func() { p.noGoexit("the alarm handler", func() { d.onAlarm(a) }) })
 	}
 }

@@ -351,9 +351,7 @@ func (w *worker) runCall(c *call) {
 		return
 	}
 	if err := c.body.refused(); err != nil {
-		w.inTask, w.cur = true, c // as there
 		c.over(err)
-		w.inTask, w.cur = false, nil
 		w.notRun()
 		w.finish(func() { p.canceled++ })
 		c.body.resolve(err)
@@ -367,7 +365,7 @@ func (w *worker) runCall(c *call) {
 	}
 	w.inTask = true
 	err := c.runBody()
-	c.over(err) // a Tracer may end the goroutine: as if the task did
+	c.over(err)
 	w.inTask = false
 	w.cur = nil
 	w.call.Store(nil)

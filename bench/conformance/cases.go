@@ -710,20 +710,21 @@ var contract = []testCase{
 		})
 		c.goesOn(p, 100)
 	}, mayMiss: panics},
-	{name: "panic/the handler panics", run: func(c *check) {
+	{name: "panic/the handler panics, which ends the process", run: func(c *check) {
 		p := c.s.make(spec{workers: 2, onPanic: func(any) { panic("in the handler") }})
 		c.need(p.onPanic)
 		c.must(p, func() { panic("on purpose") })
 		c.goesOn(p, 100)
-	}},
-	{name: "panic/the handler ends its goroutine", run: func(c *check) {
+		c.failf("the pool goes on")
+	}, end: "in the handler"},
+	{name: "panic/the handler ends its goroutine: the pool goes on, or the process says why it ends", run: func(c *check) {
 		p := c.s.make(spec{workers: 2, onPanic: func(any) { runtime.Goexit() }})
 		c.need(p.onPanic)
 		for range 4 {
 			c.must(p, func() { panic("on purpose") })
 		}
 		c.goesOn(p, 100)
-	}},
+	}, end: "runtime.Goexit"},
 	{name: "panic/the handler submits", run: func(c *check) {
 		var p pool
 		done := make(chan struct{})

@@ -191,6 +191,8 @@ func inProcess(exe string, c *testCase, s subject) outcome {
 	err = cmd.Run()
 	var o outcome
 	switch {
+	case err != nil && c.end != "" && strings.Contains(lastPanic(stderr.String()), c.end):
+		o = outcome{"ok", ""}
 	case ctx.Err() != nil:
 		o = outcome{"HANG", "the process had to be killed"}
 	case err != nil:
@@ -204,6 +206,23 @@ func inProcess(exe string, c *testCase, s subject) outcome {
 		o.Mark = "(" + o.Mark + ")"
 	}
 	return o
+}
+
+// lastPanic is the panic that has ended a process which has printed s, without the stack.
+func lastPanic(s string) string {
+	i := strings.Index(s, "panic:")
+	if i < 0 {
+		return ""
+	}
+	panics, _, _ := strings.Cut(s[i:], "\n\n") // the first one, and those that came while it was handled
+	lines := strings.Split(panics, "\n")
+	last := lines[0]
+	for _, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "panic:") {
+			last = line
+		}
+	}
+	return last
 }
 
 func firstLine(s string) string {
@@ -267,6 +286,8 @@ type testCase struct {
 	// mayMiss are the pools whose documentation calls this misuse, or says that
 	// they behave otherwise.
 	mayMiss []string
+	// end is what the process may end with: the text of a panic. Empty: it must not.
+	end string
 }
 
 func (c *testCase) misuse(s subject) bool {

@@ -39,6 +39,8 @@
 //     [shoal.MaxWorkers] workers, even if the size has no limit.
 //   - A worker survives a panic, so Running does not go down by one. While the panic
 //     handler runs, the worker is busy.
+//   - A panic handler that panics ends the process, as in ants. One that calls
+//     [runtime.Goexit] does so too; in ants only its worker ends.
 //   - WithPreAlloc allocates nothing, but has its other effects.
 //
 // To go on to shoal's own API, see docs/migrate.md.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -667,4 +668,13 @@ func TestMaxBlockingTasksCountsThoseThatWait(t *testing.T) {
 	}
 	p.Release()
 	f.Release()
+}
+
+func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
+	expect.Crash(t, "shoal: task panicked: so; the panic handler panicked: the handler too", func() {
+		p := newPool(t, 1, ants.WithPanicHandler(func(any) { panic("the handler too") }))
+		p.Submit(func() { panic("so") })
+		p.Submit(func() { os.Exit(0) }) // the worker goes on
+		select {}
+	})
 }

@@ -28,7 +28,8 @@
 //     task of the pool, it runs the new task itself, at once: do not hold a lock
 //     that the new task takes.
 //   - Submitted = Completed + Dropped + Rejected + InFlight holds at any quiet moment.
-//   - A panic handler that panics is not the end of the process.
+//   - A panic handler that panics ends the process, as in Flock, but its task counts as
+//     completed before. One that calls [runtime.Goexit] ends the process too.
 //   - If a task calls Wait or Shutdown, the call returns, because it cannot wait for
 //     that task. In Flock it hangs.
 //   - The error of NewPool names all invalid options, not the first one only.

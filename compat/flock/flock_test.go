@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -214,7 +215,19 @@ func TestShutdownInAnyOrder(t *testing.T) { // H4
 	})
 }
 
-func TestHooksAndFaults(t *testing.T) { // H1, H24
+func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) { // H24
+	expect.Crash(t, "shoal: task panicked: so; the panic handler panicked: the handler too", func() {
+		p, err := flock.NewPool(flock.WithNumWorkers(1), flock.WithPanicHandler(func(any) { panic("the handler too") }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Submit(func() { panic("so") })
+		p.Submit(func() { os.Exit(0) }) // the worker goes on
+		select {}
+	})
+}
+
+func TestHooksAndFaults(t *testing.T) { // H1
 	var mu sync.Mutex
 	started, stopped := make(map[int]int), make(map[int]int)
 	note := func(m map[int]int) func(int) {
@@ -222,7 +235,7 @@ func TestHooksAndFaults(t *testing.T) { // H1, H24
 	}
 	var handled atomic.Int32
 	p := newPool(t, flock.WithNumWorkers(2), flock.WithWorkerHooks(note(started), note(stopped)),
-		flock.WithPanicHandler(func(r interface{}) { handled.Add(1); panic("the handler too") }))
+		flock.WithPanicHandler(func(r interface{}) { handled.Add(1) }))
 	for range 10 {
 		p.Submit(runtime.Goexit)
 		p.Submit(func() { panic("so") })

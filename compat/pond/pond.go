@@ -25,7 +25,8 @@
 //
 // What is broken in pond is not kept:
 //
-//   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
+//   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other. A panic
+//     handler that does so ends the process, as one that panics does there and here.
 //     Pond loses the worker, and every Wait and stop hangs.
 //   - SubmitAndWait and Wait of a group return if the pool is stopped while
 //     their tasks are queued. Those tasks count as neither successful nor failed.

@@ -3,6 +3,7 @@ package pond_test
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -743,4 +744,13 @@ func TestStopWhileWorkersAreOnTheirWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
+	expect.Crash(t, "shoal: task panicked: so; the panic handler panicked: the handler too", func() {
+		p := pond.New(1, 10, pond.PanicHandler(func(any) { panic("the handler too") }))
+		p.Submit(func() { panic("so") })
+		p.Submit(func() { os.Exit(0) }) // the worker goes on
+		select {}
+	})
 }

@@ -82,7 +82,8 @@ func WithMaxPending(n int) Option { return func(o *options) { o.maxPending = n }
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // WithPanicHandler sets the function that is called with the value of a panic in a task.
-// Without it a panic crashes the process.
+// Without it a panic crashes the process. If fn panics, or calls
+// [runtime.Goexit], the process ends too.
 func WithPanicHandler(fn func(v any)) Option { return func(o *options) { o.handler = fn } }
 
 // A queue is what [Queue] and [Task] have in common.

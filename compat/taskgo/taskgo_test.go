@@ -2,6 +2,7 @@ package taskgo_test
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -356,4 +357,13 @@ func TestTaskTakesTheZeroValue(t *testing.T) {
 	expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
 	expect.Equal(t, "NewTask(nil)", expect.Panic(func() { taskgo.NewTask[int](nil) }) != nil, true)
 	expect.Equal(t, "Submit(nil)", taskgo.New().Submit(nil), false)
+}
+
+func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
+	expect.Crash(t, "shoal: task panicked: so; the panic handler panicked: the handler too", func() {
+		q := taskgo.New(taskgo.WithConcurrency(1), taskgo.WithPanicHandler(func(any) { panic("the handler too") }))
+		q.Push(func() { panic("so") })
+		q.Push(func() { os.Exit(0) }) // the worker goes on
+		select {}
+	})
 }
