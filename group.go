@@ -123,13 +123,12 @@ func Limit(n int) GroupOption {
 // that cannot work, because of a nil pool or ctx or an invalid option, runs
 // nothing, and its Wait says why.
 //
-// Made with the context of one of p's own tasks, the group may be waited for in
-// that task: Wait then runs those of the group's tasks that have not started,
-// so groups in groups finish on one worker. Where the context does not tell, as in
-// tasks that are given none, the stack does, if all workers that p may have are
-// inside tasks when the group is made. That is enough for tasks of a pool that make
-// groups on that very pool and wait for them, while its maximum stays; not for groups
-// that are made elsewhere, or on another pool of the family: pass the context on.
+// If a task of p, or of a pool of p's family, makes the group, that task may wait for it:
+// Wait then runs those of the group's tasks that have not started, so groups in groups
+// finish on one worker. This holds whichever context the group is given. If ctx does not
+// belong to a running task, Group asks the stack, which takes about a microsecond. The
+// stack does not tell in an iterator that [iter.Pull] runs, and not on goroutines that
+// the task has started: pass the task's context on there.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	for _, o := range opts {
@@ -532,8 +531,11 @@ func (g *Group) wait(ctx context.Context) error {
 		return ErrClosed // the zero Group
 	}
 	outer := g.outer
-	if outer.own != nil && !g.p.onOwnWorker() {
+	switch {
+	case outer.own != nil && !outer.own.onOwnWorker():
 		outer.own = nil // the stack that told then tells now: this may be another goroutine
+	case outer.own == nil && outer.c != nil && outer.c.state.Load() == callOver:
+		outer.own = g.p.calledFrom() // ctx was that of a task around this one, which has ended
 	}
 	helps := outer.own != nil || outer.c != nil && outer.c.state.Load() != callOver
 	var n nudger // told when there is a place to help

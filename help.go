@@ -44,16 +44,38 @@ func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error)
 	return p.claim(c, h, n), nil
 }
 
-// outerOf is helperOf for a call that has submitted nothing yet. Where ctx does
-// not tell, it asks the stack, but only if all workers are inside tasks. That is
-// enough for nobody to wait in vain: of the tasks that wait at any time, the one
-// that began last began when the others were inside already.
+// outerOf tells who is calling: ctx does, or else the stack. Unlike helperOf it is asked
+// before it is known whether that will matter. Workers that are free now may wait for the
+// caller later, in tasks that began meanwhile.
 func (p *Pool) outerOf(ctx context.Context) helper {
-	h := p.helperOf(ctx)
-	if h.c == nil && (p.wake.Load() == 0 || p.up != nil) && p.made() && p.allBusy() && p.onOwnWorker() {
+	h := helper{c: p.root().taskOf(ctx)}
+	switch {
+	case !p.made():
+	case h.c == nil && p.mayBeInTask():
+		h.own = p.calledFrom()
+	case h.c != nil && !h.in(p) && p.onOwnWorker(): // that of the task around it
 		h.own = p
 	}
 	return h
+}
+
+// calledFrom is the pool that the calling goroutine runs a task of: p, or the first one above
+// it, as the stack tells. nil: it is in none of them.
+func (p *Pool) calledFrom() *Pool {
+	for p != nil && !p.onOwnWorker() {
+		p = p.up
+	}
+	return p
+}
+
+// mayBeInTask returns false if no task of p's family runs, so that none can be calling.
+func (p *Pool) mayBeInTask() bool {
+	if p.up != nil || p.lends.Load() || headBusy(p.head.Load()) > 0 {
+		return true // what runs in sub-pools is not counted here
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outside > 0
 }
 
 // belies reports whether h, whose context tells of no worker of p's, has one: it may be that of

@@ -1764,3 +1764,97 @@ func TestH31_BlockedTasksFinishBesideBusyNeighbours(t *testing.T) {
 	y.check(t)
 	shutClean(t, p)
 }
+
+// S12: code for errgroup, ported by the letter. The tasks make their groups from the
+// context of the group that they are in, not from their own, and one of these is under a
+// sync.Once for which all other workers wait.
+func TestS12_NestedGroupsWhateverTheirContext(t *testing.T) {
+	family := func(p *shoal.Pool) *shoal.Pool {
+		s, err := p.Sub()
+		must(t, err)
+		return s
+	}
+	for name, pools := range map[string]func(p *shoal.Pool) (of, on *shoal.Pool){
+		"one pool":               func(p *shoal.Pool) (of, on *shoal.Pool) { return p, p },
+		"a sub-pool":             func(p *shoal.Pool) (of, on *shoal.Pool) { s := family(p); return s, s },
+		"from the parent":        func(p *shoal.Pool) (of, on *shoal.Pool) { return p, family(p) },
+		"from a sub-pool":        func(p *shoal.Pool) (of, on *shoal.Pool) { return family(p), p },
+		"from another sub-pool":  func(p *shoal.Pool) (of, on *shoal.Pool) { return family(p), family(p) },
+		"a sub-pool of the next": func(p *shoal.Pool) (of, on *shoal.Pool) { s := family(p); return s, family(s) },
+	} {
+		for _, workers := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%s, %d workers", name, workers), func(t *testing.T) {
+				of, on := pools(openPool(t, fixed(workers)...))
+				nested := func(ctx context.Context, n int) {
+					g := on.Group(ctx)
+					for range n {
+						g.Go(func(context.Context) error {
+							inner := on.Group(g.Context())
+							inner.Go(func(context.Context) error { return nil })
+							return inner.Wait()
+						})
+					}
+					must(t, g.Wait())
+				}
+				outer := of.Group(t.Context())
+				var once sync.Once
+				made, others := make(chan struct{}), make(chan struct{}, workers)
+				outer.Go(func(context.Context) error {
+					once.Do(func() {
+						g := on.Group(outer.Context()) // while other workers are free
+						close(made)
+						for range workers - 1 {
+							<-others // has its worker
+						}
+						g.Go(func(context.Context) error { nested(g.Context(), 3); return nil })
+						must(t, g.Wait())
+					})
+					return nil
+				})
+				<-made
+				for range workers - 1 {
+					outer.Go(func(context.Context) error {
+						others <- struct{}{}
+						once.Do(func() { t.Error("it is done twice") })
+						nested(outer.Context(), 2)
+						return nil
+					})
+				}
+				for range 4 {
+					outer.Go(func(context.Context) error { nested(outer.Context(), 2); return nil })
+				}
+				must(t, outer.Wait())
+			})
+		}
+	}
+}
+
+// S12: the context may be that of a task around the one that makes the group and waits,
+// and that task may end before.
+func TestS12_AGroupWithTheContextOfATaskThatEnds(t *testing.T) {
+	for _, sub := range []bool{false, true} {
+		p := openPool(t, fixed(2)...)
+		if sub {
+			var err error
+			p, err = p.Sub()
+			must(t, err)
+		}
+		made, ended, taken, done := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		must(t, p.SubmitContext(context.Background(), func(ctx context.Context) {
+			must(t, p.Submit(func() {
+				g := p.Group(context.WithoutCancel(ctx))
+				close(made)
+				<-taken
+				g.Go(func(context.Context) error { return nil })
+				must(t, g.Wait())
+				close(done)
+			}))
+			<-made
+			defer close(ended)
+		}))
+		<-ended
+		must(t, p.Submit(func() { close(taken); <-done })) // has the other worker
+		<-done
+		p.Wait()
+	}
+}

@@ -987,6 +987,20 @@ var resultModels = []suite.Model{
 		s.p.Wait()
 		s.shutdown()
 	})},
+	{Name: "group/in a task without a context, and the other worker waits for it", Bound: 2, Reach: []string{"help"}, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(2))
+		ended := sy.MakeLatch()
+		s.submitTask(0, func() {
+			s.did(0)
+			g := s.p.Group(context.Background())
+			s.in(g, 2, nothing)
+			s.ended(g, nil, 2)
+			ended.Open()
+		})
+		s.submitTask(1, func() { s.did(1); ended.Wait() })
+		s.p.Wait()
+		s.shutdown()
+	})},
 	{Name: "group/in two tasks without contexts, two workers", Bound: 2, Reach: []string{"help", "wait for a round"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		for i := range 2 {

@@ -383,6 +383,12 @@ var mutants = []mutant{
 		old: "	return l.parent.Err() // an inner", new: "	if l.inner != nil {\n		return l.inner.Err()\n	}\n	return l.parent.Err() // an inner"},
 	{name: "a round that nobody waits for keeps its context", file: "group.go", models: "-", tests: "TestReviewRound",
 		old: "	if over {\n		r.stop(context.Canceled)", new: "	if false {\n		r.stop(context.Canceled)"},
+	{name: "a group that is made while workers are free does not help", file: "help.go", models: "group/in a task without a context, and", tests: "TestS12",
+		old: "	case h.c == nil && p.mayBeInTask():\n", new: "	case h.c == nil && p.mayBeInTask() && p.allBusy():\n"},
+	{name: "a group does not know the pools above its own", file: "help.go", models: "-", tests: "TestS12",
+		old: "	for p != nil && !p.onOwnWorker() {\n		p = p.up\n	}\n	return p\n", new: "	if p.onOwnWorker() {\n		return p\n	}\n	return nil\n"},
+	{name: "a group helps no more when the task around has ended", file: "group.go", models: "-", tests: "TestS12",
+		old: "		outer.own = g.p.calledFrom() // ctx was", new: "		// ctx was"},
 	{name: "a group helps after its task", file: "group.go", models: "-", tests: "TestReviewGroupOutlives",
 		old: "outer.c != nil && outer.c.state.Load() != callOver\n", new: "outer.c != nil\n"},
 
