@@ -255,19 +255,25 @@ func TestS1_ATaskIsKnownAfterManyPoolsThatNobodyEnds(t *testing.T) {
 func TestS1_OthersTasksAreNotKnown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var pools []*shoal.Pool
+		gate := make(chan struct{})
 		for range 300 {
-			pools = append(pools, newPool(t, tiny()...))
+			p := newPool(t, shoal.WithMaxWorkers(2))
+			must(t, p.Submit(func() { <-gate }))
+			pools = append(pools, p)
 		}
 		for i, p := range pools {
 			must(t, p.SubmitWait(bg, func(context.Context) error {
-				for _, j := range []int{i + 1, i + 16, i + 17, i + 256} {
-					if o := pools[j%len(pools)]; o.WaitContext(bg) != nil {
-						t.Errorf("a task of pool %d is taken for one of pool %d", i, j%len(pools))
+				wantErr(t, "WaitContext of its own pool", p.WaitContext(canceledContext()), shoal.ErrWouldDeadlock)
+				for _, d := range []int{1, 16, 17, 32, 33, 256} {
+					j := (i + d) % len(pools)
+					if err := pools[j].WaitContext(canceledContext()); !errors.Is(err, context.Canceled) {
+						t.Errorf("a task of pool %d in WaitContext of pool %d: %v", i, j, err)
 					}
 				}
 				return nil
 			}))
 		}
+		close(gate)
 		for _, p := range pools {
 			must(t, p.Close())
 		}

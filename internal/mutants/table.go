@@ -318,7 +318,7 @@ var mutants = []mutant{
 	{name: "digits that begin nowhere are left to the next number", file: "internal/caller/caller.go", models: "-", tests: "InsideEachOther",
 		old: "		r.n = 0\n	}\n", new: "	}\n"},
 	{name: "merged digits are taken for different ones", file: "internal/caller/caller.go", models: "-", tests: "TestMergedCalls",
-		old: " || slices.Contains(t[:i], pc) {", new: " {"},
+		old: " || slices.Contains(t[:i], pc) {", new: " || i < 0 {"},
 	{name: "a call that panics stays noted", file: "internal/caller/note.go", models: "-", tests: "TestACallThatDoesNotReturn",
 		old: "		defer n.add(-1)\n	}\n	f()\n", new: "		f()\n		n.add(-1)\n		return\n	}\n	f()\n"},
 	{name: "a worker has no name", file: "worker.go", models: "-", tests: "TestS1_",
