@@ -18,11 +18,11 @@ func ExampleRange() {
 
 	var sum atomic.Int64
 	err := shoal.Range(context.Background(), pool, 1_000_001, func(_ context.Context, lo, hi int) error {
-		part := 0
+		part := int64(0)
 		for i := lo; i < hi; i++ {
-			part += i
+			part += int64(i)
 		}
-		sum.Add(int64(part)) // once a chunk
+		sum.Add(part) // once a chunk
 		return nil
 	})
 	fmt.Println(sum.Load(), err)

@@ -412,12 +412,14 @@ func TestALoopWhoseItemExits(t *testing.T) {
 		returned := false
 		<-inBackground(func() {
 			caller := goid()
-			begun := make(chan struct{})
+			begun, both := make(chan struct{}), make(chan struct{})
 			loop(bg, p, 2, func(context.Context, int) error {
 				if goid() == caller {
+					close(both)
 					<-begun
 					runtime.Goexit()
 				}
+				<-both // else the worker could take both items
 				inside.Add(1)
 				close(begun)
 				for range 100 {
