@@ -91,8 +91,8 @@
 //
 // A task's own error reaches the caller that waits for it. A panic ends neither
 // the process nor the worker. It reaches that caller too, as a [*PanicError]
-// with its stack. If no caller waits, it goes to the log, or to the handler of
-// [WithPanicHandler]. A task may call [runtime.Goexit], as t.FailNow does; its
+// with its stack. If no caller waits, it is logged. [WithPanicHandler] sets a
+// function that is called with every panic instead. A task may call [runtime.Goexit], as t.FailNow does; its
 // caller gets [ErrGoexit]. A task that was accepted and will not run resolves to
 // [ErrDropped] or to the error of its context. So every caller gets an answer.
 // With [WithCrashOnPanic] a panic ends the process instead.

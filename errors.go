@@ -8,14 +8,14 @@ import (
 // Errors that the methods of a [Pool] return. A context's own error is
 // returned as it is.
 var (
-	// ErrConfig is what every error of [New] and [Pool.Resize] about an
-	// invalid value matches.
+	// ErrConfig is matched by every error about an invalid value: of [New],
+	// [Pool.Resize] and others.
 	ErrConfig = errors.New("shoal: invalid configuration")
 	// ErrNilTask means that the task was nil.
 	ErrNilTask = errors.New("shoal: nil task")
-	// ErrQueueFull means that there was no room and the call does not wait.
+	// ErrQueueFull means that there was no room, and that the call does not wait.
 	ErrQueueFull = errors.New("shoal: queue full")
-	// ErrClosed means that the pool takes no more tasks.
+	// ErrClosed means that the pool accepts no more tasks.
 	ErrClosed = errors.New("shoal: pool closed")
 	// ErrDropped is the result of an accepted task that was discarded before
 	// it started: by [Pool.Close], by a [Pool.Shutdown] whose context ended,
@@ -29,8 +29,8 @@ var (
 	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, would wait for itself")
 )
 
-// A PanicError is a panic that was recovered from a task, or from a function
-// that the pool was given.
+// A PanicError is a panic that the pool has recovered, of a task or of a
+// function that the pool was given.
 type PanicError struct {
 	Value any    // what was passed to panic
 	Stack []byte // the stack of the goroutine when it panicked, from the function that did
@@ -49,7 +49,7 @@ func (e *PanicError) Error() string {
 // printed by its type: package fmt sees to that for %v.
 func (e *PanicError) text() string { return fmt.Sprintf("%v", e.Value) }
 
-// Unwrap returns Value if that is an error, else nil.
+// Unwrap returns Value if that is an error, and nil otherwise.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -65,7 +65,7 @@ type ShutdownError struct {
 	Cause   error // why the pool stopped waiting: the context's error, or ErrClosed after Close
 }
 
-// Error says what was left.
+// Error says how many tasks were left, and why.
 func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("shoal: shutdown incomplete: %d dropped, %d running: %v", e.Dropped, e.Running, e.Cause)
 }

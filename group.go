@@ -119,16 +119,17 @@ func Limit(n int) GroupOption {
 	})
 }
 
-// Group makes a group of tasks on p. Its context is derived from ctx. A group
-// that cannot work, because of a nil pool or ctx or an invalid option, runs
-// nothing, and its Wait says why.
+// Group makes a group of tasks on p. Its context is derived from ctx. If the
+// group cannot work, because of a nil pool, a nil ctx or an invalid option, it
+// runs nothing, and its Wait returns the reason.
 //
-// If a task of p, or of a pool of p's family, makes the group, that task may wait for it:
-// Wait then runs those of the group's tasks that have not started, so groups in groups
-// finish on one worker. This holds whichever context the group is given. If ctx does not
-// belong to a running task, Group asks the stack, which takes about a microsecond. The
-// stack does not tell in an iterator that [iter.Pull] runs, and not on goroutines that
-// the task has started: pass the task's context on there.
+// A task of p, or of a pool of p's family, that makes a group may wait for it.
+// Wait then runs the tasks of the group that have not started, so groups in
+// groups finish on one worker. This holds whichever context the group is given:
+// if ctx is not that of a running task, Group asks the stack, which takes about
+// a microsecond. The stack does not tell on goroutines that the task has
+// started, nor in an iterator under [iter.Pull]. Pass the task's context on
+// there.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	for _, o := range opts {
@@ -492,18 +493,17 @@ func (g *Group) finish(r *round) {
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
-// error, or with [CollectErrors] all of them. A task that panicked has failed
-// with a [*PanicError], one that called [runtime.Goexit] with [ErrGoexit], one
-// that was discarded with [ErrDropped], one that was not started because the
-// context had ended with the context's error.
+// error, or all errors with [CollectErrors]. The error of a task that panicked
+// is a [*PanicError], of one that called [runtime.Goexit] [ErrGoexit], of one
+// that was discarded [ErrDropped], and of one that was not started because the
+// context had ended the context's error.
 //
-// In the task whose context the group was made with, Wait runs tasks of the group
-// there and then; runtime.Goexit in one of them ends that goroutine. So does a Wait on
-// another goroutine while that task runs; call it in the task.
+// In the task that made the group, Wait runs tasks of the group itself; if one
+// of them calls runtime.Goexit, it ends that goroutine. Call Wait in the task,
+// not on another goroutine: that one would run them too.
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
-// called any number of times; as long as Go is not called again, it returns the
-// same.
+// called any number of times, and returns the same until Go is called again.
 func (g *Group) Wait() error { return g.wait(context.Background()) }
 
 // WaitContext is [Group.Wait] with a context. If ctx ends first, it returns the

@@ -87,7 +87,7 @@ const (
 //   - [WithMaxWorkers] bounds how many tasks run, [WithQueueCapacity] how many wait.
 //   - [WithFullPolicy] says what Submit does when the queue is full.
 //   - [WithName] is for logs, metrics and profiles.
-//   - [WithPanicHandler] is given panics that would be logged.
+//   - [WithPanicHandler] sets a function that is called with every panic.
 //   - [WithContext] closes the pool when a context ends.
 //   - [WithStallAfter] and [WithSlowTask] report a pool that is stuck.
 //

@@ -9,39 +9,46 @@ import (
 // the user, and runtime/trace while that is on. Both stand between the engine and
 // the body of a call, so the engine knows nothing of them.
 
-// A Tracer follows tasks that have a context, from their submission to their end:
-// those of [Pool.SubmitContext], [Pool.SubmitWait], [Group], [Future], [Map] and
-// its kin, and, where it is a task of its own, the caller's share of [Range] and its kin. See [WithTracer]. Its methods are called by any number of goroutines, and
-// must not wait for the pool. They are told the pool, which may be a sub-pool, and as
-// kind what submitted the task: "SubmitContext", "SubmitWait", "Group", "Future",
-// "Map" or "Range". A panic in them is reported as one of a task is; in Started it is one of the
-// task. A call of [runtime.Goexit] in them is a bug, which ends the process.
+// A Tracer follows tasks that have a context, from their submission to their
+// end. See [WithTracer]. These are the tasks of [Pool.SubmitContext],
+// [Pool.SubmitWait], [Group], [Future], [Map] and the other loops, and the
+// caller's share of [Range], [ForEachSlice] and [MapSlice] where that is a task
+// of its own.
 //
-// Submitted is called by who submits, before the task is accepted, with the context
-// of the call. What it returns takes that one's place: the task's context is derived
-// from it. If it returns nil the task is not followed any further.
+// Any number of goroutines call its methods, which must not wait for the pool.
+// p is the pool of the task, which may be a sub-pool. kind says what submitted
+// the task: "SubmitContext", "SubmitWait", "Group", "Future", "Map" or "Range".
+// A panic in a method is reported like that of a task; in Started it counts as
+// a panic of the task. A call of [runtime.Goexit] in them is a bug, which ends
+// the process.
 //
-// Started is called on the task's goroutine right before it, with a context derived
-// from what Submitted returned. The task is given what it returns, which must be
-// derived from ctx. After the task, before it counts as completed and anybody who waits
-// for it is told, end is called, unless it is nil, with the task's error: nil, what it
-// returned, a [*PanicError], or [ErrGoexit].
+// Submitted is called by the submitting goroutine with the context of the call,
+// before the task is accepted. The task's context is derived from the result.
+// If that is nil, the task is not followed any further.
 //
-// Refused is called instead of Started where a task that was submitted does not run:
-// it was not accepted, was dropped or canceled. err says why. Where a call of Close
-// dropped it, others may see the pool closed a moment before.
+// Started is called on the task's goroutine right before the task, with a
+// context derived from what Submitted returned. The task is given the context
+// that Started returns, which must be derived from ctx. If end is not nil, it
+// is called after the task, with the task's error: nil, what the task returned,
+// a [*PanicError], or [ErrGoexit]. Only then does the task count as completed,
+// and do its waiters get the result.
 //
-// For each call of Submitted that did not return nil there is one of Started or of
-// Refused, and for each end that was returned one of that, unless the process dies.
+// Refused is called instead of Started if a submitted task does not run:
+// because it was not accepted, dropped or canceled. err says why. If Close
+// dropped it, other goroutines may see the pool closed a moment earlier.
+//
+// Each call of Submitted that does not return nil is followed by one call of
+// Started or of Refused, and each end that Started returns is called once,
+// unless the process dies.
 type Tracer interface {
 	Submitted(ctx context.Context, p *Pool, kind string) context.Context
 	Started(ctx context.Context, p *Pool, kind string) (task context.Context, end func(err error))
 	Refused(ctx context.Context, p *Pool, kind string, err error)
 }
 
-// WithTracer has t follow the pool's tasks that have a context, and those of its
-// sub-pools unless they have a Tracer of their own. The default, also for nil, is
-// none.
+// WithTracer sets a Tracer for the pool's tasks that have a context, and for
+// those of its sub-pools that have no Tracer of their own. The default, and
+// nil, is none.
 func WithTracer(t Tracer) Option { return option(func(c *config) { c.tracer = t }) }
 
 // traced is the body of a call that is followed.

@@ -22,36 +22,38 @@ const minAlarm = time.Millisecond
 // maxAlarmTasks is how many tasks an [Alarm] names.
 const maxAlarmTasks = 10
 
-// WithStallAfter has the pool tell when all of its workers have been inside tasks,
-// tasks have waited, and none has ended, for d: as when tasks wait for others that
-// are queued behind them, or all for one lock. A waiting task that is cancelled, or run by
-// who waits for it, counts as one that has ended. It is told once for each such time:
-// by a warning in the log, with the stacks of the oldest running tasks (see
-// [Pool.OldestTasks] for what these cost), in [Stats].Stalls, and to the handler of
-// [WithAlarmHandler]. It is exact but for the time it takes to have it run. d must be
-// at least 1 ms.
+// WithStallAfter makes the pool report when it has been stalled for d. A pool
+// is stalled while all its workers are inside tasks, other tasks wait, and no
+// task ends: as when tasks wait for tasks that are queued behind them, or all
+// wait for one lock. A waiting task that is cancelled, or that its waiter runs,
+// counts as one that has ended. d must be at least 1 ms.
 //
-// The pool then has every task timed as by [TimingFull], which is most of what it
-// costs, and while it runs tasks one timer, due once in d or so. Without this option
-// and [WithSlowTask], it costs nothing.
+// Each stall is reported once: by a warning in the log with the stacks of the
+// oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,
+// and to the function of [WithAlarmHandler]. The report comes when d has
+// passed, and is late only by the time until its goroutine runs.
+//
+// With this option the pool times every task, as with [TimingFull], and has one
+// timer while it runs tasks, due about once in d. Without it and [WithSlowTask]
+// there is no cost.
 func WithStallAfter(d time.Duration) Option {
 	return option(func(c *config) { c.stallAfter, c.stallGiven = d, true })
 }
 
-// WithSlowTask has the pool tell when a task has been running for d, as
-// [WithStallAfter] does and at the same cost, in [Stats].SlowTasks. A task is told of
-// once. Those that become slow within d/8 after others were told of are told of
-// together, at the end of that, if they still run. Tasks that do not run on a worker are not watched.
-// d must be at least 1 ms.
+// WithSlowTask makes the pool report a task that has been running for d, once,
+// in [Stats].SlowTasks and otherwise as [WithStallAfter] does, and at the same
+// cost. Tasks that become slow within d/8 after a report are reported together
+// at the end of that time, if they still run. Tasks that do not run on a worker
+// are not watched. d must be at least 1 ms.
 func WithSlowTask(d time.Duration) Option {
 	return option(func(c *config) { c.slowTask, c.slowGiven = d, true })
 }
 
-// WithAlarmHandler has f called for every alarm of [WithStallAfter] and
-// [WithSlowTask], after the warning in the log, on a goroutine of the pool; while it
-// runs there are no others, and Shutdown and Close wait for it. If f panics, that is
-// reported as the panic of a task is. If f calls [runtime.Goexit], that is a bug and ends
-// the process.
+// WithAlarmHandler sets a function that is called with every alarm of
+// [WithStallAfter] and [WithSlowTask], after the warning in the log. It runs on
+// a goroutine of the pool, one call at a time; Shutdown and Close wait for it.
+// A panic of f is reported like that of a task. A call of [runtime.Goexit] in f
+// is a bug, which ends the process.
 func WithAlarmHandler(f func(Alarm)) Option { return option(func(c *config) { c.onAlarm = f }) }
 
 // An AlarmKind says what an [Alarm] is about.
@@ -71,13 +73,13 @@ func (k AlarmKind) String() string {
 	return "slow task"
 }
 
-// An Alarm is what the watchdog has found.
+// An Alarm is a report of [WithStallAfter] or [WithSlowTask].
 type Alarm struct {
 	Kind  AlarmKind
-	For   time.Duration // for how long the pool has been stalled, or the oldest of the slow tasks been running
-	Count int           // of a stall, the running tasks; else the tasks that have become slow
+	For   time.Duration // how long the pool has been stalled, or the oldest slow task has been running
+	Count int           // the number of running tasks if it is a stall, otherwise of tasks that have become slow
 	Tasks []RunningTask // the oldest of these, up to 10, oldest first
-	Stats Stats         // of the pool, taken at that time
+	Stats Stats         // of the pool at that time
 }
 
 // A watchdog belongs to a pool. Its fields are guarded by Pool.mu unless they say
