@@ -221,6 +221,20 @@ func BenchmarkForkJoin(b *testing.B) {
 			wg.Wait()
 		}
 	})
+	run("shoal-group", func(b *testing.B, leaf func(n int)) func() { // a group of two tasks for every node
+		p := newPool(b)
+		trees := []func(context.Context) error{func(context.Context) error { leaf(1); return nil }}
+		for range fanOutDepth {
+			below := trees[len(trees)-1]
+			trees = append(trees, func(ctx context.Context) error {
+				g := p.Group(ctx)
+				g.Go(below)
+				g.Go(below)
+				return g.Wait()
+			})
+		}
+		return func() { must(trees[fanOutDepth](ctx)) }
+	})
 	run("goroutines", func(b *testing.B, leaf func(n int)) func() { // two for every node, no limit
 		var tree func(depth int)
 		tree = func(depth int) {
