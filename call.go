@@ -17,6 +17,7 @@ type call struct {
 	pool  *Pool
 	state sy.Uint64 // callWaiting, then callTaken or callClaimed, then callOver
 	turns bool      // body is a turnTaker
+	kept  bool      // it stands in the line of its key, and has no ticket of its own
 	shell bool      // a guest has claimed it, and its ticket counts: see Pool.shells; guarded by Pool.mu
 	at    uint64    // the ticket; written before it is put
 	w     *worker   // whose goroutine it runs on, if that is a worker's; written before it starts
@@ -63,6 +64,9 @@ func (c *call) returned(*PanicError) bool { return false }
 func (c *call) over(err error) {
 	if t, ok := c.body.(*traced); ok {
 		t.over(err)
+	}
+	if c.turns {
+		c.body.(turnTaker).overTurn(err)
 	}
 	c.state.Store(callOver)
 	c.body.end(context.Canceled)
@@ -192,7 +196,12 @@ func (c *contextCall) bind(b body, ctx context.Context, p *Pool) {
 	c.body, c.pool, c.parent = b, p, ctx
 }
 
-func (c *contextCall) refused() error { return c.parent.Err() }
+func (c *contextCall) refused() error {
+	if c.kept && !c.take() {
+		return context.Canceled // it was withdrawn
+	}
+	return c.parent.Err()
+}
 
 func (c *contextCall) outer() context.Context { return c.parent }
 
@@ -232,6 +241,10 @@ func (c *waitedCall) returned(*PanicError) bool { return true }
 
 func (c *waitedCall) resolve(err error) {
 	c.mu.Lock()
+	if c.resolved {
+		c.mu.Unlock()
+		return // the turn comes of a task of a key that was withdrawn
+	}
 	c.err = err
 	c.resolved = true
 	done, wake := c.done, c.wake

@@ -24,10 +24,15 @@ import (
 // circle, somebody runs.
 
 // helpWith is claim for a waiter that has ctx. The error is [ErrWouldDeadlock]
-// where it is called by c itself.
+// where it is called by c itself, or by a task that cannot run c.
 func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error) {
 	h := p.helperOf(ctx)
 	switch {
+	case c.kept: // others of its key come first
+		if h.c != nil || p.allBusy() && p.onOwnWorker() {
+			return notClaimed, ErrWouldDeadlock
+		}
+		return notClaimed, nil
 	case h.c != nil:
 		for o := h.c; o != nil; o = o.next(p.root()) {
 			if o == c {
@@ -154,11 +159,15 @@ func (p *Pool) withdraw(c *call, err error) bool {
 		p.mu.Unlock()
 		return false
 	}
-	p.canceled++
-	p.outCanceled++
 	p.helpers++ // the pool is not over before somebody was told
 	defer p.helperDone()
-	p.huskAndUnlock(c)
+	if c.kept {
+		p.mu.Unlock() // it counts when its turn comes
+	} else {
+		p.canceled++
+		p.outCanceled++
+		p.huskAndUnlock(c)
+	}
 	sy.Reach("withdraw")
 	c.over(err)
 	c.body.resolve(err)
@@ -264,7 +273,7 @@ func (p *Pool) seizeLocked(seg *queue.Segment, t uint64) (husk *call, put bool) 
 		return c, true
 	}
 	if c.turns {
-		c.body.resolve(ErrDropped) // now, lest a later task of its key goes
+		c.body.(turnTaker).goes() // now, lest a later task of its key goes
 	}
 	return nil, true
 }

@@ -50,9 +50,10 @@ type keyedTask[K comparable] struct {
 	call
 	s    *keyShard[K]
 	key  K
-	line *keyLine[K] // once it is accepted
-	f    func()
-	turn func()        // the task that runs in the turn of this ticket
+	line *keyLine[K]   // once it is accepted
+	task queue.Item    // a func(), or a call that is kept; zero: it is only a ticket
+	turn queue.Item    // the task that runs in the turn of this ticket; written with s.mu held
+	gone []queue.Item  // tasks that are dropped with this ticket, and were not told yet
 	succ *keyedTask[K] // in the line
 	ran  bool          // its ticket has had its turn, or was discarded
 }
@@ -81,8 +82,74 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	case k.p == nil:
 		return ErrClosed
 	}
+	return k.submit(nil, key, queue.Func(task))
+}
+
+// SubmitContext is [Keyed.Submit] with a context, by the rules of
+// [Pool.SubmitContext]. It returns ctx's error when ctx ends before there was
+// room. A task that was accepted but whose ctx has ended when its turn comes does
+// not run, and is counted in [Stats].Canceled; those that were submitted after it
+// keep their order. A task that starts is given a context derived from ctx, which
+// ends with ctx, when the task returns, and when the pool is closed.
+func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {
+	switch {
+	case task == nil:
+		return ErrNilTask
+	case k.p == nil:
+		return ErrClosed
+	case ctx == nil:
+		return errNilContext
+	}
+	c := &contextTask{f: task}
+	c.bind(c, ctx, k.p)
+	return k.submitCall(&c.contextCall, key, "SubmitContext")
+}
+
+// GoKeyed is [Go] for a task of a key: it has k's pool run f by the rules of
+// [Keyed.SubmitContext], and returns what will be its result. The error of a nil k is
+// [ErrClosed].
+//
+// [Future.Cancel] keeps f from being run while its turn has not come; the task counts
+// in [Stats].Canceled, and its place in the queue becomes free, when it comes.
+//
+// A task of the pool, or of another one of its family ([Pool.Sub]), must not wait for
+// the Future: to run f in place of the waiter could break the order of the key, and
+// to wait could stop the pool. So there [Future.Wait] returns [ErrWouldDeadlock] unless
+// there is a result.
+func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
+	u := &Future[T]{futureTask[T]{f: f}}
+	var p *Pool
+	if k != nil {
+		p = k.p
+	}
+	err := u.t.make(ctx, p)
+	if err == nil {
+		err = k.submitCall(&u.t.contextCall, key, "Future")
+	}
+	if err != nil {
+		u.t.fail(err)
+	}
+	return u
+}
+
+// submitCall submits c as a task of key. kind is for those who trace it.
+func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
+	if err := c.parent.Err(); err != nil {
+		return err
+	}
+	c.kept = true
+	t := c.trace(kind)
+	err := k.submit(c.parent, key, queue.Record(&c.call))
+	if err != nil {
+		t.refuse(err)
+	}
+	return err
+}
+
+// submit submits a task of key. ctx, if not nil, bounds the wait for room.
+func (k *Keyed[K]) submit(ctx context.Context, key K, task queue.Item) error {
 	s := k.shard(key)
-	t := &keyedTask[K]{s: s, key: key, f: task}
+	t := &keyedTask[K]{s: s, key: key, task: task}
 	t.body, t.pool, t.turns = t, k.p, true
 	it := queue.Record(&t.call)
 	seg := k.p.back.Load() // before the ticket: queue, Q3
@@ -94,7 +161,7 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	}
 	s.mu.Unlock()
 	if !ok {
-		return k.p.pushSlow(it, k.p.policy, nil)
+		return k.p.pushSlow(it, k.p.policy, ctx)
 	}
 	k.p.pushed(ticket + 1)
 	return nil
@@ -136,11 +203,11 @@ func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
 }
 
 // popLocked takes the first task out of the line.
-func (l *keyLine[K]) popLocked() (f func()) {
+func (l *keyLine[K]) popLocked() (task queue.Item) {
 	t := l.first
 	l.first, t.succ = t.succ, nil
-	f, t.f = t.f, nil
-	return f
+	task, t.task = t.task, queue.Item{}
+	return task
 }
 
 // forgetLocked forgets the line of key if there is nothing in it.
@@ -172,7 +239,7 @@ func (t *keyedTask[K]) takeTurn() bool {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.turn != nil {
+	if !t.turn.IsZero() {
 		return true // by takeFirst
 	}
 	if t.line.running {
@@ -206,7 +273,7 @@ func (t *keyedTask[K]) free() bool {
 	return true
 }
 
-func (t *keyedTask[K]) next() func() {
+func (t *keyedTask[K]) next() queue.Item {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,11 +281,21 @@ func (t *keyedTask[K]) next() func() {
 	return t.line.popLocked()
 }
 
+// inner is the task that has its turn, if that has a context of its own.
+func (t *keyedTask[K]) inner() *call {
+	if t.turn.IsRecord() {
+		return queue.As[call](t.turn)
+	}
+	return nil
+}
+
 func (t *keyedTask[K]) run() error {
 	t.ran = true
-	f := t.turn
-	t.turn = nil
-	f()
+	if c := t.inner(); c != nil {
+		c.w = t.w
+		return c.runBody()
+	}
+	t.turn.Func()()
 	return nil
 }
 
@@ -236,25 +313,60 @@ func (t *keyedTask[K]) giveBack(most int) (tickets []*call) {
 	return tickets // there are others, or left turns, for the tasks in the line, so it stays
 }
 
-// resolve is called when the ticket has had its turn, or is discarded: then the
-// first task of the line goes.
-func (t *keyedTask[K]) resolve(error) {
-	if t.ran {
-		return
-	}
+func (t *keyedTask[K]) goes() {
 	t.ran = true
 	s, l := t.s, t.line
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.popLocked()
+	t.gone = append(t.gone, l.popLocked())
 	if !l.running {
 		for ; l.left > 0; l.left-- { // in a pool that stops: they count as dropped
-			l.popLocked()
+			t.gone = append(t.gone, l.popLocked())
 		}
 	}
 	s.forgetLocked(t.key, l)
 }
 
-func (t *keyedTask[K]) refused() error         { return nil }
+// resolve is called when the ticket has had its turn, or is discarded.
+func (t *keyedTask[K]) resolve(err error) {
+	if !t.ran && t.turn.IsZero() {
+		t.goes()
+	}
+	gone := t.gone
+	t.gone = nil
+	for _, it := range gone {
+		dropKept(it)
+	}
+	if c := t.inner(); c != nil {
+		c.body.resolve(err)
+	}
+}
+
+func (t *keyedTask[K]) overTurn(err error) {
+	if c := t.inner(); c != nil {
+		c.over(err)
+	}
+}
+
+func (t *keyedTask[K]) refused() error {
+	if c := t.inner(); c != nil {
+		return c.body.refused()
+	}
+	return nil
+}
+
 func (t *keyedTask[K]) outer() context.Context { return nil }
-func (t *keyedTask[K]) end(error)              {}
+
+// end ends the context of the task that has its turn. That it has returned is told to
+// overTurn.
+func (t *keyedTask[K]) end(cause error) {
+	if cause == context.Canceled {
+		return
+	}
+	t.s.mu.Lock()
+	c := t.inner()
+	t.s.mu.Unlock()
+	if c != nil {
+		c.body.end(cause)
+	}
+}

@@ -131,6 +131,43 @@ func (s *sim) waitAndEnd() {
 	s.shutdown()
 }
 
+// keepFuture is keep for a task that has a result.
+func (s *sim) keepFuture(ctx context.Context, i int) *Future[int] {
+	s.accepted[i] = true
+	return GoKeyed(ctx, s.keys, "key", func(context.Context) (int, error) { s.did(i); return i, nil })
+}
+
+// endsWithThePool submits task i under the one key, and closes the pool: then the context of
+// the task ends, if it runs.
+func (s *sim) endsWithThePool(i int) {
+	closing := sy.MakeLatch()
+	s.accepted[i] = true
+	f := GoKeyed(context.Background(), s.keys, "key", func(ctx context.Context) (int, error) {
+		s.did(i)
+		closing.Wait()
+		if ctx.Err() == nil {
+			s.Failf("the pool was closed, and the context has not ended")
+		}
+		return i, nil
+	})
+	s.p.end(phaseStopping, ErrClosed) // as Close does, before it waits
+	closing.Open()
+	s.close()
+	s.gets(f, i, ErrDropped)
+}
+
+// gets reports whether the result of task i is its own. Else it must be lost, and the
+// task has not run.
+func (s *sim) gets(f *Future[int], i int, lost error) bool {
+	switch v, err := f.Wait(context.Background()); {
+	case err == nil && v == i && s.times(i) == 1:
+		return true
+	case !errors.Is(err, lost) || s.times(i) != 0:
+		s.Failf("ran %d, the result is %v, %v", s.times(i), v, err)
+	}
+	return false
+}
+
 // keep submits task i under the one key.
 func (s *sim) keep(i int) { s.keepAs("key", i, func() {}) }
 
@@ -1301,6 +1338,85 @@ var resultModels = []suite.Model{
 		if s.times(2) != 1 {
 			s.Failf("the latest did not run")
 		}
+	})},
+
+	{Name: "key/one of three is cancelled, two workers", Bound: 2, Reach: []string{"leave a turn", "run a turn", "canceled", "not canceled"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2))
+		s.drops = true
+		ctx := explore.NewContext()
+		s.keep(0)
+		s.Go("canceler", ctx.Cancel)
+		f := s.keepFuture(ctx, 1)
+		s.keep(2)
+		if s.gets(f, 1, context.Canceled) {
+			explore.Reach("not canceled")
+		} else {
+			explore.Reach("canceled")
+			s.accepted[1] = s.p.Stats().Submitted == 3 // or ctx had ended before
+		}
+		s.p.Wait()
+		s.hasRun(0, "Wait")
+		s.hasRun(2, "Wait")
+		s.shutdown()
+	})},
+	{Name: "key/Cancel and a worker", Bound: 3, Reach: []string{"leave a turn", "run a turn", "withdraw", "too late"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2))
+		s.drops = true
+		s.keep(0)
+		f := s.keepFuture(context.Background(), 1)
+		withdrawn := f.Cancel()
+		if !withdrawn {
+			explore.Reach("too late")
+		}
+		if s.gets(f, 1, context.Canceled) == withdrawn {
+			s.Failf("Cancel = %v, and the task ran, or not", withdrawn)
+		}
+		s.p.Wait()
+		s.hasRun(0, "Wait")
+		if st := s.p.Stats(); withdrawn && st.Canceled != 1 {
+			s.Failf("withdrawn, and %+v", st)
+		}
+		s.shutdown()
+	})},
+	{Name: "key/Cancel and Close", Bound: 2, Reach: []string{"withdraw", "dropped"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2))
+		s.drops = true
+		s.keep(0)
+		f := s.keepFuture(context.Background(), 1)
+		closed := sy.MakeEvent()
+		s.Go("stopper", func() { s.close(); closed.Set() })
+		withdrawn := f.Cancel()
+		want := ErrDropped
+		if withdrawn {
+			want = context.Canceled
+		}
+		if !s.gets(f, 1, want) && !withdrawn {
+			explore.Reach("dropped")
+		}
+		closed.Wait()
+	})},
+	{Name: "key/the context of a turn ends with the pool", Bound: 2, Reach: []string{"leave a turn", "run a turn"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithMaxWorkers(2))
+		s.drops = true
+		s.keep(0)
+		s.endsWithThePool(1)
+	})},
+	{Name: "key/the context of a spawned task of a key ends with the pool", Bound: 2, Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.p.Pause()
+		s.drops = true
+		s.endsWithThePool(1)
+	})},
+	{Name: "key/DropOldest drops a task that is waited for", Bound: 2, Reach: []string{"drop oldest", "dropped"}, Run: onPool(func(s *sim) {
+		s.keyedPool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.drops = true
+		s.keep(0)
+		f := s.keepFuture(context.Background(), 1)
+		s.keep(2)
+		if !s.gets(f, 1, ErrDropped) {
+			explore.Reach("dropped")
+		}
+		s.shutdown()
 	})},
 
 	// ----- sub-pools -----

@@ -316,8 +316,13 @@ func (p *Pool) runOutside(it queue.Item) (failed bool) {
 	var err error
 	returned, canceled := false, false
 	if it.IsRecord() {
-		if c = queue.As[call](it); c.turns && !p.takeTurnOutside(c) {
-			return false
+		if c = queue.As[call](it); c.turns {
+			if !p.takeTurnOutside(c) {
+				return false
+			}
+			if p.canceling.Load() { // whoever ends the contexts may have come before
+				c.body.end(ErrClosed)
+			}
 		}
 	}
 	var temporary *worker

@@ -36,8 +36,21 @@ type turnTaker interface {
 	takeTurn() bool            // false: a task of its key is running
 	leaveTurn() bool           // to that one, unless it has ended; Pool.mu is held
 	free() bool                // the task has ended: free the line, unless a turn was left
-	next() func()              // the task whose turn was left; Pool.mu is held
+	next() queue.Item          // the task whose turn was left; Pool.mu is held
 	giveBack(most int) []*call // tickets for turns that were left, and free the line; Pool.mu is held
+	goes()                     // the ticket is discarded: the first task of the line goes, and is told in resolve; Pool.mu may be held
+	overTurn(err error)        // call.over, for the task that had this turn
+}
+
+// dropKept resolves a task of a key that will not run, unless somebody has withdrawn it.
+func dropKept(it queue.Item) {
+	if !it.IsRecord() {
+		return
+	}
+	if c := queue.As[call](it); c.take() {
+		defer c.body.resolve(ErrDropped) // also if a Tracer ends the goroutine
+		c.over(ErrDropped)
+	}
 }
 
 // admitted tells it, if it wants to know, that it has ticket t.
@@ -149,15 +162,19 @@ func (p *Pool) runTurns(c *call, w *worker) {
 			p.published()
 			return
 		}
-		f := t.next()
+		it := t.next()
 		if p.phase == phaseStopping {
 			p.mu.Unlock()
-			continue // it counts as dropped
+			dropKept(it) // it counts as dropped
+			continue
 		}
 		p.parked.Add(-1)
+		if it.IsRecord() {
+			p.outCalls.add(queue.As[call](it))
+		}
 		p.promoteAndUnlock()
 		sy.Reach("run a turn")
-		p.runTurn(f, c, w)
+		p.runTurn(it, c, w)
 	}
 }
 
@@ -173,8 +190,8 @@ func (p *Pool) runTurnsOn(w *worker, c *call) {
 	p.runTurns(c, w)
 }
 
-// runTurn runs f, and if that ends the goroutine sees to the other turns too.
-func (p *Pool) runTurn(f func(), c *call, w *worker) {
+// runTurn runs a task, and if that ends the goroutine sees to the other turns too.
+func (p *Pool) runTurn(it queue.Item, c *call, w *worker) {
 	failed, returned := true, false
 	defer func() {
 		if w != nil && failed {
@@ -200,8 +217,11 @@ func (p *Pool) runTurn(f func(), c *call, w *worker) {
 			w.since.Store(p.now())
 		}
 		w.publish(w.done(), p.watch != nil)
+		if it.IsRecord() {
+			queue.As[call](it).w = w
+		}
 	}
-	failed = p.runOutside(queue.Func(f))
+	failed = p.runOutside(it)
 	if w != nil {
 		pprof.SetGoroutineLabels(p.labels)
 	}

@@ -353,8 +353,7 @@ func (w *worker) runCall(c *call) {
 	if err := c.body.refused(); err != nil {
 		c.over(err)
 		w.notRun()
-		w.finish(func() { p.canceled++ })
-		c.body.resolve(err)
+		w.finishCall(c, err, func() { p.canceled++ })
 		return
 	}
 	c.w = w
@@ -369,21 +368,32 @@ func (w *worker) runCall(c *call) {
 	w.inTask = false
 	w.cur = nil
 	w.call.Store(nil)
-	if err != nil {
+	switch {
+	case err != nil:
 		w.endTiming()
-		w.finish(func() { p.failed++; w.faults++ })
-		c.body.resolve(err)
-		return
+		w.finishCall(c, err, func() { p.failed++; w.faults++ })
+	case c.turns && !c.body.(turnTaker).free():
+		w.endTiming()
+		w.finishCall(c, nil, func() {})
+	default:
+		w.pending, w.owes = c, true
 	}
-	if c.turns {
-		if !c.body.(turnTaker).free() {
-			w.endTiming()
-			w.finish(func() { p.turning++ })
-			p.runTurnsOn(w, c)
+}
+
+// finishCall finishes c, tells its result, and sees to the turns that were left to
+// it. count is for finish.
+func (w *worker) finishCall(c *call, err error, count func()) {
+	p := w.p
+	w.finish(func() {
+		count()
+		if c.turns {
+			p.turning++
 		}
-		return
+	})
+	c.body.resolve(err)
+	if c.turns {
+		p.runTurnsOn(w, c)
 	}
-	w.pending, w.owes = c, true
 }
 
 // notRun makes the ticket that w has taken count as no task of w's.
