@@ -16,6 +16,11 @@ var ErrNotInTask = errors.New("shoal: context is not that of a running task of t
 // asks for it, and closed when the worker leaves, whatever the reason. Only one
 // task at a time runs on a worker, so tasks need not lock it. A Local is made
 // by [NewLocal].
+//
+// Make a Local once, when the pool is made, and not per task or request: what a
+// worker has opened for a Local that nobody uses any more stays open, and in
+// memory, until that worker leaves, and [Local.Get] looks through all Locals that
+// its worker has used.
 type Local[S any] struct {
 	p     *Pool
 	open  func(worker int) (S, error)
@@ -25,7 +30,9 @@ type Local[S any] struct {
 // NewLocal makes a Local of p. open is called with the worker's id, on its
 // goroutine, by the task that asks first; close, unless it is nil, on its
 // goroutine before the worker's stop hook. A panic of close is reported as
-// those of tasks are. The workers of a sub-pool are those of the pool that it is
+// those of tasks are. A worker closes its resources in the reverse order in which
+// their opens returned; so open may get another Local's resource, which is closed
+// after its own. The workers of a sub-pool are those of the pool that it is
 // part of: what they have opened stays while they do, also after the sub-pool.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
@@ -37,7 +44,9 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // Get returns the resource of the worker that runs the task whose context is
 // ctx, or is derived from it; it opens it if there is none. The error is that of
 // open, which is called again the next time; or [ErrNotInTask] where ctx is not
-// of a running task of the pool or of one of its sub-pools.
+// of a running task of the pool or of one of its sub-pools; or [ErrWouldDeadlock]
+// if open itself gets the resource that it is about to open. Another goroutine that
+// gets it meanwhile waits until open returns.
 //
 // A task that runs on a goroutine that is no worker's, by the policies [Spawn]
 // and [CallerRuns], or inside of another one that waits for it, has a resource of
@@ -59,37 +68,55 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
+	if r.opening.Load() && l.p.onOwnWorker() {
+		return none, ErrWouldDeadlock
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.open {
-		v, err := l.open(w.id)
-		if err != nil {
+		if err := l.openIn(r, w); err != nil {
 			return none, err
-		}
-		r.v, r.open = v, true
-		if l.close != nil {
-			r.close = func() { l.close(v) }
 		}
 	}
 	v, _ := r.v.(S)
 	return v, nil
 }
 
-// A keep is what a worker has opened for Locals.
+// openIn opens the resource of w, whose r is locked.
+func (l *Local[S]) openIn(r *kept, w *worker) error {
+	r.opening.Store(l.p.onOwnWorker())
+	defer r.opening.Store(false) // also in a panic
+	v, err := l.open(w.id)
+	if err != nil {
+		return err
+	}
+	if l.close != nil {
+		shut := func() { l.close(v) }
+		if !w.kept.opened(shut) {
+			l.p.guard(shut)
+			return ErrNotInTask // the worker has left since
+		}
+	}
+	r.v, r.open = v, true
+	return nil
+}
+
+// A keep is what a worker has for Locals.
 type keep struct {
-	mu     sy.Mutex
+	mu     sy.Mutex // guards what follows
 	all    []*kept
+	close  []func() // what was opened, in the order in which it was
 	closed bool
 }
 
 // A kept is what a worker has for one Local.
 type kept struct {
-	key any // the *Local
+	key     any     // the *Local
+	opening sy.Bool // the worker's task is in the user's open: who is too must not wait for it
 
-	mu    sy.Mutex // held while the user's open runs, by a task of the worker
-	open  bool
-	v     any
-	close func()
+	mu   sy.Mutex // held while the user's open runs, by a task of the worker
+	open bool
+	v    any
 }
 
 // of returns what is kept for key; nil after the end.
@@ -109,23 +136,30 @@ func (k *keep) of(key any) *kept {
 	return r
 }
 
+// opened has shut called when the worker leaves, unless it has left.
+func (k *keep) opened(shut func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.closed {
+		k.close = append(k.close, shut)
+	}
+	return !k.closed
+}
+
 // closeAll closes what was opened, the latest first, also where one of the
 // functions ends the goroutine.
 func (k *keep) closeAll(p *Pool) {
 	k.mu.Lock()
-	all := k.all
-	k.all, k.closed = nil, true
+	all := k.close
+	k.all, k.close, k.closed = nil, nil, true
 	k.mu.Unlock()
 	closeFrom(p, all)
 }
 
-func closeFrom(p *Pool, all []*kept) {
+func closeFrom(p *Pool, all []func()) {
 	if len(all) == 0 {
 		return
 	}
-	last := all[len(all)-1]
 	defer closeFrom(p, all[:len(all)-1])
-	if last.close != nil {
-		p.guard(last.close)
-	}
+	p.guard(all[len(all)-1])
 }

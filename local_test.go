@@ -3,6 +3,7 @@ package shoal_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -255,4 +256,144 @@ func TestLocalFromGoroutinesOfATask(t *testing.T) {
 	if r.opened.Load() != 1 || r.closed.Load() != 1 {
 		t.Errorf("%d opened, %d closed", r.opened.Load(), r.closed.Load())
 	}
+}
+
+// S8: what an open has got from another Local it may use until its own is closed.
+func TestS8_LocalOpenedInsideAnOpenIsClosedAfterIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		var order []string
+		var ctx context.Context
+		note := func(what string) func(string) { return func(string) { order = append(order, what) } }
+		inner := shoal.NewLocal(p, func(int) (string, error) { return "connection", nil }, note("inner"))
+		outer := shoal.NewLocal(p, func(int) (string, error) {
+			c, err := inner.Get(ctx)
+			return "statement of " + c, err
+		}, note("outer"))
+		first := shoal.NewLocal(p, func(int) (string, error) { return "", nil }, note("first"))
+		must(t, p.SubmitWait(bg, func(own context.Context) error {
+			ctx = own
+			if _, err := first.Get(ctx); err != nil {
+				return err
+			}
+			s, err := outer.Get(ctx)
+			if s != "statement of connection" {
+				t.Errorf("%q", s)
+			}
+			return err
+		}))
+		shutClean(t, p)
+		if got := fmt.Sprint(order); got != "[outer inner first]" {
+			t.Errorf("closed in the order %v, want outer, inner, first", got)
+		}
+	})
+}
+
+// S8: an open that gets its own resource, by another Local or not, is told.
+func TestS8_LocalOpenThatGetsItself(t *testing.T) {
+	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Spawn} { // on a worker, and elsewhere
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(policy))...)
+			release := func() {}
+			var ctx context.Context
+			var a, b *shoal.Local[int]
+			again := false
+			a = shoal.NewLocal(p, func(int) (int, error) {
+				if again {
+					return 4, nil
+				}
+				return b.Get(ctx)
+			}, func(int) {})
+			b = shoal.NewLocal(p, func(int) (int, error) { return a.Get(ctx) }, func(int) { t.Error("it was never opened") })
+			if policy == shoal.Spawn {
+				release = hold(t, p, 1)
+			}
+			must(t, p.SubmitWait(bg, func(own context.Context) error {
+				ctx = own
+				_, err := a.Get(ctx)
+				wantErr(t, "Get", err, shoal.ErrWouldDeadlock)
+				again = true
+				v, err := a.Get(ctx)
+				if v != 4 {
+					t.Errorf("the next time: %v", v)
+				}
+				return err
+			}))
+			release()
+			shutClean(t, p)
+		})
+	}
+}
+
+// Another goroutine that gets the resource while it is being opened waits for it.
+func TestLocalIsOpenedOnceForTheGoroutinesOfATask(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	opened := 0
+	asking := make(chan struct{}, 3)
+	l := shoal.NewLocal(p, func(int) (int, error) {
+		opened++
+		for range 3 {
+			<-asking
+		}
+		runtime.Gosched() // most likely they wait by now
+		return 4, nil
+	}, nil)
+	must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		get := func() {
+			if v, err := l.Get(ctx); v != 4 || err != nil {
+				t.Errorf("%v, %v", v, err)
+			}
+		}
+		for range 3 {
+			wg.Go(func() { asking <- struct{}{}; get() })
+		}
+		get()
+		wg.Wait()
+		return nil
+	}))
+	if opened != 1 {
+		t.Errorf("opened %d times", opened)
+	}
+	shutClean(t, p)
+}
+
+// S8: what was opened for a Local that nobody has any more is closed with its worker.
+func TestS8_LocalThatIsAbandonedIsClosedWithItsWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		closed := 0
+		for range 3 {
+			l := shoal.NewLocal(p, func(int) (int, error) { return 0, nil }, func(int) { closed++ })
+			must(t, p.SubmitWait(bg, func(ctx context.Context) error { _, err := l.Get(ctx); return err }))
+		}
+		runtime.GC()
+		if closed != 0 {
+			t.Errorf("%d closed while the worker lives", closed)
+		}
+		shutClean(t, p)
+		if closed != 3 {
+			t.Errorf("%d of 3 closed", closed)
+		}
+	})
+}
+
+// A resource that was opened when its worker had left is closed at once.
+func TestLocalOpenedTooLateIsClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithMaxTasksPerWorker(1))...)
+		var closed atomic.Int32
+		l := shoal.NewLocal(p, func(int) (int, error) { time.Sleep(time.Second); return 0, nil }, func(int) { closed.Add(1) })
+		late := make(chan error, 1)
+		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+			go func() { _, err := l.Get(ctx); late <- err }()
+			time.Sleep(time.Millisecond)
+			return nil
+		}))
+		wantErr(t, "Get", <-late, shoal.ErrNotInTask)
+		if closed.Load() != 1 {
+			t.Errorf("closed %d times", closed.Load())
+		}
+		shutClean(t, p)
+	})
 }

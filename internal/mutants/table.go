@@ -158,6 +158,9 @@ var mutants = []mutant{
 	{name: "a task that begins while Close cancels is missed", file: "worker.go", models: "close/the context of a task ends", tests: "LateStart|CloseCancels|ALateStart",
 		old: "	if p.canceling.Load() {\n		c.body.end(ErrClosed)\n	}\n", new: ""},
 
+	{name: "what is opened for a worker that has left stays open", file: "local.go", models: "-", tests: "TestLocalOpenedTooLate",
+		old: "			l.p.guard(shut)\n", new: ""},
+
 	// ----- helping -----
 	{name: "who waits runs a task that a worker has begun", file: "help.go", models: "help",
 		old: "if p.phase == phaseStopping || !c.state.CompareAndSwap(callWaiting, callClaimed) {\n		p.mu.Unlock()\n		return notClaimed\n	}\n	begun = true", new: "if p.phase == phaseStopping || c.state.Load() == callOver {\n		p.mu.Unlock()\n		return notClaimed\n	}\n	c.state.Store(callClaimed)\n	begun = true"},
