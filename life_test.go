@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -1256,4 +1257,33 @@ func TestDrain(t *testing.T) {
 		must(t, p.Shutdown(bg))
 		new(shoal.Pool).Drain()
 	})
+}
+
+// A pool that nobody ends is garbage when it has done what it has accepted and its
+// workers have left; one with a minimum of workers is not.
+func TestAPoolThatIsDroppedIsCollected(t *testing.T) {
+	ran := make(chan int, 3)
+	drop := func(opts ...shoal.Option) weak.Pointer[shoal.Pool] {
+		p := shoal.Must(shoal.New(opts...))
+		must(t, p.Submit(func() { ran <- 1 }))
+		return weak.Make(p)
+	}
+	gone := []weak.Pointer[shoal.Pool]{drop(shoal.WithIdleTimeout(0)), drop(shoal.WithIdleTimeout(time.Millisecond))}
+	kept := drop(shoal.WithMinWorkers(1), shoal.WithIdleTimeout(0))
+	for range 3 {
+		<-ran
+	}
+	for _, p := range gone {
+		for end := time.Now().Add(time.Minute); p.Value() != nil; runtime.GC() {
+			if time.Now().After(end) {
+				t.Fatal("a pool that was dropped is not collected")
+			}
+			runtime.Gosched()
+		}
+	}
+	p := kept.Value()
+	if p == nil {
+		t.Fatal("a pool with a minimum of workers was collected")
+	}
+	must(t, p.Close())
 }

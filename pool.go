@@ -141,9 +141,12 @@ const (
 )
 
 // New makes a pool. It returns an error that matches [ErrConfig] and names
-// every invalid option. A pool should be ended with [Pool.Shutdown] or
-// [Pool.Close]; one that is dropped without lives on with its minimum of
-// workers.
+// every invalid option.
+//
+// End a pool with [Pool.Shutdown] or [Pool.Close]. A pool that is dropped without
+// either runs what it has accepted. Then its workers leave, each after the idle
+// timeout, and the pool is garbage. It stays for ever if it has a minimum of
+// workers, the idle timeout [Forever], or tasks that do not end.
 func New(opts ...Option) (*Pool, error) {
 	c := defaults()
 	for _, o := range opts {

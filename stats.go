@@ -79,7 +79,9 @@ func share(n, of int) float64 {
 // Name is the pool's name; see [WithName].
 func (p *Pool) Name() string { return p.name }
 
-// Stats takes a snapshot. It holds the pool's lock for a moment, so it is for
+// Stats takes a snapshot of p alone: what was submitted to its sub-pools counts in
+// theirs. But Workers and Running include the workers that run tasks of sub-pools
+// at that moment. Stats holds the pool's lock for a moment, so it is for
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {
 	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()

@@ -24,6 +24,10 @@ import (
 // goroutine that a task has started, and an iterator under [iter.Pull], have
 // stacks of their own: use [Pool.SubmitContext] with the task's context there.
 //
+// A task that calls [runtime.LockOSThread] should unlock the thread before it
+// returns. A worker that stays locked to its thread is slower from then on, by ten
+// times with short tasks, and Go offers the pool no way to find out.
+//
 // Errors: [ErrNilTask], [ErrClosed] and, under [Reject] and DropOldest,
 // [ErrQueueFull].
 func (p *Pool) Submit(task func()) error {
