@@ -82,7 +82,7 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	case k.p == nil:
 		return ErrClosed
 	}
-	return k.submit(nil, key, queue.Func(task))
+	return k.submit(key, queue.Func(task), nil)
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
@@ -139,7 +139,7 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	}
 	c.kept = true
 	t := c.trace(kind)
-	err := k.submit(c.parent, key, queue.Record(&c.call))
+	err := k.submit(key, queue.Record(&c.call), c.parent)
 	if err != nil {
 		t.refuse(err)
 	}
@@ -147,7 +147,7 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 }
 
 // submit submits a task of key. ctx, if not nil, bounds the wait for room.
-func (k *Keyed[K]) submit(ctx context.Context, key K, task queue.Item) error {
+func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 	s := k.shard(key)
 	t := &keyedTask[K]{s: s, key: key, task: task}
 	t.body, t.pool, t.turns = t, k.p, true
@@ -353,6 +353,11 @@ func (t *keyedTask[K]) refused() error {
 		return c.body.refused()
 	}
 	return nil
+}
+
+func (t *keyedTask[K]) returned(e *PanicError) bool {
+	c := t.inner()
+	return c.returns(e)
 }
 
 func (t *keyedTask[K]) outer() context.Context { return nil }

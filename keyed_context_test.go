@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -283,6 +285,7 @@ func TestCloseCancelsTheTasksOfKeys(t *testing.T) {
 				for range 3 {
 					next = append(next, shoal.GoKeyed(bg, k, 1, func(context.Context) (int, error) { t.Error("it ran"); return 0, nil }))
 				}
+				synctest.Wait()
 				if c.turns {
 					close(gate)
 					synctest.Wait()
@@ -303,6 +306,30 @@ func TestCloseCancelsTheTasksOfKeys(t *testing.T) {
 				}
 				checkEnded(t, p)
 			})
+		})
+	}
+}
+
+// A panic that a Future returns is not logged as well; one of SubmitContext is.
+func TestKeyedPanicsAreLoggedOnce(t *testing.T) {
+	for _, workers := range []int{1, 2} { // in the turn of its ticket, and in one that was left
+		inBubble(t, func(t *testing.T) {
+			var log strings.Builder
+			p := newPool(t, fixed(workers, shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+			k := shoal.NewKeyed[int](p)
+			gate := make(chan struct{})
+			must(t, k.Submit(1, func() { <-gate }))
+			f := shoal.GoKeyed(bg, k, 1, func(context.Context) (int, error) { panic("returned") })
+			must(t, k.SubmitContext(bg, 1, func(context.Context) { panic("logged") }))
+			synctest.Wait()
+			close(gate)
+			_, err := f.Wait(bg)
+			checkPanicError(t, err, "returned")
+			p.Wait()
+			if s := log.String(); strings.Contains(s, "returned") || strings.Count(s, "panicked: logged") != 1 {
+				t.Errorf("the log: %s", s)
+			}
+			shutClean(t, p)
 		})
 	}
 }

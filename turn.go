@@ -48,8 +48,8 @@ func dropKept(it queue.Item) {
 		return
 	}
 	if c := queue.As[call](it); c.take() {
-		defer c.body.resolve(ErrDropped) // also if a Tracer ends the goroutine
 		c.over(ErrDropped)
+		c.body.resolve(ErrDropped)
 	}
 }
 
