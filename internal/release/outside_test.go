@@ -100,6 +100,7 @@ func packages(t *testing.T, c *proxy.Copy, m tree.Module) (libraries, commands [
 // Every module can be had from a proxy, and a program that imports all its packages
 // can be built and run.
 func TestGetEveryModule(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, m := range c.Tree.Released {
 		libraries, _ := packages(t, c, m)
@@ -128,6 +129,7 @@ func TestGetEveryModule(t *testing.T) {
 
 // The commands can be installed, and know which version they are.
 func TestInstallCommands(t *testing.T) {
+	t.Parallel()
 	c := serve(t)
 	for _, m := range c.Tree.Released {
 		if !strings.HasPrefix(m.Dir, "cmd/") {
@@ -153,6 +155,7 @@ func TestInstallCommands(t *testing.T) {
 
 // The first program of the README can be copied and run.
 func TestProgramOfTheReadme(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(top, "README.md"))
 	if err != nil {
 		t.Fatal(err)

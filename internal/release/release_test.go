@@ -58,6 +58,7 @@ func unreleased(text string) func(string) string {
 // A release commits and tags; what the go command makes of the tags has the sums
 // that the release wrote.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	dir := repository(t)
 	edit(t, dir, "CHANGELOG.md", unreleased("- A line of notes."))
 	before := git(t, dir, "rev-parse", "HEAD")
@@ -134,6 +135,7 @@ func TestRelease(t *testing.T) {
 
 // A release that is not right says so in one line, and changes nothing.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	dir := repository(t)
 	git(t, dir, "tag", "v0.2.0")
 	refuse := func(version, want string) {
