@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/postgres"
@@ -41,7 +40,7 @@ var engines = map[string]func(dir string) (*engine, error){
 func startRedis(dir, fsync string) (*engine, error) {
 	socket := filepath.Join(dir, "redis")
 	c := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", fsync)
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = attributes()
 	if err := c.Start(); err != nil {
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command chaos has processes of shoal work share a queue, kills them over and over with
 // SIGKILL, has the engine fail and begin again under load, and has it be away for a while.
 // It counts what became of the jobs, and ends with
