@@ -100,7 +100,7 @@ func (t *futureTask[T]) resolve(err error) {
 // that.
 //
 // A task that waits for itself, or for a task that it runs inside of as ctx
-// tells, gets [ErrWouldDeadlock].
+// tells, gets [ErrWouldDeadlock]; see also [GoKeyed].
 //
 // Use a task's context on the task's own goroutine. Other goroutines that wait
 // with it run what they wait for at the same time, beyond the pool's limit.

@@ -8,21 +8,20 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A Keyed runs tasks on a pool so that those of one key run one after the
-// other, in the order in which they were accepted, and those of different keys
-// side by side. It is made by [NewKeyed] and safe for use by any number of
-// goroutines.
-//
-// A key whose task takes long holds up nothing but itself. A key without tasks
-// costs no memory.
-//
-// How it works: a task that is accepted stands in two lines, that of the pool,
+// How a Keyed works: a task that is accepted stands in two lines, that of the pool,
 // by a ticket, and that of its key. A worker that comes to the ticket runs
 // whatever is first in the line of that key; if a task of the key is running it
 // leaves its turn to whoever runs that, and goes on. So there is a ticket, or a
 // turn that was left, for every task in a line. A turn that was left is taken
 // before the next ticket: its task has been waiting for longer. After 32 of them
 // the tasks of others that are queued by then have their turn.
+
+// A Keyed runs tasks on a pool. Those of one key run one after the other, in
+// the order in which they were accepted; those of different keys run side by
+// side. It is made by [NewKeyed], and any number of goroutines may use it.
+//
+// A key whose task takes long delays only its own tasks. A key without tasks
+// takes no memory.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed
@@ -63,16 +62,18 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 	return &Keyed[K]{p: p, seed: maphash.MakeSeed()}
 }
 
-// Submit has the pool run task when the tasks that were submitted before it with
-// the same key have ended. It follows the rules of [Pool.Submit] and has its
-// errors; that of a nil pool is [ErrClosed]. Tasks that wait for their key count
-// as queued and against the capacity, so a key that is blocked can fill the
-// queue; under [DropOldest] it is the oldest task of the key of the oldest ticket
-// that goes, and where all that wait wait for their key the policy is Reject.
+// Submit submits task, to be run when the tasks that were submitted before it
+// with the same key have ended. It follows the rules of [Pool.Submit] and
+// returns its errors; that of a nil pool is [ErrClosed].
 //
-// Under [CallerRuns] and [Spawn], and for tasks that submit to a full queue of
-// their own pool, a task whose key has others cannot be run by or beside its
-// submitter: it is accepted beyond the capacity.
+// A task that waits for its key counts as queued and against the capacity, so a
+// key that is blocked can fill the queue. [DropOldest] then drops the oldest
+// task of the key that came first. If every task in the queue waits for its
+// key, Submit returns [ErrQueueFull].
+//
+// Under [CallerRuns] and [Spawn], and in a task that submits to the full queue
+// of its own pool, a task whose key has others cannot run at once. It is
+// accepted beyond the capacity.
 //
 // A task must not wait for a later one of its own key.
 func (k *Keyed[K]) Submit(key K, task func()) error {
@@ -86,11 +87,11 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
-// [Pool.SubmitContext]. It returns ctx's error when ctx ends before there was
-// room. A task that was accepted but whose ctx has ended when its turn comes does
-// not run, and is counted in [Stats].Canceled; those that were submitted after it
-// keep their order. A task that starts is given a context derived from ctx, which
-// ends with ctx, when the task returns, and when the pool is closed.
+// [Pool.SubmitContext]. If ctx ends before there is room, it returns ctx's
+// error. If ctx ends after the task was accepted and before its turn comes, the
+// task does not run, and counts in [Stats].Canceled; tasks that were submitted
+// after it keep their order. A task that starts is given a context derived from
+// ctx, which ends with ctx, when the task returns, and when the pool is closed.
 func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {
 	switch {
 	case task == nil:
@@ -105,17 +106,18 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 	return k.submitCall(&c.contextCall, key, "SubmitContext")
 }
 
-// GoKeyed is [Go] for a task of a key: it has k's pool run f by the rules of
-// [Keyed.SubmitContext], and returns what will be its result. The error of a nil k is
-// [ErrClosed].
+// GoKeyed is [Go] for a task of a key. It submits f by the rules of
+// [Keyed.SubmitContext] and returns the Future of its result. The error of a
+// nil k is [ErrClosed].
 //
-// [Future.Cancel] keeps f from being run while its turn has not come; the task counts
-// in [Stats].Canceled, and its place in the queue becomes free, when it comes.
+// [Future.Cancel] prevents f from running while its turn has not come. When it
+// comes, the task counts in [Stats].Canceled, and its place in the queue
+// becomes free.
 //
-// A task of the pool, or of another one of its family ([Pool.Sub]), must not wait for
-// the Future: to run f in place of the waiter could break the order of the key, and
-// to wait could stop the pool. So there [Future.Wait] returns [ErrWouldDeadlock] unless
-// there is a result.
+// A task of the pool, or of its family (see [Pool.Sub]), must not wait for the
+// Future. To run f in place of the waiting task could break the order of the
+// key, and to wait could stop the pool. So [Future.Wait] returns
+// [ErrWouldDeadlock] there, unless there is a result.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
 	u := &Future[T]{futureTask[T]{f: f}}
 	var p *Pool

@@ -7,33 +7,34 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// ErrNotInTask means that a context is not that of a running task of the pool
-// in question.
+// ErrNotInTask means that a context is not that of a running task of the pool.
 var ErrNotInTask = errors.New("shoal: context is not that of a running task of this pool")
 
-// A Local is a resource of which every worker of a pool has one: a connection,
-// a buffer, an encoder. A worker's is opened when a task on that worker first
-// asks for it, and closed when the worker leaves, whatever the reason. Only one
-// task at a time runs on a worker, so tasks need not lock it. A Local is made
-// by [NewLocal].
+// A Local is a resource of which each worker of a pool has one: a connection, a
+// buffer, an encoder. A worker's resource is opened when a task on that worker
+// first asks for it, and closed when the worker leaves, whatever the reason.
+// Only one task at a time runs on a worker, so tasks need no lock. A Local is
+// made by [NewLocal].
 //
-// Make a Local once, when the pool is made, and not per task or request: what a
-// worker has opened for a Local that nobody uses any more stays open, and in
-// memory, until that worker leaves, and [Local.Get] looks through all Locals that
-// its worker has used.
+// Make a Local once, when the pool is made, and not for each task or request.
+// What a worker has opened for a Local that is not used any more stays open,
+// and in memory, until that worker leaves, and [Local.Get] looks through all
+// Locals that its worker has used.
 type Local[S any] struct {
 	p     *Pool
 	open  func(worker int) (S, error)
 	close func(S)
 }
 
-// NewLocal makes a Local of p. open is called with the worker's id, on its
-// goroutine, by the task that asks first; close, unless it is nil, on its
-// goroutine before the worker's stop hook. A panic of close is reported as
-// those of tasks are. A worker closes its resources in the reverse order in which
-// their opens returned; so open may get another Local's resource, which is closed
-// after its own. The workers of a sub-pool are those of the pool that it is
-// part of: what they have opened stays while they do, also after the sub-pool.
+// NewLocal makes a Local of p. The task that asks first calls open, on the
+// worker's goroutine and with the worker's id. The worker calls close, unless
+// it is nil, on its goroutine before its stop hook. A panic of close is
+// reported like that of a task.
+//
+// A worker closes its resources in the reverse order in which their opens
+// returned. So open may get the resource of another Local, which is closed
+// after its own. The workers of a sub-pool are those of its parent: what they
+// have opened stays open while they live, also after the sub-pool has ended.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
 		p.root().kept.Store(true)
@@ -42,18 +43,21 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 }
 
 // Get returns the resource of the worker that runs the task whose context is
-// ctx, or is derived from it; it opens it if there is none. The error is that of
-// open, which is called again the next time; or [ErrNotInTask] where ctx is not
-// of a running task of the pool or of one of its sub-pools; or [ErrWouldDeadlock]
-// if open itself gets the resource that it is about to open. Another goroutine that
-// gets it meanwhile waits until open returns.
+// ctx, or from which ctx is derived. It opens the resource if there is none. If
+// open returns an error, Get returns it, and the next call opens again. The
+// error is [ErrNotInTask] if ctx is not that of a running task of the pool or
+// of one of its sub-pools, and [ErrWouldDeadlock] if open gets the resource
+// that it is about to open. Another goroutine that gets the resource meanwhile
+// waits until open returns.
 //
-// A task that runs on a goroutine that is no worker's, by the policies [Spawn]
-// and [CallerRuns], or inside of another one that waits for it, has a resource of
-// its own, with the id -1, which is closed when the task has ended: so it does
-// not meddle with what the other one is doing with its own. It has none, and is told
-// [ErrNotInTask], if it began before the pool's first Local was made. What a task does with
-// the resource after its end, or in several goroutines at once, is up to it.
+// A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
+// that waits for it, has a resource of its own with the id -1. It is closed
+// when the task has ended. So the task does not disturb what the task around it
+// does with its own. If such a task began before the pool's first Local was
+// made, it has no resource, and Get returns ErrNotInTask.
+//
+// A task must not use the resource after its end, or in several goroutines at
+// once, unless the resource allows that.
 func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	var none S
 	if l.p == nil || l.open == nil {

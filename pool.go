@@ -11,8 +11,7 @@ import (
 )
 
 // A Pool runs tasks on a bounded number of goroutines, its workers. It is made
-// by [New] and safe for use by any number of goroutines. The zero Pool is a
-// closed one.
+// by [New], and any number of goroutines may use it. The zero Pool is closed.
 //
 // In the terminology of the Go memory model, a call of Submit synchronizes
 // before the start of its task, and the end of a task synchronizes before the
@@ -140,13 +139,14 @@ const (
 	phaseStopping              // refuses; dropped what had not started
 )
 
-// New makes a pool. It returns an error that matches [ErrConfig] and names
-// every invalid option.
+// New makes a pool. Its error matches [ErrConfig] and names every invalid
+// option.
 //
-// End a pool with [Pool.Shutdown] or [Pool.Close]. A pool that is dropped without
-// either runs what it has accepted. Then its workers leave, each after the idle
-// timeout, and the pool is garbage. It stays for ever if it has a minimum of
-// workers, the idle timeout [Forever], or tasks that do not end.
+// End a pool with [Pool.Shutdown] or [Pool.Close]. A pool that is dropped
+// without either runs what it has accepted. Then its workers leave, each after
+// the idle timeout, and the garbage collector takes the pool. It stays for ever
+// if it has a minimum of workers, the idle timeout [Forever], or tasks that do
+// not end.
 func New(opts ...Option) (*Pool, error) {
 	c := defaults()
 	for _, o := range opts {
