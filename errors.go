@@ -8,8 +8,8 @@ import (
 // Errors that the methods of a [Pool] return. A context's own error is
 // returned as it is.
 var (
-	// ErrConfig is matched by every error about an invalid value: of [New],
-	// [Pool.Resize] and others.
+	// ErrConfig is matched by every error about an invalid value: an option of
+	// [New], an argument of [Pool.Resize] or of another call, a nil context.
 	ErrConfig = errors.New("shoal: invalid configuration")
 	// ErrNilTask means that the task was nil.
 	ErrNilTask = errors.New("shoal: nil task")

@@ -23,8 +23,7 @@ func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
 
 // Submit submits a call of f with v. It follows the rules of [Pool.Submit] and
 // returns its errors; a nil f is [ErrNilTask], a nil pool [ErrClosed]. It
-// allocates only if more values wait than ever before, or after the garbage
-// collector has taken what they were kept in.
+// allocates only to grow its free list, which the garbage collector may shrink.
 func (f *Func[T]) Submit(v T) error { return f.submit(v, (*Pool).Submit) }
 
 // TrySubmit is Submit by the rules of [Pool.TrySubmit]: it never waits.

@@ -95,9 +95,7 @@ func (t *futureTask[T]) resolve(err error) {
 // has not started, Wait runs f itself, on the spot. So tasks that wait for
 // tasks finish, however few workers there are. This holds while the pool is
 // paused too. If f calls [runtime.Goexit] there, it ends the goroutine of the
-// waiting task. Without such a ctx, Wait finds out by the stack whether it is
-// called by a task, but only while all workers are inside tasks; do not rely on
-// that.
+// waiting task. Without such a ctx, Wait may block for ever if all workers wait.
 //
 // A task that waits for itself, or for a task that it runs inside of as ctx
 // tells, gets [ErrWouldDeadlock]; see also [GoKeyed].

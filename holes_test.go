@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -1463,7 +1464,9 @@ func TestH30_WaitFromAnOwnTask(t *testing.T) {
 			wantErr(t, "WaitContext(one that has ended)", p.WaitContext(canceledContext()), shoal.ErrWouldDeadlock)
 		})
 		p.Wait()
-		if s, _ := panicked.(string); !strings.HasPrefix(s, "shoal: Wait") {
+		err, _ := panicked.(error)
+		wantErr(t, "the panic of Wait in an own task", err, shoal.ErrWouldDeadlock)
+		if s := fmt.Sprint(panicked); !strings.HasPrefix(s, "shoal: Wait called from a task") {
 			t.Errorf("Wait from an own task: panic %v, want one that says so", panicked)
 		}
 		shutClean(t, p)
@@ -1644,17 +1647,51 @@ func TestH30_EitherHookMayBeNil(t *testing.T) {
 func TestH30_NilContexts(t *testing.T) {
 	p := newPool(t, fixed(1)...)
 	var null context.Context
+	noTask := func(context.Context) {}
+	noError := func(context.Context) error { return nil }
+	number := func(context.Context) (int, error) { return 1, nil }
+	same := func(_ context.Context, i int) (int, error) { return i, nil }
+	noItem := func(context.Context, int) error { return nil }
+	second := func(_ any, err error) error { return err }
+	last := func(seq iter.Seq2[int, error]) (err error) {
+		for _, err = range seq {
+		}
+		return err
+	}
+	keyed := shoal.NewKeyed[int](p)
+	var future shoal.Future[int]
+	r, err := p.Reserve(bg, 1)
+	must(t, err)
 	for name, f := range map[string]func() error{
-		"SubmitContext": func() error { return p.SubmitContext(null, func(context.Context) {}) },
-		"SubmitWait":    func() error { return p.SubmitWait(null, func(context.Context) error { return nil }) },
-		"WaitContext":   func() error { return p.WaitContext(null) },
-		"Shutdown":      func() error { return p.Shutdown(null) },
-		"WithContext":   func() error { _, err := shoal.New(shoal.WithContext(null)); return err },
+		"SubmitContext":       func() error { return p.SubmitContext(null, noTask) },
+		"SubmitWait":          func() error { return p.SubmitWait(null, noError) },
+		"WaitContext":         func() error { return p.WaitContext(null) },
+		"Shutdown":            func() error { return p.Shutdown(null) },
+		"WithContext":         func() error { _, err := shoal.New(shoal.WithContext(null)); return err },
+		"Reserve":             func() error { return second(p.Reserve(null, 1)) },
+		"Reservation.Submit":  func() error { return r.Submit(null, noError, nil) },
+		"Go":                  func() error { return second(shoal.Go(null, p, number).Wait(bg)) },
+		"TryGo":               func() error { return second(shoal.TryGo(null, p, number)) },
+		"Future.Wait":         func() error { return second(future.Wait(null)) },
+		"Group":               func() error { return p.Group(null).Wait() },
+		"Group.WaitContext":   func() error { return p.Group(bg).WaitContext(null) },
+		"Keyed.SubmitContext": func() error { return keyed.SubmitContext(null, 1, noTask) },
+		"GoKeyed":             func() error { return second(shoal.GoKeyed(null, keyed, 1, number).Wait(bg)) },
+		"Range":               func() error { return shoal.Range(null, p, 1, func(context.Context, int, int) error { return nil }) },
+		"ForEachSlice":        func() error { return shoal.ForEachSlice(null, p, []int{1}, noItem) },
+		"MapSlice":            func() error { return second(shoal.MapSlice(null, p, []int{1}, same)) },
+		"ForEach":             func() error { return shoal.ForEach(null, p, upTo(1), noItem) },
+		"Map":                 func() error { return last(shoal.Map(null, p, upTo(1), same)) },
+		"MapUnordered":        func() error { return last(shoal.MapUnordered(null, p, upTo(1), same)) },
+		"an iterator for Map": func() error { return last(shoal.Map(bg, p, nil, same)) },
 	} {
-		if err := f(); err == nil || !strings.Contains(err.Error(), "shoal: ") || !strings.Contains(err.Error(), "nil") {
+		err := f()
+		wantErr(t, name+"(nil)", err, shoal.ErrConfig)
+		if err == nil || !strings.Contains(err.Error(), "shoal: ") || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s(nil): %v, want an error that says so", name, err)
 		}
 	}
+	r.Release()
 	if s := p.Stats(); s.Submitted != 0 || s.State != shoal.Open {
 		t.Errorf("%+v", s)
 	}

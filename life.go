@@ -148,15 +148,25 @@ type quieter struct {
 // are not due yet, nor for the tasks of sub-pools. If the pool is paused with
 // tasks in its queue, Wait returns only after [Pool.Resume].
 //
-// Called by one of the pool's own tasks, Wait would wait for itself: it panics.
-// [Pool.WaitContext] returns an error instead. Only with the task's context
-// does it do so in a goroutine that the task has started, and in an iterator
-// under [iter.Pull].
+// Called by one of the pool's own tasks, Wait would wait for itself. It panics
+// with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that
+// error instead. In a goroutine that a task has started, and in an iterator
+// under [iter.Pull], Wait cannot tell and blocks for ever. Use WaitContext with
+// the task's context there.
 func (p *Pool) Wait() {
-	if err := p.wait(context.Background()); err != nil {
-		panic("shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):])
+	if p.wait(context.Background()) != nil {
+		panic(waitPanic{})
 	}
 }
+
+// A waitPanic is what Wait panics with.
+type waitPanic struct{}
+
+func (waitPanic) Error() string {
+	return "shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):]
+}
+
+func (waitPanic) Unwrap() error { return ErrWouldDeadlock }
 
 // WaitContext is [Pool.Wait] with a context. If ctx ends first, it returns
 // ctx's error. If ctx is that of one of the pool's own tasks, it returns
@@ -299,9 +309,12 @@ func (p *Pool) wakeQuietersLocked(tail uint64) {
 // 0.
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
-// from any goroutine. All calls of Shutdown return the same result. Shutdown
-// ends a pause. Submitters that wait for room get [ErrClosed]. Tasks of
-// [Pool.SubmitAfter] that are not due yet are dropped.
+// from any goroutine. All calls of Shutdown return the same result. If several
+// calls run at once, the first context that ends decides it. A call whose own
+// context has not ended returns it when the running tasks have ended.
+//
+// Shutdown ends a pause. Submitters that wait for room get [ErrClosed]. Tasks
+// of [Pool.SubmitAfter] that are not due yet are dropped.
 //
 // If ctx is that of one of the pool's own tasks, Shutdown returns
 // [ErrWouldDeadlock] and does nothing else.

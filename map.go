@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	errNilIterator = fmt.Errorf("shoal: nil iterator")
+	errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 	errNilFunc     = fmt.Errorf("%w: nil function", ErrNilTask)
 )
 
@@ -30,7 +30,8 @@ var (
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. If ctx ends or p
 // is closed, Map takes no more items, and the last pair has the error. A nil
-// argument yields one pair with an error.
+// argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
+// f, [ErrConfig] for ctx or in.
 //
 // In a task of p that ranges with its context, Map runs items itself where it
 // would wait for them. If f calls [runtime.Goexit] there, it ends that
@@ -53,7 +54,8 @@ func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f 
 // It takes the items as [Map] does, with the same bound. An item that fails
 // does not end the others. The result is all errors, joined by [errors.Join] in
 // the order of the items. If ctx ends or p is closed, the result has that error
-// once. To stop at the first error, use a [Group].
+// once. To stop at the first error, use a [Group]. The errors about nil arguments
+// are those of Map.
 func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
 	if f == nil {
 		return errNilFunc
@@ -78,10 +80,13 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 // and on the calling goroutine, and returns when all have ended. An item that
 // fails, panics or calls [runtime.Goexit] does not end the others. The result
 // is all errors, joined by [errors.Join] in the order of the items. If ctx ends
-// or p is closed, not all items have run, and the result has that error once.
+// or p is closed, not all items have run, and the result has that error once. To
+// stop at the first error, use [MapSlice] or [Range].
 //
-// What [Range] says of participants, ctx, p and arguments holds here too. No
-// item waits behind another one while a participant is idle.
+// The participants are those of Range: the caller does not count against the
+// maximum of p, unless it is a task of p. No item waits behind another one while
+// a participant is idle. ForEachSlice returns [ErrClosed] if p is closed, ctx's
+// error if ctx ends, [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx.
 func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Context, T) error) error {
 	if f == nil {
 		return errNilFunc
@@ -100,8 +105,11 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 // There is a result for every item, also if there is an error: what f returned,
 // or the zero value if f did not run or did not return.
 //
-// What [Range] says of participants, ctx, p and arguments holds here too. No
-// item waits behind another one while a participant is idle.
+// The participants are those of Range: the caller does not count against the
+// maximum of p, unless it is a task of p. No item waits behind another one while
+// a participant is idle. MapSlice returns [ErrClosed] if p is closed, ctx's
+// error if ctx ends, [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx or
+// an invalid option.
 func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
 	if f == nil {
 		return nil, errNilFunc

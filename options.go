@@ -24,7 +24,8 @@ const (
 	DefaultQueueCapacity = 1 << 20
 	// DefaultIdleTimeout is the idle timeout without [WithIdleTimeout].
 	DefaultIdleTimeout = 5 * time.Second
-	// DefaultSpin is the number of looks without [WithSpin].
+	// DefaultSpin is how many times a worker looks at the queue before it parks,
+	// without [WithSpin].
 	DefaultSpin = 30
 
 	maxCapacity = 1 << 36 // queue.TicketBits, with room for the workers
@@ -87,7 +88,7 @@ const (
 //   - [WithMaxWorkers] bounds how many tasks run, [WithQueueCapacity] how many wait.
 //   - [WithFullPolicy] says what Submit does when the queue is full.
 //   - [WithName] is for logs, metrics and profiles.
-//   - [WithPanicHandler] sets a function that is called with every panic.
+//   - [WithPanicHandler] sets a function that gets every panic.
 //   - [WithContext] closes the pool when a context ends.
 //   - [WithStallAfter] and [WithSlowTask] report a pool that is stuck.
 //
@@ -198,8 +199,12 @@ func (c *config) validate() error {
 func WithName(name string) Option { return option(func(c *config) { c.name = name }) }
 
 // WithMaxWorkers sets the maximum of live workers, whether they run a task or
-// not: 1 … 1<<24. The pool never has more. The default is GOMAXPROCS at the
-// time of [New].
+// not: 1 … 1<<24. The pool never has more, except after [Pool.Resize] has
+// lowered the maximum, until the tasks beyond it have ended. The default is
+// GOMAXPROCS at the time of [New].
+//
+// Tasks that [Spawn] and [CallerRuns] run, and the caller's share of [Range],
+// [ForEachSlice] and [MapSlice], run on no worker and do not count.
 func WithMaxWorkers(n int) Option {
 	return option(func(c *config) { c.maxWorkers = n })
 }
@@ -213,11 +218,17 @@ func WithMinWorkers(n int) Option { return option(func(c *config) { c.minWorkers
 func WithSizing(s Sizer) Option { return option(func(c *config) { c.sizer = s }) }
 
 // WithQueueCapacity sets how many accepted tasks may wait while all workers
-// that the pool may have are busy. So an open pool holds at most its maximum of
-// workers and n tasks more, whether or not the workers have started. With 0 a
-// task is accepted only if a worker is free to take it. With [Unbounded] there
-// is no bound. The default is 1<<20. The memory of the queue grows with the
-// tasks that wait, and is given back.
+// that the pool may have are busy. So the workers and the queue of an open pool
+// hold at most its maximum of workers and n tasks more, whether or not the
+// workers have started. With 0 a task is accepted only if a worker is idle or
+// may be started. With [Unbounded] there is no bound. The default is 1<<20. The
+// memory of the queue grows with the tasks that wait, and is given back.
+//
+// Three kinds of tasks are accepted beyond the capacity, because to wait for
+// room could stop the pool: under [Block], those that a task submits to its own
+// pool while it is nested in 64 others, and those that a task submits to another
+// pool of its family (see [Pool.Sub]); and tasks of a [Keyed] that [Spawn],
+// [CallerRuns] or the submitting task would run at once, while their key is busy.
 func WithQueueCapacity(n int) Option { return option(func(c *config) { c.capacity = n }) }
 
 // WithFullPolicy sets what [Pool.Submit] does if there is no room. The default
@@ -236,33 +247,35 @@ func WithIdleTimeout(d time.Duration) Option { return option(func(c *config) { c
 func WithMaxTasksPerWorker(n int) Option { return option(func(c *config) { c.tasksPerWorker = n }) }
 
 // WithSpin sets how many times a worker that runs out of tasks looks at the
-// queue before it parks. The default is 30, which takes well below a
-// microsecond. With 0, submitters do not yield before they wait for room
-// either.
+// queue before it parks: 0 … 1<<20. The default is 30, which takes well below a
+// microsecond of CPU time each time. With 0, a worker parks at once, and so does
+// a submitter if there is no room.
 func WithSpin(n int) Option { return option(func(c *config) { c.spin = n }) }
 
 // WithThreadPinning locks each worker to an operating system thread of its own
 // for its life; see [runtime.LockOSThread].
 func WithThreadPinning() Option { return option(func(c *config) { c.pin = true }) }
 
-// WithContext closes the pool when ctx ends, as [Pool.Close] does.
+// WithContext closes the pool when ctx ends, as [Pool.Close] does, in the
+// background: [Pool.Done] tells when it has ended. If ctx has ended already, New
+// succeeds, and the pool refuses every task. The contexts of tasks are not
+// derived from ctx.
 func WithContext(ctx context.Context) Option {
 	return option(func(c *config) { c.parent = ctx; c.parentNil = ctx == nil })
 }
 
-// WithPanicHandler sets the function that the pool calls with every panic that it
-// recovers: those of tasks, also where [Pool.SubmitWait], a [Future], a [Group] or
-// [Map] returns the panic too, and those of hooks, of a [Tracer] and of the other
-// functions that the pool is given. f runs on the goroutine that panicked, before the
-// task counts as finished; it may use the pool.
+// WithPanicHandler sets the function that gets every panic that the pool recovers:
+// those of tasks, also if [Pool.SubmitWait], a [Future], a [Group] or [Map] returns
+// the panic too, and those of hooks, of a [Tracer] and of the other functions that
+// the pool is given. f runs on the goroutine that panicked, before the task counts
+// as finished. It may use the pool.
 //
-// If f panics, the process ends, as it does by any panic that nobody recovers. Nothing
-// can recover this one. Before that the task counts as finished, and those that wait
-// for it get its result. If f calls [runtime.Goexit], that is a bug and ends the process
-// in the same way.
+// If f panics, the process ends, and nothing can recover that panic. Before that the
+// task counts as finished, and those that wait for it get its result. A call of
+// [runtime.Goexit] in f is a bug, which ends the process in the same way.
 //
-// By default, and if f is nil, a panic is logged, with its stack, as one error; see
-// [WithLogger]. A panic that is returned to a caller is not logged.
+// Without a handler, a panic that no caller gets is logged, with its stack, as one
+// error; see [WithLogger]. That is the default, also for a nil f.
 func WithPanicHandler(f func(*PanicError)) Option { return option(func(c *config) { c.onPanic = f }) }
 
 // WithLogger sets where the pool logs what is not reported otherwise: panics that

@@ -19,7 +19,10 @@ import (
 //
 // The caller begins at once and is one of the participants; the others are
 // tasks of p. There are at most as many participants as p may have workers when
-// Range is called. Others join while p has workers to spare and there is
+// Range is called. The caller does not count against that maximum, unless it is
+// a task of p. So k goroutines that call Range at the same time may add k calls
+// of f to it. Use a [Group] or [ForEach] if the maximum protects something that
+// f uses. Others join while p has workers to spare and there is
 // something left to share. Range never waits for room in p's queue, and never
 // for a task that has not started. So a Range in a Range, to any depth, needs
 // one worker, and on a pool that is busy or paused the caller does everything
@@ -48,8 +51,8 @@ import (
 // caller's share counts as a task, as under [CallerRuns]. Each other
 // participant counts as a task, and as canceled if it comes too late.
 //
-// Errors about the arguments: [ErrConfig] for a negative n, [ErrNilTask] for a
-// nil f, and [ErrClosed] for a pool that is closed, or that is shut down unless
+// Errors about the arguments: [ErrConfig] for a negative n or a nil ctx,
+// [ErrNilTask] for a nil f, and [ErrClosed] for a pool that is closed, or that is shut down unless
 // ctx is that of one of its tasks.
 func Range(ctx context.Context, p *Pool, n int, f func(ctx context.Context, lo, hi int) error) error {
 	return p.loop(ctx, n, f, loopOptions{most: math.MaxUint32})

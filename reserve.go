@@ -44,8 +44,8 @@ type reserver struct {
 // needs no worker until its turn comes. A reserved place counts as an accepted
 // task, also at capacity 0. Other submitters may use the queue meanwhile, up to
 // its capacity; their tasks run on any worker, and before a task that the
-// reservation submits later. One Submit, or one step of a SubmitBatch, that is
-// under way when Reserve returns may still see the room as it was before.
+// reservation submits later. A Submit, or a step of a SubmitBatch, that runs at
+// the same time may still take a place.
 //
 // In a family of pools (see [Pool.Sub]) the places are those of the pool that
 // was asked, under its own maximum. A place of a sub-pool does not promise a

@@ -11,9 +11,9 @@ import (
 //
 // The answer decides when a new worker begins, not whether it does. After true
 // the new worker takes a task as soon as it gets a CPU. After false it first
-// yields to the workers there are, and the pool asks again round by round. It
-// takes a task when the answer is true, or when no worker has started one for
-// some rounds of the scheduler. So a Sizer can hold growth back while the
+// yields to the workers there are. The pool asks again each time it has yielded
+// once. If no task starts meanwhile, the worker takes one after a few yields,
+// whatever Grow says. So a Sizer can hold growth back while the
 // workers keep up, but it cannot leave a task behind workers that block.
 //
 // Grow is called without a lock of the pool, and may call methods of the pool

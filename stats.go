@@ -27,7 +27,7 @@ type Stats struct {
 	SlowTasks uint64 // tasks that [WithSlowTask] found slow
 
 	InFlight      int // accepted, and neither ended nor discarded
-	Queued        int // of these, waiting; never more than the capacity
+	Queued        int // of these, waiting; the capacity, if more wait (see [WithQueueCapacity])
 	QueueCapacity int // Unbounded if there is no bound
 	Blocked       int // calls that wait for room; their tasks are not accepted yet
 	Reserved      int // places that [Pool.Reserve] has given out and that are not used yet

@@ -66,7 +66,8 @@ const (
 
 // Sub makes a sub-pool of p: a pool with a limit, a queue, a policy, statistics
 // and a life of its own, whose tasks run on the workers of p. It has no
-// goroutines. Its maximum is that of p unless [WithMaxWorkers] sets another.
+// goroutines. Its maximum is that of p unless [WithMaxWorkers] sets another. A
+// sub-pool may have sub-pools. A family is a pool, its sub-pools, and theirs.
 //
 // While there are too few workers for all pools of a family, those with the
 // highest [WithPriority] come first, and those of equal priority share the
@@ -75,28 +76,11 @@ const (
 //
 // Closing a sub-pool leaves p open. Shutting p down shuts its sub-pools down in
 // the same way and waits for them. Pausing p, or lowering its maximum, takes
-// workers from sub-pools as their tasks end. A sub-pool may have sub-pools.
+// workers from sub-pools as their tasks end.
 //
 // The statistics of p, its Wait, and the tasks that its Shutdown reports are
 // those that were submitted to p itself. But a worker that runs a task of a
 // sub-pool counts as running in p too.
-//
-// Under [Block] a task of the family never waits for room in a sub-pool. If the
-// sub-pool is its own, the rule of [Pool.Submit] holds; if it is another one,
-// the new task is accepted beyond the capacity.
-//
-// A task may wait for the Future or the Group of any pool of the family. As in
-// [Future.Wait] it runs the awaited tasks itself where that is possible, within
-// the limits of their pools and of the pools between. A task counts as a part
-// of the one from whose context its own is derived. Two rules follow. First, if
-// two sub-pools are at their limits, their tasks must not wait for tasks of
-// each other that have not started. Second, a task that waits for a whole
-// sub-pool, by its Wait or Shutdown, keeps its worker meanwhile; if that is the
-// only one, it waits for ever.
-//
-// A task of a sub-pool that runs on no worker, by [Spawn] or [CallerRuns], is
-// outside the limits of the pools above it. It runs what it waits for itself,
-// beside their workers.
 //
 // When the Wait or the Shutdown of a sub-pool returns, its last worker is p's
 // again only a moment later.
@@ -107,6 +91,27 @@ const (
 // of p unless it is given its own.
 //
 // Errors: [ErrConfig] for an invalid option, [ErrClosed] if p is shut down.
+//
+// # Deadlocks
+//
+// Under [Block] a task of the family never waits for room in a sub-pool. A task
+// that submits to its own pool, which is full, runs the new task itself, as
+// [Pool.Submit] says. If it submits to another pool of the family, the new task
+// is accepted beyond the capacity.
+//
+// A task may wait for the Future or the Group of any pool of the family. As in
+// [Future.Wait] it runs the awaited tasks itself where that is possible, within
+// the limits of their pools and of the pools between. A task counts as a part
+// of the one from whose context its own is derived. Two rules follow:
+//
+//   - If two sub-pools are at their limits, their tasks must not wait for tasks
+//     of each other that have not started.
+//   - A task that waits for a whole sub-pool, by its Wait or Shutdown, keeps its
+//     worker meanwhile. If that is the only one, it waits for ever.
+//
+// A task of a sub-pool that runs on no worker, by [Spawn] or [CallerRuns], is
+// outside the limits of the pools above it. It runs what it waits for itself,
+// beside their workers.
 func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 	if p == nil || !p.made() {
 		return nil, ErrClosed
@@ -160,9 +165,7 @@ func WithPriority(n int) Option {
 
 // WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
 // there are too few workers, pools of the same priority share the workers' time
-// in proportion to their weights. The shares are kept by deficit round robin
-// (Shreedhar and Varghese, SIGCOMM 1995) over the time that tasks take. See
-// [Pool.Sub].
+// in proportion to their weights. See [Pool.Sub].
 func WithWeight(n int) Option {
 	return option(func(c *config) { c.weight, c.prioritized = n, true })
 }

@@ -10,8 +10,12 @@ import (
 
 // Submit submits task to be run once, on one of the pool's workers. It returns
 // nil if the task was accepted. An accepted task runs, unless the pool is
-// closed or, under [DropOldest], a newer task displaces it. Tasks that one
-// goroutine submits start in the order of their submission.
+// closed or, under [DropOldest], a newer task displaces it.
+//
+// Tasks that one goroutine submits start in the order of their submission, if
+// they go through the queue. These tasks do not: one that [Spawn] or
+// [CallerRuns] runs, one that a task runs itself because the queue of its pool
+// is full, and one that a waiting task runs because it waits for it.
 //
 // If there is no room (see [WithQueueCapacity]), Submit follows the pool's
 // [FullPolicy]. Under [Block], the default, it parks until there is room or the
@@ -62,6 +66,10 @@ func (p *Pool) TrySubmit(task func()) error {
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.
+//
+// Errors: those of Submit, [ErrConfig] for a nil ctx, and ctx's own error if
+// ctx ends before the task is accepted. If ctx has ended before the call, the
+// task is not accepted even if there is room.
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
 	if task == nil {
 		return ErrNilTask
@@ -135,7 +143,7 @@ func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error 
 	return err
 }
 
-var errNilContext = fmt.Errorf("shoal: nil context")
+var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
 
 // SubmitBatch submits tasks in their order and returns how many were accepted.
 // If that is not all of them, the error says why it stopped there. If a task is

@@ -23,8 +23,9 @@ import (
 // the process.
 //
 // Submitted is called by the submitting goroutine with the context of the call,
-// before the task is accepted. The task's context is derived from the result.
-// If that is nil, the task is not followed any further.
+// before the task is accepted. The context that it returns replaces the
+// caller's, from which it must be derived. If it returns nil, the task is not
+// followed any further.
 //
 // Started is called on the task's goroutine right before the task, with a
 // context derived from what Submitted returned. The task is given the context

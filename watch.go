@@ -30,8 +30,8 @@ const maxAlarmTasks = 10
 //
 // Each stall is reported once: by a warning in the log with the stacks of the
 // oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,
-// and to the function of [WithAlarmHandler]. The report comes when d has
-// passed, and is late only by the time until its goroutine runs.
+// and to the function of [WithAlarmHandler]. The report comes d
+// after the stall began, plus the delay of the timer.
 //
 // With this option the pool times every task, as with [TimingFull], and has one
 // timer while it runs tasks, due about once in d. Without it and [WithSlowTask]
@@ -42,8 +42,8 @@ func WithStallAfter(d time.Duration) Option {
 
 // WithSlowTask makes the pool report a task that has been running for d, once,
 // in [Stats].SlowTasks and otherwise as [WithStallAfter] does, and at the same
-// cost. Tasks that become slow within d/8 after a report are reported together
-// at the end of that time, if they still run. Tasks that do not run on a worker
+// cost. After a report the next one comes d/8 later at the earliest. It reports
+// all tasks that became slow meanwhile and still run. Tasks that do not run on a worker
 // are not watched. d must be at least 1 ms.
 func WithSlowTask(d time.Duration) Option {
 	return option(func(c *config) { c.slowTask, c.slowGiven = d, true })
