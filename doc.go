@@ -7,18 +7,17 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer pool.Close()
 //	for _, url := range urls {
 //		if err := pool.Submit(func() { fetch(url) }); err != nil {
-//			return err
+//			break // the pool is closed
 //		}
 //	}
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
 // Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
-// tasks, and makes submitters wait while that is full. Workers start when
-// tasks need them, and leave after 5 s without work. A program needs few
-// pools, for instance one for each dependency that has a limit of its own.
+// tasks, and makes submitters wait while that is full. Workers start when tasks
+// need them, and leave after 5 s without work. A program needs few pools, for
+// instance one for each dependency that has a limit of its own.
 //
 // # Five calls
 //
@@ -33,10 +32,14 @@
 //     their order.
 //
 // There are more loops: [Range] over numbers, [ForEachSlice] over a slice, and
-// [Map], [MapUnordered] and [ForEach] over sequences. [Keyed] runs the tasks of
-// one key in order. [Func] takes values instead of closures. [Local] gives each
-// worker a resource of its own. [Pool.Sub] makes a pool that borrows the workers
-// of another one, with a limit and a share. [Pool.SubmitAfter] delays a task.
+// [Map], [MapUnordered] and [ForEach] over sequences. MapSlice and Range stop
+// at the first error; ForEach and ForEachSlice run every item and join the
+// errors.
+//
+// [Keyed] runs the tasks of one key in order. [Func] takes values instead of
+// closures. [Local] gives each worker a resource of its own. [Pool.Sub] makes a
+// pool that borrows the workers of another one, with a limit and a share.
+// [Pool.SubmitAfter] delays a task.
 //
 // # Options
 //
@@ -48,16 +51,19 @@
 // # Backpressure
 //
 // WithMaxWorkers bounds how many tasks run. That protects what they use: a
-// database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait.
-// That bounds memory, and the age of the oldest task.
+// database, a disk, the CPUs. MapSlice, ForEachSlice and Range also run f on
+// the goroutine that calls them, which is no worker, so k callers at once may
+// add k calls of f. If the maximum protects something, use a Group, Map or
+// ForEach. WithQueueCapacity bounds how many tasks wait. That bounds memory,
+// and the age of the oldest task.
 //
 // The full policy says what happens when the queue is full. [Block], the
 // default, slows the submitter down, which is right for batch jobs and
 // pipelines. [Reject] returns [ErrQueueFull], so that a server can answer at
-// once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on the
-// submitting goroutine, [Spawn] on a new one beyond the limit, and [DropOldest]
-// discards the task that has waited longest. [Pool.SubmitContext] waits for
-// room until its context ends.
+// once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on
+// the submitting goroutine, [Spawn] on a new one beyond the limit, and
+// [DropOldest] discards the task that has waited longest. [Pool.SubmitContext]
+// waits for room until its context ends.
 //
 // # Tasks that wait for tasks
 //
@@ -73,11 +79,11 @@
 //
 // The context tells the pool that one of its workers waits. If child has not
 // started, that worker runs it on the spot. So one worker is enough for any
-// recursion, and there are never more goroutines than the limit. The same holds
-// for SubmitWait, groups and loops. A waiting task runs only what it waits for,
-// so no other task can come in between and take a lock that it holds. In the
-// same way, a task that submits to its own full pool under Block runs the new
-// task itself.
+// recursion, and a task that waits uses no second goroutine. The same holds for
+// SubmitWait, groups and loops. A waiting task runs only what it waits for, so
+// no other task can come in between and take a lock that it holds. In the same
+// way, a task that submits to its own full pool under Block runs the new task
+// itself. Pool.Sub has the rules for tasks that wait for those of other pools.
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context tells: use the calls that
@@ -86,26 +92,27 @@
 //
 // # Errors and panics
 //
-// Submit returns an error only if it did not accept the task: [ErrNilTask],
-// [ErrClosed], [ErrQueueFull], or the error of the context.
+// Submit returns [ErrNilTask], [ErrClosed] or [ErrQueueFull], and only if it
+// did not accept the task. SubmitContext can also return its context's error.
 //
 // A task's own error reaches the caller that waits for it. A panic ends neither
 // the process nor the worker. It reaches that caller too, as a [*PanicError]
-// with its stack. If no caller waits, it is logged. [WithPanicHandler] sets a
-// function that is called with every panic instead. A task may call [runtime.Goexit], as t.FailNow does; its
-// caller gets [ErrGoexit]. A task that was accepted and will not run resolves to
-// [ErrDropped] or to the error of its context. So every caller gets an answer.
-// With [WithCrashOnPanic] a panic ends the process instead.
+// with its stack. The handler of [WithPanicHandler] gets every panic. Without a
+// handler, a panic that no caller gets is logged. A task may call
+// [runtime.Goexit], as t.FailNow does; its caller gets [ErrGoexit]. A task that
+// was accepted and will not run resolves to [ErrDropped] or to the error of its
+// context. So every caller gets an answer. With [WithCrashOnPanic] a panic ends
+// the process instead.
 //
 // # Shutdown
 //
 // A pool ends like a net/http server. [Pool.Shutdown] refuses new tasks and
 // runs those that were accepted. If its context ends first, it drops what is
-// queued, cancels the contexts of running tasks, and returns a
-// [*ShutdownError] that counts both. [Pool.Close] drops what is queued at once,
-// cancels what runs, and waits for it. Both may be called any number of times,
-// in any order, at the same time. When Close returns, or Shutdown returns nil,
-// no goroutine of the pool exists.
+// queued, cancels the contexts of running tasks, and returns a [*ShutdownError]
+// that counts both. [Pool.Close] drops what is queued at once, cancels what
+// runs, and waits for it. Both may be called any number of times, in any order,
+// at the same time. When Close returns, or Shutdown returns nil, no goroutine
+// of the pool exists.
 //
 // [Pool.Wait] waits until nothing is queued or running, and leaves the pool
 // open. [WithContext] closes a pool when a context ends.
@@ -126,15 +133,18 @@
 //
 // # What is promised
 //
-// An accepted task, one for which Submit returned nil, runs exactly once,
-// unless the pool is closed or told to drop it; then it is counted as dropped.
+// No accepted task, one for which Submit returned nil, is lost. It runs exactly
+// once, unless its context ends first, the pool is closed, or DropOldest
+// displaces it; then [Stats] counts it in Canceled or in Dropped.
 //
 // While a task waits, a worker that is free, or may be started, is on its way
 // to it. Nothing polls. No task waits behind another one that already runs. A
 // new worker first yields to workers that are making progress (see [Auto]).
 //
-// Tasks that one goroutine submits start in the order of their submission.
-// There are never more workers than the maximum.
+// Tasks that one goroutine submits start in the order of their submission, if
+// they go through the queue (see [Pool.Submit]). There are never more workers
+// than the maximum, except after [Pool.Resize] has lowered it, until the tasks
+// beyond it have ended.
 //
 // In the terms of the Go memory model, submitting a task synchronizes before
 // the task's start, and a task's end synchronizes before the return of the

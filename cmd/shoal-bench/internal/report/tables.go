@@ -56,7 +56,7 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | floor |\n" +
 			"|---|---|---|---|---|---|---|---|---|\n")
 	} else {
-		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best | floor |\n|---|---|---|---|---|---|---|\n")
+		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best other | floor |\n|---|---|---|---|---|---|---|\n")
 	}
 	line := func(row race.Row, unit, name string) {
 		shoal := r.Figure(row, "shoal", unit)
