@@ -20,8 +20,9 @@ import (
 // the order in which they were accepted; those of different keys run side by
 // side. It is made by [NewKeyed], and any number of goroutines may use it.
 //
-// A key whose task takes long delays only its own tasks. A key without tasks
-// takes no memory.
+// A key whose task takes long holds no worker but its own. Its waiting tasks
+// count against the pool's capacity: when they fill the queue, submitters of
+// other keys wait too. A key without tasks takes no memory.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed

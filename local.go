@@ -50,11 +50,15 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // that it is about to open. Another goroutine that gets the resource meanwhile
 // waits until open returns.
 //
+// Only tasks that are given a context can call Get: not those of [Pool.Submit],
+// [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and
+// [Func]. Use [Pool.SubmitContext], [Keyed.SubmitContext], [Go] or a [Group].
+//
 // A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
 // that waits for it, has a resource of its own with the id -1. It is closed
 // when the task has ended. So the task does not disturb what the task around it
 // does with its own. If such a task began before the pool's first Local was
-// made, it has no resource, and Get returns ErrNotInTask.
+// made, Get returns ErrNotInTask. So make the Local before you submit tasks.
 //
 // A task must not use the resource after its end, or in several goroutines at
 // once, unless the resource allows that.

@@ -1,4 +1,4 @@
-// Command conformance puts every pool through one contract: about a hundred
+// Command conformance puts every pool through one contract: 120
 // named cases, each with each pool in a process of its own, because a pool that
 // fails may hang or crash. It prints who passes what, as a table in Markdown.
 //
