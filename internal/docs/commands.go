@@ -20,7 +20,7 @@ type command struct {
 }
 
 var (
-	isCommand = regexp.MustCompile(`^(go (run|test|get|tool|build|vet|install|mod|work) \S|bash \S|make [a-z]|git \S|curl \S|cd \S|benchstat \S|scripts/\S|shoal [a-z]+ -)`)
+	isCommand = regexp.MustCompile(`^(go (run|test|get|tool|build|vet|install|mod|work) \S|bash \S|make [a-z]|git \S|curl \S|cd \S|ls \S|benchstat \S|scripts/\S|shoal [a-z]+ -)`)
 	comment   = regexp.MustCompile(`\s+# .*$`)
 	anySpan   = regexp.MustCompile("`([^`]+)`")
 )
