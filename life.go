@@ -151,8 +151,8 @@ type quieter struct {
 // Called by one of the pool's own tasks, Wait would wait for itself. It panics
 // with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that
 // error instead. In a goroutine that a task has started, and in an iterator
-// under [iter.Pull], Wait cannot tell and blocks for ever. Use WaitContext with
-// the task's context there.
+// under [iter.Pull], Wait cannot tell. It waits for the task, and for ever if
+// the task waits for it. Use WaitContext with the task's context there.
 func (p *Pool) Wait() {
 	if p.wait(context.Background()) != nil {
 		panic(waitPanic{})

@@ -24,7 +24,7 @@ import (
 //
 // Submitted is called by the submitting goroutine with the context of the call,
 // before the task is accepted. The context that it returns replaces the
-// caller's, from which it must be derived. If it returns nil, the task is not
+// caller's. If it returns nil, the task keeps the caller's context and is not
 // followed any further.
 //
 // Started is called on the task's goroutine right before the task, with a
