@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -62,6 +63,9 @@ func (c *call) returned(*PanicError) bool { return false }
 // over ends the context of a call that has returned err, or because of err will not
 // run.
 func (c *call) over(err error) {
+	if c.kept && err == errWithdrawn {
+		return
+	}
 	if t, ok := c.body.(*traced); ok {
 		t.over(err)
 	}
@@ -198,10 +202,14 @@ func (c *contextCall) bind(b body, ctx context.Context, p *Pool) {
 
 func (c *contextCall) refused() error {
 	if c.kept && !c.take() {
-		return context.Canceled // it was withdrawn
+		return errWithdrawn
 	}
 	return c.parent.Err()
 }
+
+// errWithdrawn is why a task of a key whose turn comes must not run if it was withdrawn.
+// Whoever has withdrawn it tells its end and its result.
+var errWithdrawn = errors.New("shoal: withdrawn")
 
 func (c *contextCall) outer() context.Context { return c.parent }
 
@@ -241,10 +249,6 @@ func (c *waitedCall) returned(*PanicError) bool { return true }
 
 func (c *waitedCall) resolve(err error) {
 	c.mu.Lock()
-	if c.resolved {
-		c.mu.Unlock()
-		return // the turn comes of a task of a key that was withdrawn
-	}
 	c.err = err
 	c.resolved = true
 	done, wake := c.done, c.wake

@@ -84,6 +84,9 @@ func (t *futureTask[T]) run() (err error) {
 
 // resolve lets go of what f captured, also where it did not run.
 func (t *futureTask[T]) resolve(err error) {
+	if err == errWithdrawn {
+		return
+	}
 	t.f = nil
 	t.waitedCall.resolve(err)
 }

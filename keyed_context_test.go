@@ -243,6 +243,60 @@ func TestGoKeyedIsNotWaitedForInATask(t *testing.T) {
 	})
 }
 
+// A refusingTracer calls refused in Refused.
+type refusingTracer struct{ refused func(err error) }
+
+func (r refusingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	return ctx
+}
+
+func (r refusingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	return ctx, nil
+}
+
+func (r refusingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	r.refused(err)
+}
+
+// The goroutine that cancels a task of a key tells its end, and then its result, also if its
+// turn comes meanwhile.
+func TestGoKeyedIsCancelledWhileItsTurnComes(t *testing.T) {
+	for workers, turn := range map[int]string{1: "by its ticket", 2: "left to another"} {
+		t.Run(turn, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				var f *shoal.Future[int]
+				refused := 0
+				p := newPool(t, fixed(workers, shoal.WithTracer(refusingTracer{func(err error) {
+					refused++
+					wantErr(t, "Refused", err, context.Canceled)
+					close(gate)
+					synctest.Wait() // its turn has come
+					select {
+					case <-f.Done():
+						t.Error("there is a result before the Tracer knows")
+					default:
+					}
+				}}))...)
+				k := shoal.NewKeyed[int](p)
+				must(t, k.Submit(1, func() { <-gate }))
+				f = shoal.GoKeyed(bg, k, 1, func(context.Context) (int, error) { t.Error("it ran"); return 0, nil })
+				synctest.Wait()
+				if !f.Cancel() {
+					t.Error("Cancel = false")
+				}
+				_, err := f.Wait(bg)
+				wantErr(t, "Wait", err, context.Canceled)
+				p.Wait()
+				if st := p.Stats(); st.Canceled != 1 || refused != 1 {
+					t.Errorf("refused %d times, %+v", refused, st)
+				}
+				shutClean(t, p)
+			})
+		})
+	}
+}
+
 // Close ends the contexts of the tasks of keys that run, wherever they do, and drops
 // the others of their keys, which are told.
 func TestCloseCancelsTheTasksOfKeys(t *testing.T) {
