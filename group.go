@@ -531,11 +531,10 @@ func (g *Group) wait(ctx context.Context) error {
 		return ErrClosed // the zero Group
 	}
 	outer := g.outer
-	switch {
-	case outer.own != nil && !outer.own.onOwnWorker():
-		outer.own = nil // the stack that told then tells now: this may be another goroutine
-	case outer.own == nil && outer.c != nil && outer.c.state.Load() == callOver:
-		outer.own = g.p.calledFrom() // ctx was that of a task around this one, which has ended
+	if outer.own != nil || outer.c != nil && outer.c.state.Load() == callOver {
+		// The stack told then, or ctx was that of a task that has ended. This may be
+		// another goroutine, in a task of another pool of the family.
+		outer.own = g.p.calledFrom()
 	}
 	helps := outer.own != nil || outer.c != nil && outer.c.state.Load() != callOver
 	var n nudger // told when there is a place to help

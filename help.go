@@ -27,24 +27,21 @@ import (
 // where it is called by c itself, or by a task that cannot run c.
 func (p *Pool) helpWith(c *call, ctx context.Context, n nudger) (claimed, error) {
 	h := p.helperOf(ctx)
-	switch {
-	case c.kept: // others of its key come first
-		if h.c != nil || p.allBusy() && p.onOwnWorker() {
-			return notClaimed, ErrWouldDeadlock
-		}
-		return notClaimed, nil
-	case h.c != nil:
-		for o := h.c; o != nil; o = o.next(p.root()) {
-			if o == c {
-				return notClaimed, ErrWouldDeadlock
-			}
-		}
-	case c.state.Load() == callWaiting && p.allBusy() && p.onOwnWorker():
+	if h.c == nil && (c.kept || c.state.Load() == callWaiting) && p.allBusy() {
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
-		h.own = p
-	default:
+		h.own = p.calledFrom()
+	}
+	switch {
+	case !h.any():
 		return notClaimed, nil
+	case c.kept: // others of its key come first
+		return notClaimed, ErrWouldDeadlock
+	}
+	for o := h.c; o != nil; o = o.next(p.root()) {
+		if o == c {
+			return notClaimed, ErrWouldDeadlock
+		}
 	}
 	return p.claim(c, h, n), nil
 }

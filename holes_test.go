@@ -1895,3 +1895,59 @@ func TestS12_AGroupWithTheContextOfATaskThatEnds(t *testing.T) {
 		p.Wait()
 	}
 }
+
+// S12: a group that was made in a task, without its context, is used again by another task
+// of the family.
+func TestS12_AGroupThatAnotherTaskUsesAgain(t *testing.T) {
+	for _, workers := range []int{1, 2} {
+		for i := range 8 {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, fixed(workers)...)
+				s := newSub(t, p, shoal.WithMaxWorkers(1))
+				pick := func(bit int) *shoal.Pool { return []*shoal.Pool{p, s}[i>>bit&1] }
+				var g *shoal.Group
+				use := func() {
+					g.Go(func(context.Context) error { return nil })
+					must(t, g.Wait())
+				}
+				must(t, pick(0).Submit(func() { g = pick(1).Group(bg); use() }))
+				p.Wait()
+				s.Wait()
+				must(t, pick(2).Submit(use))
+				p.Wait()
+				s.Wait()
+				shutClean(t, p)
+			})
+		}
+	}
+}
+
+// S12, H2: a task that waits for one of another pool of its family runs it, if it must,
+// also without its context.
+func TestS12_WaitingInTheFamilyWithoutAContext(t *testing.T) {
+	for _, most := range []int{1, 2} { // workers of the sub-pools
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1)...)
+			pools := []*shoal.Pool{p, newSub(t, p, shoal.WithMaxWorkers(most)), newSub(t, p, shoal.WithMaxWorkers(most))}
+			pools = append(pools, newSub(t, pools[1]))
+			nop := func(context.Context) error { return nil }
+			for _, of := range pools {
+				for _, on := range pools {
+					must(t, of.Submit(func() {
+						must(t, on.SubmitWait(bg, nop))
+						_, err := shoal.Go(bg, on, func(context.Context) (int, error) { return 1, nil }).Wait(bg)
+						must(t, err)
+						g := on.Group(bg)
+						g.Go(nop)
+						must(t, g.Wait())
+						must(t, shoal.Range(bg, on, 10, func(context.Context, int, int) error { return nil }))
+					}))
+				}
+			}
+			for _, q := range pools {
+				q.Wait()
+			}
+			shutClean(t, p)
+		})
+	}
+}

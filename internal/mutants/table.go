@@ -261,7 +261,7 @@ var mutants = []mutant{
 	{name: "nobody is told of a task of a key that DropOldest dropped", file: "keyed.go", models: "key/DropOldest drops a task",
 		old: "		dropKept(it)\n", new: "		_ = it\n"},
 	{name: "a task that waits for one of a key parks", file: "help.go", models: "-", tests: "TestGoKeyedIsNotWaitedForInATask",
-		old: "		if h.c != nil || p.allBusy() && p.onOwnWorker() {\n			return notClaimed, ErrWouldDeadlock\n		}\n", new: ""},
+		old: "	case c.kept: // others of its key come first\n		return notClaimed, ErrWouldDeadlock\n", new: "	case c.kept: // others of its key come first\n		return notClaimed, nil\n"},
 	{name: "the ticket is there before the task is in the line", file: "keyed.go", models: "key",
 		old: "		t.acceptedLocked(s)\n		k.p.put(seg, ticket, it)\n	}\n	s.mu.Unlock()\n", new: "		k.p.put(seg, ticket, it)\n	}\n	s.mu.Unlock()\n	if ok {\n		t.accepted()\n	}\n"},
 
@@ -403,7 +403,11 @@ var mutants = []mutant{
 	{name: "a group does not know the pools above its own", file: "help.go", models: "-", tests: "TestS12",
 		old: "	for p != nil && !p.onOwnWorker() {\n		p = p.up\n	}\n	return p\n", new: "	if p.onOwnWorker() {\n		return p\n	}\n	return nil\n"},
 	{name: "a group helps no more when the task around has ended", file: "group.go", models: "-", tests: "TestS12",
-		old: "		outer.own = g.p.calledFrom() // ctx was", new: "		// ctx was"},
+		old: "	if outer.own != nil || outer.c != nil && outer.c.state.Load() == callOver {\n", new: "	if outer.own != nil {\n"},
+	{name: "a group that is used again takes its waiter for the task that made it", file: "group.go", models: "-", tests: "TestS12",
+		old: "	if outer.own != nil || outer.c != nil && outer.c.state.Load() == callOver {\n", new: "	if outer.own == nil && outer.c != nil && outer.c.state.Load() == callOver {\n"},
+	{name: "a waiter without a context does not know the pools above", file: "help.go", models: "-", tests: "TestS12",
+		old: "		h.own = p.calledFrom()\n	}\n	switch {\n", new: "		if p.onOwnWorker() {\n			h.own = p\n		}\n	}\n	switch {\n"},
 	{name: "a group helps after its task", file: "group.go", models: "-", tests: "TestReviewGroupOutlives",
 		old: "outer.c != nil && outer.c.state.Load() != callOver\n", new: "outer.c != nil\n"},
 
