@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/shoal-go/shoal/internal/caller"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -22,6 +23,7 @@ var ErrNotInTask = errors.New("shoal: context is not that of a running task of t
 // Locals that its worker has used.
 type Local[S any] struct {
 	p     *Pool
+	id    caller.ID // in whose name open is called
 	open  func(worker int) (S, error)
 	close func(S)
 }
@@ -39,16 +41,18 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 	if p != nil {
 		p.root().kept.Store(true)
 	}
-	return &Local[S]{p, open, close}
+	return &Local[S]{p, caller.NewID(), open, close}
 }
 
 // Get returns the resource of the worker that runs the task whose context is
 // ctx, or from which ctx is derived. It opens the resource if there is none. If
 // open returns an error, Get returns it, and the next call opens again. The
 // error is [ErrNotInTask] if ctx is not that of a running task of the pool or
-// of one of its sub-pools, and [ErrWouldDeadlock] if open gets the resource
-// that it is about to open. Another goroutine that gets the resource meanwhile
-// waits until open returns.
+// of one of its sub-pools, and [ErrWouldDeadlock] if open gets a resource of
+// its own Local that is being opened. Other goroutines that get the resource
+// meanwhile wait until open returns. The stack tells whether open calls Get. It
+// does not tell on goroutines that open has started, nor in an iterator under
+// [iter.Pull], so open must not wait for a Get there.
 //
 // Only tasks that are given a context can call Get: not those of [Pool.Submit],
 // [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and
@@ -76,7 +80,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
-	if r.opening.Load() && l.p.onOwnWorker() {
+	if r.opening.Load() && l.id.Depth() > 0 {
 		return none, ErrWouldDeadlock
 	}
 	r.mu.Lock()
@@ -91,10 +95,11 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 }
 
 // openIn opens the resource of w, whose r is locked.
-func (l *Local[S]) openIn(r *kept, w *worker) error {
-	r.opening.Store(l.p.onOwnWorker())
+func (l *Local[S]) openIn(r *kept, w *worker) (err error) {
+	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
-	v, err := l.open(w.id)
+	var v S
+	l.id.Call(func() { v, err = l.open(w.id) })
 	if err != nil {
 		return err
 	}
@@ -120,9 +125,9 @@ type keep struct {
 // A kept is what a worker has for one Local.
 type kept struct {
 	key     any     // the *Local
-	opening sy.Bool // the worker's task is in the user's open: who is too must not wait for it
+	opening sy.Bool // the user's open runs: who is in one must not wait for it
 
-	mu   sy.Mutex // held while the user's open runs, by a task of the worker
+	mu   sy.Mutex // held while the user's open runs
 	open bool
 	v    any
 }

@@ -358,6 +358,42 @@ func TestLocalIsOpenedOnceForTheGoroutinesOfATask(t *testing.T) {
 	shutClean(t, p)
 }
 
+// S8: that it is open itself that gets the resource is known wherever it runs, and that
+// it is not too, also of other tasks of the pool.
+func TestS8_LocalOpenIsKnownWhereverItRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		var ctx context.Context
+		var l *shoal.Local[int]
+		l = shoal.NewLocal(p, func(int) (int, error) { return l.Get(ctx) }, nil)
+		must(t, p.SubmitWait(bg, func(own context.Context) error {
+			ctx = own
+			got := make(chan error)
+			go func() { _, err := l.Get(ctx); got <- err }()
+			wantErr(t, "Get on a goroutine of the task", <-got, shoal.ErrWouldDeadlock)
+			return nil
+		}))
+
+		for range 20 { // Locals
+			opening, release := make(chan struct{}), make(chan struct{})
+			slow := shoal.NewLocal(p, func(int) (int, error) { close(opening); <-release; return 4, nil }, nil)
+			must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+				got := make(chan error, 1)
+				must(t, p.Submit(func() {
+					<-opening
+					go close(release) // most likely this task waits by then
+					_, err := slow.Get(ctx)
+					got <- err
+				}))
+				_, err := slow.Get(ctx)
+				must(t, err)
+				return <-got
+			}))
+		}
+		shutClean(t, p)
+	})
+}
+
 // S8: what was opened for a Local that nobody has any more is closed with its worker.
 func TestS8_LocalThatIsAbandonedIsClosedWithItsWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
