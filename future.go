@@ -122,7 +122,8 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
 // [Stats].Canceled. Its place in the queue becomes free when a worker comes to
-// it. Cancel does not interrupt a task that runs: for that, cancel its context.
+// it. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that
+// runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	t := &f.t
 	return t.pool != nil && t.pool.withdraw(&t.call, context.Canceled)

@@ -125,11 +125,17 @@ func Limit(n int) GroupOption {
 //
 // A task of p, or of a pool of p's family, that makes a group may wait for it.
 // Wait then runs the tasks of the group that have not started, so groups in
-// groups finish on one worker. This holds whichever context the group is given:
-// if ctx is not that of a running task, Group asks the stack, which takes about
-// a microsecond. The stack does not tell on goroutines that the task has
-// started, nor in an iterator under [iter.Pull]. Pass the task's context on
-// there.
+// groups finish on one worker. Within one pool this holds whichever context the
+// group is given: if ctx is not that of a running task, Group asks the stack,
+// which takes about a microsecond. The stack does not tell on goroutines that
+// the task has started, nor in an iterator under [iter.Pull]. Pass the task's
+// context on there.
+//
+// If the tasks of a group on one pool of a family make groups on another one,
+// give each group its task's context. Such a task may run on another worker than
+// the task that waits for it, and then need that task's place under the maximum
+// of a sub-pool. Only the context tells which task that is. Without it, these
+// tasks may wait for each other for ever.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	for _, o := range opts {

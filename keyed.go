@@ -113,7 +113,9 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 //
 // [Future.Cancel] prevents f from running while its turn has not come. When it
 // comes, the task counts in [Stats].Canceled, and its place in the queue
-// becomes free.
+// becomes free. If the pool discards it before, because the pool is closed or
+// by [DropOldest], it counts in Dropped instead; the Future's result is
+// [context.Canceled] all the same.
 //
 // A task of the pool, or of its family (see [Pool.Sub]), must not wait for the
 // Future. To run f in place of the waiting task could break the order of the

@@ -295,6 +295,37 @@ func TestGoKeyedIsCancelledWhileItsTurnComes(t *testing.T) {
 	}
 }
 
+// A task of a key that was cancelled and is discarded before its turn comes counts once.
+func TestGoKeyedIsCancelledAndDropped(t *testing.T) {
+	for name, discard := range map[string]func(p *shoal.Pool, k *shoal.Keyed[int]){
+		"by Close":      func(p *shoal.Pool, k *shoal.Keyed[int]) { p.Close() },
+		"by DropOldest": func(p *shoal.Pool, k *shoal.Keyed[int]) { must(t, k.Submit(2, func() {})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, fixed(1, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))...)
+				k := shoal.NewKeyed[int](p)
+				release := hold(t, p, 1)
+				f := shoal.GoKeyed(bg, k, 1, func(context.Context) (int, error) { t.Error("it ran"); return 0, nil })
+				if !f.Cancel() {
+					t.Error("Cancel = false")
+				}
+				done := make(chan struct{})
+				go func() { defer close(done); discard(p, k) }()
+				synctest.Wait()
+				release()
+				<-done
+				p.Close()
+				_, err := f.Wait(bg)
+				wantErr(t, "Wait", err, context.Canceled)
+				if st := p.Stats(); st.Dropped < 1 || st.Canceled != 0 || st.Submitted != st.Completed+st.Dropped {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
 // Close ends the contexts of the tasks of keys that run, wherever they do, and drops
 // the others of their keys, which are told.
 func TestCloseCancelsTheTasksOfKeys(t *testing.T) {

@@ -293,6 +293,9 @@ func WithCrashOnPanic() Option { return option(func(c *config) { c.crash = true 
 // goroutine with [runtime.Goexit]. Either may be nil. The id is in 0 …
 // MaxWorkers-1. No two live workers have the same id; the id of a worker that
 // has left is used again.
+//
+// A hook must not wait for tasks of the pool: its worker runs none meanwhile,
+// and may be the only one.
 func WithWorkerHooks(start, stop func(id int)) Option {
 	return option(func(c *config) { c.onStart, c.onStop = start, stop })
 }

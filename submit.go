@@ -95,7 +95,9 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 //
 // Called from one of the pool's own tasks, SubmitWait runs the new task right
 // there, so that tasks that wait for tasks cannot use up the workers. (There,
-// runtime.Goexit ends the outer task too.)
+// runtime.Goexit ends the outer task too.) So does a goroutine that a task has
+// started, if it calls SubmitWait with the task's context: it runs the new task
+// beside its own, beyond the pool's limit.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if task == nil {
 		return ErrNilTask
