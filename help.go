@@ -55,8 +55,8 @@ func (p *Pool) outerOf(ctx context.Context) helper {
 	case !p.made():
 	case h.c == nil && p.mayBeInTask():
 		h.own = p.calledFrom()
-	case h.c != nil && !h.in(p) && p.onOwnWorker(): // that of the task around it
-		h.own = p
+	case h.c != nil:
+		h.own = p.calledBelow(h)
 	}
 	return h
 }
@@ -80,10 +80,16 @@ func (p *Pool) mayBeInTask() bool {
 	return p.outside > 0
 }
 
-// belies reports whether h, whose context tells of no worker of p's, has one: it may be that of
-// the task around it. It asks the stack where there would be no place for h.
-func (p *Pool) belies(h helper) bool {
-	return p.up != nil && !h.in(p) && p.made() && p.allBusy() && p.onOwnWorker()
+// calledBelow is calledFrom, for h, whose context tells of a task. It is nil unless the stack
+// tells of a pool nearer to p: one of the task around that task.
+func (p *Pool) calledBelow(h helper) *Pool {
+	for !h.in(p) {
+		if p.onOwnWorker() {
+			return p
+		}
+		p = p.up
+	}
+	return nil
 }
 
 // allBusy reports whether every worker that p may have, or that the pools above it may

@@ -1951,3 +1951,23 @@ func TestS12_WaitingInTheFamilyWithoutAContext(t *testing.T) {
 		})
 	}
 }
+
+// S12: the context tells of a task of the parent, and the stack of the one around that, in
+// a pool between the two.
+func TestS12_WaitingInTheFamilyWithTheContextOfATaskAbove(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		between := newSub(t, p, shoal.WithMaxWorkers(1))
+		below := newSub(t, between, shoal.WithMaxWorkers(1))
+		nop := func(context.Context) error { return nil }
+		must(t, between.SubmitWait(bg, func(context.Context) error {
+			return p.SubmitWait(bg, func(ctx context.Context) error {
+				must(t, below.SubmitWait(ctx, nop))
+				g := below.Group(ctx)
+				g.Go(nop)
+				return g.Wait()
+			})
+		}))
+		shutClean(t, p)
+	})
+}

@@ -646,8 +646,8 @@ func (h helper) any() bool { return h.c != nil || h.own != nil }
 // p's root. It tells both what ctx does and, where the stack knows better, that.
 func (p *Pool) helperOf(ctx context.Context) helper {
 	h := helper{c: p.root().taskOf(ctx)}
-	if h.c != nil && p.belies(h) {
-		h.own = p
+	if h.c != nil && p.up != nil && !h.in(p) && p.made() && p.allBusy() {
+		h.own = p.calledBelow(h) // asked only where there would be no place for h
 	}
 	return h
 }
