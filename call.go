@@ -110,6 +110,7 @@ func (p *Pool) inTask(ctx context.Context) bool { return p.taskOf(ctx) != nil }
 // needs for that is made when somebody asks for Done.
 type lazyContext struct {
 	parent context.Context
+	ended  sy.Bool // cause is set
 
 	mu     sy.Mutex // guards what follows
 	inner  context.Context
@@ -129,12 +130,12 @@ func (l *lazyContext) Done() <-chan struct{} {
 }
 
 func (l *lazyContext) Err() error {
+	if !l.ended.Load() {
+		return l.parent.Err() // an inner context ends after that, and must not be alive again
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cause != nil {
-		return l.last // whatever has become of the parent since
-	}
-	return l.parent.Err() // an inner context ends after that, and must not be alive again
+	return l.last // whatever has become of the parent since
 }
 
 // String lets who prints the context not look into it, which others may be changing.
@@ -179,6 +180,7 @@ func (l *lazyContext) end(cause error) {
 	if l.cause != context.Canceled {
 		l.cause = cause
 	}
+	l.ended.Store(true)
 	if cause != context.Canceled {
 		l.makeInnerLocked() // so that context.Cause can tell
 	}

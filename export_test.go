@@ -1,7 +1,6 @@
 package shoal
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -123,12 +122,7 @@ func GoOn(away, ran time.Duration, others, procs, runnable int) time.Duration {
 	return time.Duration(goOn(int64(away), int64(ran), int64(others), int64(procs), int64(runnable)))
 }
 
-// RangeBySpans is Range, in loops of at most so many items.
-func RangeBySpans(ctx context.Context, p *Pool, n int, span uint64, f func(ctx context.Context, lo, hi int) error) error {
-	return p.loop(ctx, n, f, loopOptions{most: maxSpan, span: span})
-}
-
 // NextChunk is nextChunk.
-func NextChunk(n uint32, took time.Duration, most uint32) uint32 {
+func NextChunk(n uint64, took time.Duration, most uint64) uint64 {
 	return nextChunk(n, int64(took), most)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // These are the models of loops. Most of them demand that items meet: that is where a call
-// of a hand that gets lost shows, which otherwise only makes a loop slower.
+// of a helper that gets lost shows, which otherwise only makes a loop slower.
 
 // each has f run for n items from i on, by ctx, and demands that error, and where that is nil
 // that each has run.
@@ -54,7 +54,7 @@ func item(context.Context, int) error { return nil }
 var errItem = errors.New("an item fails")
 
 var loopModels = []suite.Model{
-	{Name: "loop/three items", Bound: 2, Night: 3, Reach: []string{"refill", "wait for a loop", "wait for a hand", "withdraw"}, Run: onPool(func(s *sim) {
+	{Name: "loop/three items", Bound: 2, Night: 3, Reach: []string{"wait for a helper", "withdraw"}, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		s.each(context.Background(), 0, 3, nil, item)
 		if st := s.p.Stats(); st.InFlight != 0 {
@@ -77,12 +77,12 @@ var loopModels = []suite.Model{
 		s.each(context.Background(), 0, 2, nil, meet(2))
 		s.close()
 	})},
-	{Name: "loop/items of a loop in a loop meet", Bound: 2, Night: 3, Reach: []string{"wait for a loop"}, Run: onPool(func(s *sim) {
+	{Name: "loop/items of a loop in a loop meet", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		begun, below := sy.MakeEvent(), meet(2)
 		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {
 			if i == 0 {
-				begun.Wait() // the other one is a hand's
+				begun.Wait() // the other one is a helper's
 				return nil
 			}
 			begun.Set()
@@ -101,16 +101,15 @@ var loopModels = []suite.Model{
 		})
 		s.close()
 	})},
-	{Name: "loop/a loop begins when a hand leaves", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
-		below := meet(2)
-		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {
-			if i == 0 {
-				s.each(ctx, 2, 2, nil, below)
-			}
-			return nil
-		})
-		s.close()
+	{Name: "loop/the pool is paused in the middle", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
+		s.pool(0, WithMaxWorkers(3))
+		held := sy.MakeEvent()
+		s.submitTask(3, func() { held.Wait(); s.did(3) })
+		s.Go("pause", func() { s.p.Pause() })
+		s.each(context.Background(), 0, 3, nil, item) // a helper that waits in the queue is taken back
+		s.p.Resume()
+		held.Set()
+		s.shutdown()
 	})},
 	{Name: "loop/in a task of a pool of one worker", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0)
@@ -146,7 +145,7 @@ var loopModels = []suite.Model{
 		})
 		s.close()
 	})},
-	{Name: "loop/a panic of the item of a hand", Bound: 2, Run: onPool(func(s *sim) {
+	{Name: "loop/a panic of the item of a helper", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, WithMaxWorkers(2))
 		s.accepted[0], s.accepted[1] = true, true
 		both := meet(2)

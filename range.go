@@ -23,14 +23,14 @@ import (
 // a task of p. So k goroutines that call Range at the same time may add k calls
 // of f to it. Use a [Group] or [ForEach] if the maximum protects something that
 // f uses. Others join while p has workers to spare and there is
-// something left to share. Range never waits for room in p's queue, and never
-// for a task that has not started. So a Range in a Range, to any depth, needs
+// something left to share; of a Range in a Range, the outer one comes first.
+// Range never waits for room in p's queue, and never for a task that has not
+// started. So a Range in a Range, to any depth, needs
 // one worker, and on a pool that is busy or paused the caller does everything
 // itself.
 //
 // A participant begins with chunks of one item, and takes more at a time only
-// while its chunks take less than 5 µs. A participant that has nothing left
-// takes half of what another one has left, down to a single item. So if items
+// while its chunks take less than 5 µs, and fewer towards the end. So if items
 // take longer than 5 µs, no participant is idle while an item waits. An item
 // that takes unexpectedly long delays only the rest of its own chunk.
 // [ForEachSlice] and [MapSlice] have no chunks.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -48,9 +49,6 @@ func items(n int) []int {
 var loops = map[string]func(ctx context.Context, p *shoal.Pool, n int, f func(ctx context.Context, i int) error) error{
 	"Range": func(ctx context.Context, p *shoal.Pool, n int, f func(ctx context.Context, i int) error) error {
 		return shoal.Range(ctx, p, n, each(f))
-	},
-	"spans of 7": func(ctx context.Context, p *shoal.Pool, n int, f func(ctx context.Context, i int) error) error {
-		return shoal.RangeBySpans(ctx, p, n, 7, each(f))
 	},
 	"ForEachSlice": func(ctx context.Context, p *shoal.Pool, n int, f func(ctx context.Context, i int) error) error {
 		return shoal.ForEachSlice(ctx, p, items(n), f)
@@ -103,13 +101,13 @@ func TestRangeGivesChunksInOrderAndInside(t *testing.T) {
 func TestChunksGrowOnlyWhileTheyAreQuick(t *testing.T) {
 	const us = time.Microsecond
 	for _, c := range []struct {
-		n    uint32
+		n    uint64
 		took time.Duration
-		want uint32
+		want uint64
 	}{
 		{1, 0, 2}, {1, 2 * us, 2}, {1, 3 * us, 1}, {1, 5 * us, 1}, {1, 9 * us, 1}, {1, time.Hour, 1},
 		{64, us / 10, 128}, {64, 2 * us, 128}, {64, 5 * us, 64}, {64, 10 * us, 32}, {64, time.Second, 1},
-		{1 << 31, 0, 1 << 30},
+		{1 << 31, 0, math.MaxUint32},
 	} {
 		if got := shoal.NextChunk(c.n, c.took, math.MaxUint32); got != c.want {
 			t.Errorf("after %d items in %v come %d, want %d", c.n, c.took, got, c.want)
@@ -141,7 +139,7 @@ func TestNoItemWaitsBehindAnother(t *testing.T) {
 			}), nil)
 		}
 		for name, loop := range loops {
-			if name == "Range" || name == "spans of 7" {
+			if name == "Range" {
 				continue
 			}
 			for first := range n {
@@ -198,29 +196,6 @@ func TestLoopsInLoopsNeedOneWorker(t *testing.T) {
 				shutDown(t, p)
 			}
 		}
-	}
-}
-
-// The caller of a loop who has nothing left to do takes part in the loops that it waits for.
-func TestACallerHelpsBelowItsLoop(t *testing.T) {
-	p := openPool(t, shoal.WithMaxWorkers(2))
-	for range shoal.Reps(200, 50, 20) {
-		met := make(chan struct{})
-		begun := make(chan struct{})
-		wantErr(t, "Range", shoal.ForEachSlice(bg, p, items(2), func(ctx context.Context, i int) error {
-			if i == 0 {
-				<-begun // the other item, on the only other worker
-				return nil
-			}
-			close(begun)
-			return shoal.ForEachSlice(ctx, p, items(2), func(_ context.Context, i int) error {
-				select { // two who meet
-				case met <- struct{}{}:
-				case <-met:
-				}
-				return nil
-			})
-		}), nil)
 	}
 }
 
@@ -382,9 +357,6 @@ func TestALoopWhoseItemPanics(t *testing.T) {
 func TestALoopWhoseItemExits(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(2))
 	for name, loop := range loops {
-		if name == "spans of 7" {
-			continue
-		}
 		// On a worker: the caller waits in the item that it has.
 		caller := goid()
 		for range 20 {
@@ -437,6 +409,260 @@ func TestALoopWhoseItemExits(t *testing.T) {
 	shutDown(t, p)
 }
 
+// loopPlaces are where a loop can be called: f is given a context to call it with.
+var loopPlaces = map[string]func(p *shoal.Pool, f func(ctx context.Context)){
+	"alone": func(_ *shoal.Pool, f func(ctx context.Context)) { f(bg) },
+	"in a loop": func(p *shoal.Pool, f func(ctx context.Context)) {
+		shoal.Range(bg, p, 1, each(func(ctx context.Context, _ int) error { f(ctx); return nil }))
+	},
+	"in a task": func(p *shoal.Pool, f func(ctx context.Context)) {
+		p.SubmitWait(bg, func(ctx context.Context) error { f(ctx); return nil })
+	},
+}
+
+// Under WithCrashOnPanic a panic goes on on the caller's goroutine, where somebody can recover from it.
+func TestALoopIsOverWhenItsPanicIsRecovered(t *testing.T) {
+	for name, loop := range loops {
+		for where, call := range loopPlaces {
+			p := openPool(t, shoal.WithMaxWorkers(3), shoal.WithCrashOnPanic())
+			var inside atomic.Int32
+			var over atomic.Bool
+			release := make(chan struct{})
+			call(p, func(ctx context.Context) {
+				caller, joined := goid(), make(chan struct{})
+				join := sync.OnceFunc(func() { close(joined) })
+				var kept context.Context
+				got := panicOf(func() {
+					loop(ctx, p, 6, func(ctx context.Context, i int) error {
+						switch {
+						case over.Load():
+							t.Errorf("%s %s: an item begins when the loop is over", name, where)
+							return nil
+						case goid() == caller:
+							kept = ctx
+							<-joined
+							panic("oops")
+						}
+						inside.Add(1)
+						defer inside.Add(-1)
+						join()
+						select {
+						case <-ctx.Done():
+						case <-release:
+						}
+						return nil
+					})
+				})
+				over.Store(true)
+				if got != "oops" || inside.Load() != 0 || kept.Err() == nil {
+					t.Errorf("%s %s: panic %v, %d inside, the context's error is %v", name, where, got, inside.Load(), kept.Err())
+				}
+				close(release)
+			})
+			shutDown(t, p)
+
+			// The task that it has called does not stay in the queue.
+			if where == "in a task" {
+				continue // which would not start either
+			}
+			p = openPool(t, shoal.WithMaxWorkers(2), shoal.WithCrashOnPanic())
+			p.Pause()
+			call(p, func(ctx context.Context) {
+				got := panicOf(func() { loop(ctx, p, 6, func(context.Context, int) error { panic("oops") }) })
+				if got != "oops" {
+					t.Errorf("%s %s: panic %v", name, where, got)
+				}
+			})
+			if s := p.Stats(); s.InFlight != 0 {
+				t.Fatalf("%s %s: a task is left: %+v", name, where, s)
+			}
+			p.Resume()
+			shutDown(t, p)
+		}
+	}
+}
+
+// panicOf is what f panics with.
+func panicOf(f func()) (r any) {
+	defer func() { r = recover() }()
+	f()
+	return nil
+}
+
+// A caller that exits, and a worker that has exited before, leave items that nobody runs.
+func TestACallerThatExitsAndPanicsEndsItsLoop(t *testing.T) {
+	noLog(t)
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	var once sync.Once
+	returned := false
+	<-inBackground(func() {
+		caller, gone := goid(), make(chan struct{})
+		shoal.ForEachSlice(bg, p, items(100), func(context.Context, int) error {
+			if goid() != caller {
+				p.Pause() // no worker comes in its place
+				defer once.Do(func() { close(gone) })
+				runtime.Goexit()
+			}
+			<-gone
+			defer func() { panic("on the way out") }()
+			runtime.Goexit()
+			return nil
+		})
+		returned = true
+	})
+	if returned {
+		t.Error("it has returned")
+	}
+	p.Resume()
+	shutDown(t, p)
+}
+
+// A worker is in a loop of a goroutine that f has started, and waits for the end of the loop above.
+func TestALoopDoesNotWaitForWhatWaitsForItsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, loop := range loops {
+			p := openPool(t, shoal.WithMaxWorkers(2))
+			met, over := make(chan struct{}), make(chan error, 1)
+			must(t, shoal.Range(bg, p, 1, func(ctx context.Context, _, _ int) error {
+				go func() {
+					over <- loop(ctx, p, 2, func(ctx context.Context, _ int) error {
+						met <- struct{}{}
+						<-ctx.Done()
+						return nil
+					})
+				}()
+				<-met
+				<-met
+				return nil
+			}))
+			must(t, <-over) // all items have run
+			shutDown(t, p)
+		}
+	})
+}
+
+// A loop of a goroutine that f has started ends with the loop whose context it has.
+func TestALoopEndsWithTheOneAbove(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, loop := range loops {
+			for workers := 1; workers <= 2; workers++ {
+				for depth := range 3 {
+					p := openPool(t, shoal.WithMaxWorkers(workers))
+					begun, gone, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+					begin := sync.OnceFunc(func() { close(begun) })
+					var run func(ctx context.Context, depth int) error
+					run = func(ctx context.Context, depth int) error {
+						return loop(ctx, p, 100-99*min(depth, 1), func(ctx context.Context, _ int) error {
+							if depth > 0 {
+								return run(ctx, depth-1)
+							}
+							if isClosed(gone) {
+								t.Errorf("%s, %d workers, depth %d: an item begins", name, workers, depth)
+							}
+							begin()
+							<-gone
+							return nil
+						})
+					}
+					must(t, shoal.Range(bg, p, 1, func(ctx context.Context, _, _ int) error {
+						go func() { over <- run(ctx, depth) }()
+						<-begun
+						if workers == 2 {
+							synctest.Wait() // until the other one is in there
+						}
+						go func() {
+							<-ctx.Done()
+							synctest.Wait() // until Range has returned, or waits for the other one
+							close(gone)
+						}()
+						return nil
+					}))
+					wantErr(t, name, <-over, context.Canceled)
+					shutDown(t, p)
+				}
+			}
+		}
+	})
+}
+
+func TestALoopWithoutCancelGoesOnWhenTheOneAboveFails(t *testing.T) {
+	oops := errors.New("oops")
+	inBubble(t, func(t *testing.T) {
+		for name, loop := range loops {
+			p := openPool(t, shoal.WithMaxWorkers(2))
+			begun := make(chan struct{})
+			var ran atomic.Int32
+			_, err := shoal.MapSlice(bg, p, items(2), func(ctx context.Context, i int) (int, error) {
+				if i == 0 {
+					<-begun
+					return 0, oops
+				}
+				wantErr(t, name, loop(context.WithoutCancel(ctx), p, 100, func(context.Context, int) error {
+					if ran.Add(1) == 1 {
+						close(begun)
+						<-ctx.Done()
+						synctest.Wait() // until it has failed
+					}
+					return nil
+				}), nil)
+				return 0, nil
+			})
+			wantErr(t, "MapSlice", err, oops)
+			if ran.Load() != 100 {
+				t.Errorf("%s: %d of 100 items have run", name, ran.Load())
+			}
+			shutDown(t, p)
+		}
+	})
+}
+
+func TestALoopInATaskOfAPoolThatIsClosed(t *testing.T) {
+	for name, loop := range loops {
+		for workers := 1; workers <= 2; workers++ {
+			p := openPool(t, shoal.WithMaxWorkers(workers))
+			closing := sync.OnceFunc(func() { go p.Close() })
+			must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+				wantErr(t, name, unjoin(loop(ctx, p, 100, func(ctx context.Context, _ int) error {
+					closing()
+					<-ctx.Done()
+					return nil
+				})), shoal.ErrClosed)
+				wantErr(t, name+" of nothing", loop(ctx, p, 0, func(context.Context, int) error { return nil }), shoal.ErrClosed)
+				return nil
+			}))
+			<-p.Done()
+			wantErr(t, name+" of nothing then", loop(bg, p, 0, func(context.Context, int) error { return nil }), shoal.ErrClosed)
+		}
+	}
+}
+
+// An errContext calls told whenever it is asked for its error.
+type errContext struct {
+	context.Context
+	told func()
+}
+
+func (c errContext) Err() error { c.told(); return c.Context.Err() }
+
+// The race detector is the judge.
+func TestCloseWhileALoopBegins(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(1))
+	caller, closing := goid(), make(chan struct{})
+	begin := sync.OnceFunc(func() { go p.Close() })
+	end := sync.OnceFunc(func() { close(closing) })
+	err := shoal.Range(errContext{bg, func() {
+		if goid() == caller {
+			begin() // it is accepted, and has not begun
+		} else {
+			end()
+		}
+	}}, p, 1, func(context.Context, int, int) error { <-closing; return nil })
+	if err != nil { // it may have run before
+		wantErr(t, "Range", err, shoal.ErrClosed)
+	}
+	<-p.Done()
+}
+
 func TestALoopOnAPoolThatIsClosedInTheMiddle(t *testing.T) {
 	for name, loop := range loops {
 		p := openPool(t, shoal.WithMaxWorkers(2))
@@ -468,9 +694,6 @@ func TestALoopOnAPoolThatIsClosedInTheMiddle(t *testing.T) {
 
 func TestALoopOnAPoolThatIsShutDownInTheMiddle(t *testing.T) {
 	for name, loop := range loops {
-		if name == "spans of 7" { // they are several loops
-			continue
-		}
 		p := openPool(t, shoal.WithMaxWorkers(2))
 		ran := newTally(1000)
 		shut := make(chan error, 1)
@@ -579,9 +802,6 @@ func TestALoopCountsItsParticipantsAsTasks(t *testing.T) {
 func TestTimeOfALoopInABubble(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, loop := range loops {
-			if name == "spans of 7" {
-				continue
-			}
 			p := openPool(t, shoal.WithMaxWorkers(4), shoal.WithSizing(shoal.Eager()))
 			begun := time.Now()
 			wantErr(t, name, loop(bg, p, 16, func(context.Context, int) error { time.Sleep(time.Second); return nil }), nil)
@@ -755,7 +975,7 @@ func TestWhatALoopAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { shoal.Range(bg, p, 1, f) }); n > 1 {
 		t.Errorf("a loop of one item makes %v allocations", n)
 	}
-	// The loop and a hand; sometimes one that comes, and its part.
+	// The loop and a helper; sometimes its context.
 	if n := testing.AllocsPerRun(1000, func() { shoal.Range(bg, p, 1000, f) }); n > 4 {
 		t.Errorf("a loop makes %v allocations", n)
 	}
