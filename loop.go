@@ -15,7 +15,8 @@ import (
 // chunks from it: the goroutine that calls, and helpers, which are tasks of the pool. One
 // helper at a time waits in the queue, also of all the loops that are nested on a goroutine.
 // When it begins it calls the next one, if there is something left; so helpers come as fast
-// as workers do, and a short loop calls one. Loops in loops share nothing else: a caller that
+// as workers do, and a short loop calls one. A participant with a new chunk calls one too, if
+// there is a worker to spare. Loops in loops share nothing else: a caller that
 // has nothing left does not look for work below its loop. (It was tried: a caller that helps
 // there needs a tree of loops and of their contexts, and gains where a tree is lopsided.)
 //

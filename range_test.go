@@ -752,6 +752,43 @@ func TestALoopOnAFullPoolIsTheCallers(t *testing.T) {
 	}
 }
 
+// The caller is busy with its first item when a worker becomes free.
+func TestALoopIsJoinedByAWorkerThatBecomesFree(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	release := hold(t, p, 2)
+	caller, other := goid(), make(chan struct{})
+	wantErr(t, "ForEachSlice", shoal.ForEachSlice(bg, p, items(2), func(context.Context, int) error {
+		if goid() != caller {
+			close(other)
+			return nil
+		}
+		release()
+		<-other
+		return nil
+	}), nil)
+}
+
+func TestNoItemBeginsAfterTheFirstError(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	oops := errors.New("oops")
+	caller, joined := goid(), make(chan struct{})
+	var ran atomic.Int32
+	_, err := shoal.MapSlice(bg, p, items(100), func(ctx context.Context, i int) (int, error) {
+		ran.Add(1)
+		if goid() == caller {
+			<-joined
+			return 0, oops
+		}
+		close(joined)
+		<-ctx.Done()
+		return 0, nil
+	})
+	wantErr(t, "MapSlice", err, oops)
+	if n := ran.Load(); n != 2 {
+		t.Errorf("%d items have run, want the two that had begun", n)
+	}
+}
+
 // Workers that are free only later come then.
 func TestALoopCallsWorkersThatBecomeFree(t *testing.T) {
 	for _, capacity := range []int{0, 1} {
