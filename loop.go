@@ -58,13 +58,15 @@ type loop struct {
 	errs  *loopErrors
 	root  *loop // the outermost of the loops that are nested on this goroutine
 
-	next  sy.Uint64           // R1: items below were given out
 	wants sy.Bool             // more helpers may be called; written under lock
 	first sy.Pointer[helping] // of a root, the helper of all its loops that has not begun
 
 	lock    sy.Mutex // guards what follows
 	helpers []*helping
 	err     error // what ended it
+
+	_    [64]byte  // keeps what participants read for each item off the line that they write
+	next sy.Uint64 // R1: items below were given out
 }
 
 // A helping is a task that takes part in a loop.

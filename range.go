@@ -25,9 +25,8 @@ import (
 // f uses. Others join while p has workers to spare and there is
 // something left to share; of a Range in a Range, the outer one comes first.
 // Range never waits for room in p's queue, and never for a task that has not
-// started. So a Range in a Range, to any depth, needs
-// one worker, and on a pool that is busy or paused the caller does everything
-// itself.
+// started. So a Range in a Range, to any depth, needs one worker, and on a pool
+// that is busy or paused the caller does everything itself.
 //
 // A participant begins with chunks of one item, and takes more at a time only
 // while its chunks take less than 5 µs, and fewer towards the end. So if items
@@ -38,8 +37,8 @@ import (
 // The first error that f returns ends the loop: no further chunk begins, the
 // context that f is given ends, and Range returns the error. A panic of f
 // counts as a [*PanicError], [runtime.Goexit] as [ErrGoexit]. A panic on the
-// caller's own goroutine is returned too; Goexit ends that goroutine, after the
-// other participants have ended. If ctx ends, no further chunk begins, and
+// caller's own goroutine is returned too; Goexit ends that goroutine, and under
+// [WithCrashOnPanic] the panic goes on, after the other participants have ended. If ctx ends, no further chunk begins, and
 // Range returns ctx's error unless all items were done. If p is closed, Range
 // returns [ErrClosed]. [Pool.Shutdown] waits until the loop has ended.
 //
