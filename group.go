@@ -138,11 +138,7 @@ func Limit(n int) GroupOption {
 // tasks may wait for each other for ever.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
-	for _, o := range opts {
-		if o != nil {
-			o.applyGroup(g)
-		}
-	}
+	g.apply(opts)
 	switch {
 	case ctx == nil:
 		g.invalid = errNilContext
@@ -154,6 +150,14 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	}
 	g.startLocked(&g.first)
 	return g
+}
+
+func (g *Group) apply(opts []GroupOption) {
+	for _, o := range opts {
+		if o != nil {
+			o.applyGroup(g)
+		}
+	}
 }
 
 // startLocked makes r the latest round.
@@ -605,12 +609,17 @@ func (r *round) result() error {
 	if !g.collect {
 		return r.err
 	}
-	slices.SortStableFunc(r.errs.all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
-	errs := make([]error, len(r.errs.all))
-	for i, e := range r.errs.all {
+	return errors.Join(inOrder(r.errs.all)...)
+}
+
+// inOrder sorts all by place, and returns the errors.
+func inOrder(all []groupError) []error {
+	slices.SortStableFunc(all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
+	errs := make([]error, len(all))
+	for i, e := range all {
 		errs[i] = e.err
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // Stop cancels the group's context and then waits as [Group.Wait] does. Use it

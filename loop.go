@@ -93,19 +93,18 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	case n < 0:
 		return fmt.Errorf("%w: Range(n = %d): want at least 0", ErrConfig, n)
 	}
-	if up, ok := ctx.(*loop); ok && up.p == p && !up.ended.Load() {
-		l := &loop{all: up.all, root: up.root}
-		l.set(ctx, p, n, f, o)
-		return l.run()
+	up, _ := ctx.(*loop)
+	if up != nil && (up.p != p || up.ended.Load()) {
+		up = nil
 	}
-	if p.inTask(ctx) {
-		l := &loop{}
-		l.set(ctx, p, n, f, o)
+	if up != nil || p.inTask(ctx) {
+		l := new(loop)
+		l.set(up, ctx, p, n, f, o)
 		return l.run()
 	}
 	t := new(loopTask)
 	t.bind(t, ctx, p)
-	t.l.set(ctx, p, n, f, o)
+	t.l.set(nil, ctx, p, n, f, o)
 	traced := t.trace("Range")
 	if err := p.runHere(queue.Record(&t.call)); err != nil {
 		traced.refuse(err)
@@ -120,9 +119,12 @@ func (t *loopTask) run() error {
 	return t.l.run()
 }
 
-func (l *loop) set(ctx context.Context, p *Pool, n int, f loopFunc, o loopOptions) {
+// set makes l a loop of [0, n). up is the one that it is nested in on this goroutine, if any.
+func (l *loop) set(up *loop, ctx context.Context, p *Pool, n int, f loopFunc, o loopOptions) {
 	l.above, l.parent, l.p, l.f, l.n, l.most, l.errs = ctx, ctx, p, f, uint64(n), o.most, o.errs
-	if l.all == 0 {
+	if up != nil {
+		l.all, l.root = up.all, up.root
+	} else {
 		p.mu.Lock()
 		l.all = p.max
 		p.mu.Unlock()
@@ -137,8 +139,7 @@ func (l *loop) set(ctx context.Context, p *Pool, n int, f loopFunc, o loopOption
 
 // run is the caller's part in l.
 func (l *loop) run() error {
-	p := l.p
-	if p.canceling.Load() {
+	if l.p.canceling.Load() {
 		return ErrClosed
 	}
 	func() {

@@ -1,12 +1,10 @@
 package shoal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -117,11 +115,7 @@ func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context
 	o := loopOptions{most: 1}
 	if len(opts) > 0 {
 		var g Group
-		for _, opt := range opts {
-			if opt != nil {
-				opt.applyGroup(&g)
-			}
-		}
+		g.apply(opts)
 		if g.invalid != nil {
 			return nil, g.invalid
 		}
@@ -388,10 +382,5 @@ func (e *loopErrors) join(ended error) error {
 	if e == nil {
 		return ended
 	}
-	slices.SortFunc(e.all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
-	errs := make([]error, 0, len(e.all)+1)
-	for _, err := range e.all {
-		errs = append(errs, err.err)
-	}
-	return errors.Join(append(errs, ended)...)
+	return errors.Join(append(inOrder(e.all), ended)...)
 }

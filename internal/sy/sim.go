@@ -211,12 +211,6 @@ func WithCancelCause(parent context.Context) (context.Context, context.CancelCau
 	return c, func(error) { c.Cancel() }
 }
 
-// IsDone reports whether the context that done is of has ended.
-func IsDone(done <-chan struct{}) bool {
-	c := explore.ContextOf(done)
-	return c != nil && c.Err() != nil
-}
-
 // Shorter is by how many bits loops that give up are shorter in models.
 const Shorter = 3
 

@@ -72,16 +72,6 @@ func WithCancelCause(parent context.Context) (context.Context, context.CancelCau
 	return context.WithCancelCause(parent)
 }
 
-// IsDone reports whether done, which is that of a context, is closed.
-func IsDone(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Stacks is what Go prints for all goroutines of the process; nothing if there are
 // more than most.
 func Stacks(most int) []byte {
