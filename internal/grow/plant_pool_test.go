@@ -1,11 +1,17 @@
+//go:build !poolsim
+
 package grow
 
 // The pool of the plant: one queue, a stack of parked workers, and a chain of searching workers
-// that a submitter starts and that each task's taker passes on. The Rule under test says
-// whether a searching worker may take a task.
+// that a submitter starts and that each task's taker passes on. The code under test says
+// whether a searching worker may take a task, and when a worker yields: the plant calls the same
+// functions as a pool, except the few lines that yield and read the clock themselves.
 
-// spawnCost is the CPU time, in nanoseconds, of starting a goroutine.
-const spawnCost = 700
+// The CPU time, in nanoseconds, of starting a goroutine, and of waking a parked one.
+const (
+	spawnCost = 700
+	wakeCost  = 300
+)
 
 type stepKind uint8
 
@@ -35,6 +41,7 @@ const (
 	looking workerState = iota
 	inTask
 	yielded
+	rested
 	heldBack
 	parked
 )
@@ -48,43 +55,27 @@ type worker struct {
 	searching bool
 	asks      bool // the Rule before it takes a task
 	look      Look
-	seq       uint32 // tasks so far
-	old       bool   // its last task began a slice ago or longer
-	rested    bool   // need not yield until
-	until     int64
-	back      int64 // when it last let others run
-	yieldAt   int64
-}
-
-// A starts is one begin of a task.
-type starts struct {
-	w   *worker
-	seq uint32
-	at  int64
+	seat      Seat
+	from      int64 // when it began to yield before parking; 0: that is not timed
 }
 
 type pool struct {
 	s      *Sim
 	procs  int
 	max    int
-	rule   Rule
+	crew   Crew
 	always bool // without the rule: eager
+	leave  omit
 
 	q         ring[task]
 	stack     []*worker
 	live      int
 	searching int
 	inTask    int
-	yielding  int
-	old       int // workers with an old task: in it, or yielding
-	oldIn     int // of these, in it
-	starts    ring[starts]
 	began     uint64
 	ended     uint64
 	peak      int
 	lastP     *P
-	quotaWin  int64
-	quotaN    int
 	locked    bool
 	lockers   ring[*G]
 	waitFor   int
@@ -93,7 +84,33 @@ type pool struct {
 	trace     func(r Rule, s Sight, start bool, more int)
 }
 
-func newPool(s *Sim, max int) *pool { return &pool{s: s, procs: len(s.ps), max: max} }
+// An omit says which manners a pool leaves out, to show what they are for.
+type omit struct{ quota, goOn, rest, shun bool }
+
+func newPool(s *Sim, max int) *pool {
+	p := &pool{s: s, procs: len(s.ps), max: max}
+	p.clock()
+	return p
+}
+
+// clock is Crew.Now.
+func (p *pool) clock() int64 {
+	now := p.s.now + buckets*epochLen
+	if e := now / epochLen; e > p.crew.epoch.Load() {
+		p.crew.advance(e, p.procs)
+	}
+	return now
+}
+
+// runnable is what the function of that name tells.
+func (p *pool) runnable() int64 { return int64(p.s.runnable - p.s.held) }
+
+func (p *pool) waiting(away, others int64) int64 {
+	if away < longYield {
+		return 0
+	}
+	return p.runnable() - others
+}
 
 func (p *pool) newWorker() *worker {
 	w := &worker{p: p}
@@ -141,6 +158,7 @@ func (p *pool) next() (w *worker, fresh bool) {
 	if n := len(p.stack); n > 0 {
 		w = p.stack[n-1]
 		p.stack = p.stack[:n-1]
+		p.extra += wakeCost
 		return w, false
 	}
 	if p.live == p.max {
@@ -152,28 +170,15 @@ func (p *pool) next() (w *worker, fresh bool) {
 
 // mayTake asks the rule.
 func (p *pool) mayTake(w *worker) bool {
-	now := p.s.now
-	for p.starts.n > 0 && p.starts.at(0).at <= now-slice {
-		a := p.starts.pop()
-		if w := a.w; w.seq == a.seq && (w.state == inTask || w.state == yielded) {
-			w.old = true
-			p.old++
-			if w.state == inTask {
-				p.oldIn++
-			}
-		}
-	}
 	if p.always {
 		return true
 	}
-	sight := Sight{
-		Now: now, Procs: p.procs, InTask: p.inTask, Yielding: p.yielding,
-		Fresh: p.inTask + p.yielding - p.old, Young: p.inTask - p.oldIn,
-		Runnable: p.s.runnable - p.s.held, Began: p.began, Ended: p.ended,
-	}
-	start, more := p.rule.Ask(&w.look, sight)
+	now, runnable := p.clock(), int(p.runnable())
+	start, more := w.look.ask(&p.crew, now, runnable, p.inTask, p.began, p.ended)
 	if p.trace != nil {
-		p.trace(p.rule, sight, start, more)
+		p.trace(p.crew.rule, Sight{
+			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: runnable, Began: p.began, Ended: p.ended,
+		}, start, more)
 	}
 	for range min(more, p.q.n-1) {
 		p.startMore()
@@ -187,22 +192,17 @@ func (w *worker) step() op {
 	for {
 		switch w.state {
 		case parked:
-			w.rested, w.until = true, 0
 			w.state = looking
 		case heldBack:
 			s.held--
 			w.state = looking
 		case looking:
 			if p.q.n == 0 {
-				w.asks, w.look = false, Look{}
-				w.isYoung()
-				if w.searching {
-					w.searching = false
-					p.searching--
+				if w.rests() {
+					w.state = rested
+					return op{k: opYield}
 				}
-				w.state = parked
-				p.stack = append(p.stack, w)
-				return op{k: opBlock}
+				return w.park()
 			}
 			if w.asks && !p.mayTake(w) {
 				w.state = heldBack
@@ -256,22 +256,41 @@ func (w *worker) step() op {
 			p.inTask--
 			p.ended++
 			w.state = looking
-			if w.old {
-				p.oldIn--
-			}
 			if w.t.ended != nil {
 				w.t.ended()
 			}
 			w.t = task{}
-			if p.q.n > 0 && w.yields() {
+			if !w.seat.Ended() {
+				continue
+			}
+			switch yield, aside := w.seat.tick(&p.crew, p.clock(), p.inTask+1, p.began); {
+			case aside:
+				return w.park()
+			case yield && p.q.n > 0 && !p.leave.quota:
 				w.state = yielded
-				p.yielding++
-				w.yieldAt = s.now
+				w.seat.Yields(&p.crew)
+				s.yielders++
 				return op{k: opYield}
 			}
 		case yielded:
-			p.yielding--
-			w.afterYield()
+			s.yielders--
+			p.crew.yielding.Add(-1)
+			now := p.clock()
+			n := p.waiting(now-w.seat.last, s.yielders)
+			if p.leave.goOn {
+				n = 0
+			}
+			w.seat.yielded(&p.crew, now, s.yielders, n)
+			w.state = looking
+		case rested:
+			if w.from > 0 && !p.leave.shun {
+				away := p.clock() - w.from
+				p.crew.goOn(p.clock(), away, 0, 0, p.waiting(away, 0))
+			}
+			if p.q.n == 0 {
+				return w.park()
+			}
+			w.seat.Found()
 			w.state = looking
 		}
 	}
@@ -283,21 +302,12 @@ func (w *worker) begin() op {
 	if p.lastP != s.cp {
 		cost, p.lastP = 130, s.cp // the queue's cache line has moved
 	}
-	w.seq++
-	w.isYoung()
+	w.seat.Begin(&p.crew)
 	cost += p.extra
 	p.extra = 0
 	p.began++
 	p.inTask++
 	w.state, w.pc = inTask, 0
-	p.starts.push(starts{w, w.seq, s.now})
-	if p.starts.n > 4*(p.live+64) { // forget the ended ones
-		for range p.starts.n {
-			if a := p.starts.pop(); a.w.seq == a.seq {
-				p.starts.push(a)
-			}
-		}
-	}
 	if w.t.began != nil {
 		w.t.began(s.now - w.t.at)
 	}
@@ -308,50 +318,41 @@ func (w *worker) begin() op {
 	return op{opRun, cost}
 }
 
-func (w *worker) isYoung() {
-	if w.old {
-		w.old = false
-		w.p.old--
+// rests is Seat.Rest before the yield.
+func (w *worker) rests() bool {
+	p := w.p
+	if !w.searching {
+		w.searching = true
+		p.searching++
 	}
-}
-
-// window is the time in which the pool's workers yield once per CPU.
-const window = 100 * us
-
-func (w *worker) yields() bool {
-	p, s := w.p, w.p.s
-	if w.rested {
-		if w.until == 0 {
-			w.until, w.back = s.now+window, s.now
-		}
-		if w.rested = s.now < w.until; w.rested {
-			return false
-		}
-	}
-	if win := s.now / window; win != p.quotaWin {
-		p.quotaWin, p.quotaN = win, 0
-	}
-	if p.quotaN >= p.procs {
+	if p.leave.rest {
 		return false
 	}
-	p.quotaN++
-	return s.idle == 0
+	yield, timed := w.seat.mayRest(&p.crew)
+	w.from = 0
+	switch {
+	case !timed:
+	case w.seat.EachTask():
+		w.from = w.seat.last
+	default:
+		w.from = p.clock()
+	}
+	return yield
 }
 
-// afterYield lets a worker go on for as long as goroutines that do not yield had the CPUs.
-func (w *worker) afterYield() {
-	p, s := w.p, w.p.s
-	ran := w.yieldAt - w.back
-	w.back = s.now
-	away := s.now - w.yieldAt
-	if away <= 5*ms {
-		return
+func (w *worker) park() op {
+	p := w.p
+	w.asks, w.look = false, Look{}
+	w.seat.Away(&p.crew)
+	if w.searching {
+		w.searching = false
+		p.searching--
 	}
-	others, procs := int64(p.yielding), int64(p.procs)
-	foreign := away*procs - others*min(ran, 5*ms)
-	n := int64(s.runnable-s.held) - others
-	if n < 1 || foreign < 5*ms*procs || foreign < n*ms {
-		return
+	w.state = parked
+	p.stack = append(p.stack, w)
+	if p.q.n > 0 && p.searching == 0 { // the last look
+		p.searching++
+		p.notify()
 	}
-	w.rested, w.until = true, s.now+min(foreign/(procs+others), 5*ms)
+	return op{k: opBlock}
 }

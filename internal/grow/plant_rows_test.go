@@ -1,3 +1,5 @@
+//go:build !poolsim
+
 package grow
 
 import "slices"

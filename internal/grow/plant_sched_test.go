@@ -1,3 +1,5 @@
+//go:build !poolsim
+
 package grow
 
 // The plant: a deterministic simulation of Go's scheduler, event by event. It has what decides
@@ -180,6 +182,7 @@ type Sim struct {
 	stop     bool
 	nEvents  int64
 	held     int // of all pools, workers that a rule holds back
+	yielders int64
 	ownMax   int
 	ends     []func()
 }
