@@ -40,7 +40,7 @@ bench: ## shoal beside its peers, about an hour; the report is in figures/
 quick: ## a few rows of that, under two minutes
 	go run ./cmd/shoal-bench -quick
 
-api: ## compare what the packages export with api/; scripts/api -update records what was added
+api: ## compare what the packages export with internal/api/; scripts/api -update records what was added
 	bash scripts/api
 
 tidy: ## go mod tidy in every module

@@ -40,7 +40,7 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	switch command {
 	case "api":
-		update := flags.Bool("update", false, "write the files of api/ anew")
+		update := flags.Bool("update", false, "write the files of internal/api/ anew")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func run(args []string) error {
 	return release(dir, flags.Arg(0), *check, *dry, os.Stdout)
 }
 
-// checkAPI compares the packages of the tree with the files of api/. With update it
+// checkAPI compares the packages of the tree with the files of internal/api/. With update it
 // writes these, once every break is named.
 func checkAPI(dir string, update bool) error {
 	t, err := tree.Open(dir)
@@ -70,7 +70,7 @@ func checkAPI(dir string, update bool) error {
 	if err != nil {
 		return err
 	}
-	files := filepath.Join(dir, "api")
+	files := filepath.Join(dir, "internal", "api")
 	changes, err := api.Compare(os.DirFS(files), pkgs)
 	if err != nil {
 		return err
@@ -90,9 +90,9 @@ func checkAPI(dir string, update bool) error {
 		return api.Update(files, pkgs)
 	}
 	if len(changes) > 0 {
-		return fmt.Errorf("%d changes of the API are not in api/: run scripts/api -update, and look at what it changes", len(changes))
+		return fmt.Errorf("%d changes of the API are not in internal/api/: run scripts/api -update, and look at what it changes", len(changes))
 	}
-	fmt.Printf("the API of %d packages is that of api/\n", len(pkgs))
+	fmt.Printf("the API of %d packages is that of internal/api/\n", len(pkgs))
 	return nil
 }
 

@@ -136,14 +136,14 @@ func lastTag(dir string) (string, error) {
 	return last, nil
 }
 
-// checkBreaks compares the tree with the files of api/, and with those of the last
+// checkBreaks compares the tree with the files of internal/api/, and with those of the last
 // release, whose breaks the notes are to name.
 func checkBreaks(t *tree.Tree, version, last, notes, scratch string) error {
 	pkgs, err := api.Load(t)
 	if err != nil {
 		return err
 	}
-	changes, err := api.Compare(os.DirFS(filepath.Join(t.Dir, "api")), pkgs)
+	changes, err := api.Compare(os.DirFS(filepath.Join(t.Dir, "internal", "api")), pkgs)
 	if err != nil {
 		return err
 	}
@@ -151,12 +151,12 @@ func checkBreaks(t *tree.Tree, version, last, notes, scratch string) error {
 		return unnamedError(unnamed)
 	}
 	if len(changes) > 0 {
-		return fmt.Errorf("api/ is not that of the tree: %s: run scripts/api -update and commit it", changes[0])
+		return fmt.Errorf("internal/api/ is not that of the tree: %s: run scripts/api -update and commit it", changes[0])
 	}
 	if last == "" {
 		return nil
 	}
-	files, err := tree.Git(t.Dir, "ls-tree", "-r", "--name-only", last, "api/")
+	files, err := tree.Git(t.Dir, "ls-tree", "-r", "--name-only", last, "internal/api/")
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func checkBreaks(t *tree.Tree, version, last, notes, scratch string) error {
 			return err
 		}
 	}
-	if changes, err = api.Compare(os.DirFS(filepath.Join(scratch, "last", "api")), pkgs); err != nil {
+	if changes, err = api.Compare(os.DirFS(filepath.Join(scratch, "last", "internal", "api")), pkgs); err != nil {
 		return err
 	}
 	if unnamed := api.Unnamed(changes, notes); len(unnamed) > 0 {

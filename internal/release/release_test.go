@@ -164,8 +164,8 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The root is without Fresh, which api/ has.
-	edit(t, dir, "api/shoal.txt", func(text string) string { return text + "\nfunc Fresh()\n" })
+	// The root is without Fresh, which internal/api/ has.
+	edit(t, dir, "internal/api/shoal.txt", func(text string) string { return text + "\nfunc Fresh()\n" })
 	edit(t, dir, "CHANGELOG.md", unreleased("- A line of notes."))
 	refuse("v0.3.0", "a break that CHANGELOG.md does not name: github.com/shoal-go/shoal: Fresh: removed")
 	edit(t, dir, "CHANGELOG.md", unreleased("- Breaking: Fresh is gone."))
