@@ -20,10 +20,10 @@ mutants: ## break the engine in many ways; each must be noticed, a few minutes
 	go run ./internal/mutants
 
 torture: ## 1,000,000,000 tasks, each with a word that must be written once
-	go test -run '^TestTorture$$' -timeout 0 -v -torture.tasks 1000000000 .
+	go test -run '^TestTorture$$' -timeout 0 -v -torture.tasks 1000000000 ./tests
 
 histories: ## 100,000 histories of the parallel pool, checked for linearizability
-	cd linear && go test -timeout 0 -v -histories 100000
+	cd tests/linear && go test -timeout 0 -v -histories 100000
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	bash scripts/fuzz $(or $(FUZZTIME),30s)
@@ -47,6 +47,6 @@ tidy: ## go mod tidy in every module
 	bash scripts/tidy
 
 cover: ## coverage of the root package by the quick tests
-	go test -coverprofile=cover.out . && go tool cover -func=cover.out | tail -1
+	go test -coverpkg=. -coverprofile=cover.out . ./tests && go tool cover -func=cover.out | tail -1
 
 .PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick api tidy cover

@@ -1,24 +1,11 @@
 package shoal
 
 import (
-	"testing"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
-
-// Reps is how often a test is to do something: so often under the race detector, and so
-// often with -short.
-func Reps(n, race, short int) int {
-	switch {
-	case testing.Short():
-		return short
-	case RaceEnabled:
-		return race
-	}
-	return n
-}
 
 // FromUser is fromUser.
 func FromUser(stack []byte) []byte { return fromUser(stack) }

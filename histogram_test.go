@@ -1,6 +1,8 @@
 package shoal_test
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +12,13 @@ import (
 
 	"github.com/shoal-go/shoal"
 )
+
+// Histograms are tested here, beside what records them; that a pool records the right
+// times is tested in folder tests.
+
+// inBucketOf reports whether q is an upper bound of d that is at most 1/16 too
+// large.
+func inBucketOf(q, d time.Duration) bool { return q >= d && q <= d+d/16 }
 
 // sampleSets are durations of every shape: the ones that have a bucket each,
 // powers of two and their neighbours, the range of real tasks, and the last
@@ -236,4 +245,77 @@ func TestHistogramOfMoreThan292Years(t *testing.T) {
 	if h := shoal.HistogramOf(1500 * time.Millisecond); h.Seconds() != 1.5 || h.Sum() != 1500*time.Millisecond {
 		t.Errorf("%v, %v s", h.Sum(), h.Seconds())
 	}
+}
+
+func TestReviewHistogramsOfOthers(t *testing.T) {
+	var h shoal.Histogram
+	if err := json.Unmarshal([]byte(`{"Count": 3}`), &h); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), shoal.HistogramOf(1).Merge(h), h.Merge(shoal.HistogramOf(1))} {
+		m.Quantile(0.5)
+	}
+}
+
+func TestHistogramSince(t *testing.T) {
+	a := shoal.HistogramOf(10, 20, 1000)
+	b := shoal.HistogramOf(10, 20, 1000, 20, 5000)
+	if d := b.Since(a); d.Count != 2 || d.Sum() != 5020 || d.Mean() != 2510 || d.Max() != 5000 || d.Quantile(0) < 20 || d.Quantile(0) > 21 || d.Quantile(1) != 5000 {
+		t.Errorf("%+v", d)
+	}
+	var none shoal.Histogram
+	for _, d := range []shoal.Histogram{b.Since(b), none.Since(none)} {
+		if d.Count != 0 || d.Sum() != 0 || d.Quantile(1) != 0 {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := a.Since(none); d.Count != 3 || d.Sum() != 1030 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func durations(b []byte) (ds []time.Duration) {
+	for ; len(b) >= 8; b = b[8:] {
+		// Shifted, so that all magnitudes come up, and small enough to be summed.
+		v := binary.LittleEndian.Uint64(b)
+		ds = append(ds, time.Duration(v>>8>>(v&63)))
+	}
+	return ds
+}
+
+func FuzzHistogram(f *testing.F) {
+	f.Add([]byte{}, []byte{}, 0.5)
+	f.Add(make([]byte, 8), make([]byte, 16), 1.0)
+	f.Add([]byte("8 bytes.16 bytes"), []byte("and more of them, 3 x 8."), 0.99)
+	f.Add(slices.Repeat([]byte{0xff}, 8*20), slices.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, 80), math.Inf(1))
+	f.Add([]byte("negative"), []byte(" shares "), -3.0)
+	f.Add([]byte("not a number: the"), []byte(" share "), math.NaN())
+	f.Fuzz(func(t *testing.T, a, b []byte, q float64) {
+		da, db := durations(a), durations(b)
+		ha, hb := shoal.HistogramOf(da...), shoal.HistogramOf(db...)
+		checkHistogram(t, ha, da)
+		all := append(slices.Clone(da), db...)
+		h := ha.Merge(hb)
+		checkHistogram(t, h, all)
+		if !equalHistograms(h, hb.Merge(ha)) {
+			t.Error("merging depends on the order")
+		}
+		got := h.Quantile(q)
+		if len(all) == 0 {
+			if got != 0 {
+				t.Errorf("quantile %v of nothing is %v", q, got)
+			}
+			return
+		}
+		sorted := slices.Sorted(slices.Values(all))
+		if math.IsNaN(q) {
+			if got < sorted[0] || got > h.Max() {
+				t.Errorf("quantile NaN is %v", got)
+			}
+			return
+		}
+		if want := quantileOf(sorted, q); !inBucketOf(got, want) && !(want >= 1<<42 && got == h.Max()) {
+			t.Errorf("quantile %v is %v, want %v or up to 1/16 more", q, got, want)
+		}
+	})
 }

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/testpool"
 )
 
 // TestReserveKeepsItsBooks runs random programs of submissions, tasks of keys, delayed
 // ones, reservations and changes of the pool. Whenever everything has settled nobody
 // waits for a place while there is one, and the places add up; at the end so does all.
 func TestReserveKeepsItsBooks(t *testing.T) {
-	programs := Reps(4000, 400, 150)
+	programs := testpool.Reps(4000, 400, 150)
 	for seed := int64(1); seed <= int64(programs) && !t.Failed(); seed++ {
 		reserveProgram(t, seed)
 	}

@@ -132,6 +132,7 @@ func (m mutant) test(dir string) (by string, err error) {
 	if d := filepath.Dir(m.file); d != "." {
 		packages = []string{"./" + d, "."}
 	}
+	withTests := append(packages[:len(packages):len(packages)], "./tests")
 	// The models first: they are quick, and say the same every time.
 	for _, p := range packages {
 		if m.models == "-" {
@@ -144,7 +145,7 @@ func (m mutant) test(dir string) (by string, err error) {
 			}
 		}
 	}
-	for _, p := range packages {
+	for _, p := range withTests {
 		if m.tests == "" {
 			break
 		}

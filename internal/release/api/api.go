@@ -32,7 +32,7 @@ type Package struct {
 }
 
 // Load returns the packages of a tree that a release promises something about: those
-// of released modules, without commands, internal packages and the benchmarks.
+// of released modules, without commands, internal packages, tests and the benchmarks.
 func Load(t *tree.Tree) ([]*Package, error) {
 	loaded := make([][]*Package, len(t.Released))
 	var g errgroup.Group
@@ -66,7 +66,8 @@ func load(dir string) ([]*Package, error) {
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
 		exports[f[0]] = f[1]
-		if f[2] == "true" && f[3] != "main" && !slices.Contains(strings.Split(f[0], "/"), "internal") {
+		folders := strings.Split(f[0], "/")
+		if f[2] == "true" && f[3] != "main" && !slices.Contains(folders, "internal") && !slices.Contains(folders, "tests") {
 			paths = append(paths, f[0])
 		}
 	}

@@ -1,0 +1,6 @@
+//go:build race
+
+package testpool
+
+// Race says that the race detector is on.
+const Race = true

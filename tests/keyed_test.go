@@ -1,0 +1,486 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A journal notes for each key which tasks ran, and that they did so one at a
+// time.
+type journal struct {
+	running []atomic.Int32
+	ran     [][]int // guarded by the key's being alone
+	bad     atomic.Int32
+}
+
+func newJournal(keys int) *journal {
+	return &journal{running: make([]atomic.Int32, keys), ran: make([][]int, keys)}
+}
+
+// task is task i of the key.
+func (j *journal) task(key, i int, during func()) func() {
+	return func() {
+		if j.running[key].Add(1) != 1 {
+			j.bad.Add(1)
+		}
+		defer j.running[key].Add(-1)
+		j.ran[key] = append(j.ran[key], i)
+		during()
+	}
+}
+
+// checkOrder fails the test unless of each key the tasks 0 … n-1 ran, one after
+// the other, in that order.
+func (j *journal) checkOrder(t *testing.T, n int) {
+	t.Helper()
+	if j.bad.Load() != 0 {
+		t.Errorf("%d tasks ran beside another one of their key", j.bad.Load())
+	}
+	for key, ran := range j.ran {
+		if len(ran) != n {
+			t.Errorf("of key %d %d of %d tasks ran", key, len(ran), n)
+			return
+		}
+		for i, id := range ran {
+			if i != id {
+				t.Errorf("task %d of key %d ran as number %d", id, key, i)
+				return
+			}
+		}
+	}
+}
+
+func TestKeyedKeepsTheOrderOfEachKey(t *testing.T) {
+	for _, workers := range []int{1, 2, 8} {
+		for _, capacity := range []int{0, 1, 10, shoal.Unbounded} {
+			for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Spawn, shoal.CallerRuns} {
+				t.Run(fmt.Sprintf("%d workers, capacity %d, %v", workers, capacity, policy), func(t *testing.T) {
+					const keys = 5
+					n := rounds(400)
+					p := newPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(policy))
+					k := shoal.NewKeyed[int](p)
+					j := newJournal(keys)
+					var wg sync.WaitGroup
+					for key := range keys {
+						wg.Go(func() {
+							for i := range n {
+								must(t, k.Submit(key, j.task(key, i, func() {
+									if i%7 == key {
+										runtime.Gosched()
+									}
+								})))
+							}
+						})
+					}
+					wg.Wait()
+					p.Wait()
+					j.checkOrder(t, n)
+					s := p.Stats()
+					checkIdentity(t, s)
+					if s.Completed != uint64(keys*n) || s.Queued != 0 || s.Running != 0 {
+						t.Errorf("%d tasks: %+v", keys*n, s)
+					}
+					shutClean(t, p)
+				})
+			}
+		}
+	}
+}
+
+func TestKeyedBlockedKeyBlocksOnlyItself(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[string](p)
+		gate := make(chan struct{})
+		j := newJournal(2)
+		must(t, k.Submit("blocked", j.task(0, 0, func() { <-gate })))
+		for i := 1; i < 1000; i++ {
+			must(t, k.Submit("blocked", j.task(0, i, func() {})))
+		}
+		for i := range 1000 {
+			must(t, k.Submit("free", j.task(1, i, func() {})))
+		}
+		synctest.Wait()
+		if n := len(j.ran[1]); n != 1000 {
+			t.Errorf("%d of 1000 tasks of the other key ran", n)
+		}
+		if n := len(j.ran[0]); n != 1 {
+			t.Errorf("%d tasks of the blocked key ran", n)
+		}
+		s := p.Stats()
+		checkIdentity(t, s)
+		if s.Queued != 999 || p.Queued() != 999 || s.InFlight != 1000 || s.Running != 1 || s.Completed != 1000 {
+			t.Errorf("999 tasks wait for their key: %+v, Queued %d", s, p.Queued())
+		}
+		close(gate)
+		p.Wait()
+		j.checkOrder(t, 1000)
+		shutClean(t, p)
+	})
+}
+
+func TestKeyedTasksThatWaitForTheirKeyCountAgainstTheCapacity(t *testing.T) {
+	for _, policy := range []shoal.FullPolicy{shoal.Reject, shoal.DropOldest} {
+		inBubble(t, func(t *testing.T) {
+			const capacity, workers = 5, 3
+			p := newPool(t, fixed(workers, shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(policy))...)
+			k := shoal.NewKeyed[int](p)
+			gate := make(chan struct{})
+			accepted := 0
+			for range 20 {
+				if err := k.Submit(1, func() { <-gate }); err == nil {
+					accepted++
+				} else {
+					wantErr(t, "no room", err, shoal.ErrQueueFull)
+				}
+				synctest.Wait()
+			}
+			// One runs, and two workers are free for others.
+			if want := workers + capacity; accepted != want {
+				t.Errorf("%v: %d accepted, want %d", policy, accepted, want)
+			}
+			close(gate)
+			p.Wait()
+			if s := p.Stats(); s.Completed != uint64(accepted) || s.Rejected != uint64(20-accepted) {
+				t.Errorf("%v: %+v", policy, s)
+			}
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestKeyedUnderDropOldest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(3), shoal.WithFullPolicy(shoal.DropOldest))...)
+		k := shoal.NewKeyed[int](p)
+		release := hold(t, p, 1)
+		var ran []int
+		for i := range 10 {
+			must(t, k.Submit(i%2, func() { ran = append(ran, i) }))
+		}
+		release()
+		p.Wait()
+		if fmt.Sprint(ran) != "[7 8 9]" {
+			t.Errorf("the last three run, not %v", ran)
+		}
+		if s := p.Stats(); s.Dropped != 7 || s.Completed != 4 {
+			t.Errorf("%+v", s)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestKeyedFaultsDoNotStopTheKey(t *testing.T) {
+	noLog(t)
+	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Spawn, shoal.CallerRuns} {
+		for _, workers := range []int{1, 2, 4} {
+			p := newPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(3), shoal.WithFullPolicy(policy))
+			k := shoal.NewKeyed[int](p)
+			n := rounds(600)
+			j := newJournal(3)
+			failed := uint64(0)
+			for i := range n {
+				for key := range 3 {
+					fault := func() {}
+					switch {
+					case i%5 == key:
+						failed++
+						fault = func() { panic(errBoom) }
+					case i%5 == key+1 && policy != shoal.CallerRuns: // it would end this goroutine
+						failed++
+						fault = runtime.Goexit
+					}
+					must(t, k.Submit(key, j.task(key, i, fault)))
+				}
+			}
+			p.Wait()
+			j.checkOrder(t, n)
+			s := p.Stats()
+			checkIdentity(t, s)
+			if s.Failed != failed || s.Completed != uint64(3*n) {
+				t.Errorf("%v, %d workers: %d fail: %+v", policy, workers, failed, s)
+			}
+			shutClean(t, p)
+		}
+	}
+}
+
+func TestKeyedTaskSubmitsToItsOwnKey(t *testing.T) {
+	for _, capacity := range []int{0, 1, 10} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(capacity))...)
+			k := shoal.NewKeyed[string](p)
+			j := newJournal(1)
+			var step func(i int) func()
+			step = func(i int) func() {
+				return j.task(0, i, func() {
+					if i < 100 {
+						must(t, k.Submit("key", step(i+1)))
+					}
+				})
+			}
+			must(t, k.Submit("key", step(0)))
+			p.Wait()
+			j.checkOrder(t, 101)
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestKeyedEndOfThePool(t *testing.T) {
+	inBubble(t, func(t *testing.T) { // a graceful end runs all, also those that wait for their key
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		j := newJournal(2)
+		for i := range 10 {
+			for key := range 2 {
+				must(t, k.Submit(key, j.task(key, i, func() { time.Sleep(time.Second) })))
+			}
+		}
+		shutClean(t, p)
+		j.checkOrder(t, 10)
+		wantErr(t, "after the end", k.Submit(1, nothing), shoal.ErrClosed)
+	})
+	inBubble(t, func(t *testing.T) { // Close drops those, and counts them
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		ran := 0
+		for range 10 {
+			must(t, k.Submit(1, func() { ran++; <-gate }))
+		}
+		synctest.Wait()
+		go func() { time.Sleep(time.Second); close(gate) }()
+		closeAll(t, p)
+		if s := p.Stats(); ran != 1 || s.Dropped != 9 || s.Completed != 1 {
+			t.Errorf("%d ran: %+v", ran, s)
+		}
+	})
+	inBubble(t, func(t *testing.T) { // a Shutdown that is cut short tells how many
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		for range 10 {
+			must(t, k.Submit(1, func() { <-gate }))
+		}
+		synctest.Wait()
+		err := p.Shutdown(canceledContext())
+		if e, ok := err.(*shoal.ShutdownError); !ok || e.Dropped != 9 || e.Running != 1 {
+			t.Errorf("Shutdown = %v", err)
+		}
+		close(gate)
+		<-p.Done()
+		checkEnded(t, p)
+	})
+}
+
+func TestKeyedOfABadCallSaysWhy(t *testing.T) {
+	p := newPool(t)
+	wantErr(t, "nil task", shoal.NewKeyed[int](p).Submit(1, nil), shoal.ErrNilTask)
+	wantErr(t, "nil pool", shoal.NewKeyed[int](nil).Submit(1, nothing), shoal.ErrClosed)
+	wantErr(t, "zero pool", shoal.NewKeyed[int](new(shoal.Pool)).Submit(1, nothing), shoal.ErrClosed)
+	shutClean(t, p)
+}
+
+func TestKeyedIdleKeysCostNoMemory(t *testing.T) {
+	weighs(t)
+	const n = many
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	k := shoal.NewKeyed[int](p)
+	before := heapInUse()
+	var sum atomic.Int64
+	for i := range n {
+		must(t, k.Submit(i, func() { sum.Add(1) }))
+	}
+	p.Wait()
+	if sum.Load() != n {
+		t.Errorf("%d of %d tasks ran", sum.Load(), n)
+	}
+	if grown := heapInUse() - before; grown > 100<<10 {
+		t.Errorf("%d keys without tasks keep %d bytes", n, grown)
+	}
+	runtime.KeepAlive(k)
+}
+
+// A key with a long line costs each of its tasks no more than one with a short line,
+// whatever has its worker stop between them.
+func TestKeyedLongLineCostsNoMoreATask(t *testing.T) {
+	noLog(t)
+	const n, most = 8000, 4 << 10 // tasks, bytes a task: a worker for each, and a ticket
+	for name, test := range map[string]struct {
+		end  func()
+		opts []shoal.Option
+	}{
+		"many turns":           {nothing, nil},
+		"one task of a worker": {nothing, []shoal.Option{shoal.WithMaxTasksPerWorker(1)}},
+		"Goexit after each":    {runtime.Goexit, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, append([]shoal.Option{shoal.WithMaxWorkers(2)}, test.opts...)...)
+			k := shoal.NewKeyed[int](p)
+			j := newJournal(1)
+			gate := make(chan struct{})
+			during := func() {
+				passed := make(chan struct{})
+				must(t, p.Submit(func() { close(passed) }))
+				<-passed // and with it whatever was given back: the other worker has been there
+				test.end()
+			}
+			must(t, k.Submit(0, j.task(0, 0, func() { <-gate })))
+			for i := range n - 1 {
+				must(t, k.Submit(0, j.task(0, 1+i, during)))
+			}
+			must(t, p.SubmitWait(bg, fine)) // all before it have left their turns
+			before := allocated()
+			close(gate)
+			p.Wait()
+			if got := (allocated() - before) / n; got > most {
+				t.Errorf("%d bytes a task, want at most %d", got, most)
+			}
+			j.checkOrder(t, n)
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestKeyedWhateverHappens(t *testing.T) {
+	noLog(t)
+	for round := range rounds(400) {
+		r := rand.New(rand.NewPCG(uint64(round), 4))
+		policy := allPolicies[r.IntN(len(allPolicies))]
+		p := newPool(t, shoal.WithMaxWorkers(1+r.IntN(4)), shoal.WithQueueCapacity(r.IntN(6)), shoal.WithFullPolicy(policy),
+			shoal.WithMaxTasksPerWorker(r.IntN(3)))
+		k := shoal.NewKeyed[int](p)
+		keys := 1 + r.IntN(3)
+		y := newTally(4 * 100)
+		running := make([]atomic.Int32, keys)
+		var wg sync.WaitGroup
+		for g := range 4 {
+			seed := r.Uint64()
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(seed, 5))
+				for i := range 100 {
+					id, key, fault := 100*g+i, r.IntN(keys), r.IntN(20)
+					err := k.Submit(key, func() {
+						if running[key].Add(1) != 1 {
+							t.Errorf("round %d: two tasks of a key at once", round)
+						}
+						defer running[key].Add(-1)
+						y.hit(id)
+						switch {
+						case fault == 0:
+							panic(errBoom)
+						case fault == 1 && policy != shoal.CallerRuns && policy != shoal.Block:
+							runtime.Goexit()
+						case fault < 5:
+							runtime.Gosched()
+						}
+					})
+					if err == nil {
+						y.accept(id)
+					}
+				}
+			})
+		}
+		end := r.IntN(4)
+		wg.Go(func() {
+			runtime.Gosched()
+			switch end {
+			case 0:
+				p.Close()
+			case 1:
+				p.Pause()
+				runtime.Gosched()
+				p.Resume()
+			case 2:
+				p.Resize(0, 1+round%3)
+			}
+		})
+		wg.Wait()
+		p.Shutdown(bg)
+		s := p.Stats()
+		y.checkDropped(t, s.Dropped)
+		checkIdentity(t, s)
+		if s.InFlight != 0 || s.Queued != 0 || s.Running != 0 || t.Failed() {
+			t.Fatalf("round %d, %v: %+v", round, policy, s)
+		}
+	}
+}
+
+func TestTaskAgeOfATurnIsNotTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		for range 2 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Second) }))
+		}
+		time.Sleep(500 * time.Millisecond)
+		for range p.Workers() { // has the worker note when a task begins
+		}
+		time.Sleep(time.Second)
+		for w := range p.Workers() {
+			if w.TaskAge > 500*time.Millisecond {
+				t.Errorf("a task that began half a second ago is %v old", w.TaskAge)
+			}
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestFailedTurnsCountForTheirWorker(t *testing.T) {
+	noLog(t)
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		for range 3 {
+			must(t, k.Submit(1, func() { time.Sleep(time.Second); panic("boom") }))
+		}
+		p.Wait()
+		var failed uint64
+		for w := range p.Workers() {
+			failed += w.Failed
+		}
+		if failed != 3 || p.Stats().Failed != 3 {
+			t.Errorf("of the workers' tasks %d have failed, of the pool's %d; want 3", failed, p.Stats().Failed)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestManyTurnsWhileDraining(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		synctest.Wait()
+		ran := 0
+		for i := range 200 {
+			must(t, k.Submit(1, func() {
+				if ran++; ran != i+1 {
+					t.Errorf("task %d is the %d. to run", i, ran)
+				}
+				for w := range p.Workers() {
+					if w.Executed > 201 {
+						t.Errorf("turn %d: %d executed", i, w.Executed)
+					}
+				}
+			}))
+		}
+		synctest.Wait()
+		p.Drain()
+		close(gate)
+		<-p.Done()
+		if ran != 200 {
+			t.Errorf("%d of 200 ran", ran)
+		}
+	})
+}

@@ -1,0 +1,463 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/testpool"
+)
+
+// upTo yields 0 … n-1; forever for a negative n.
+func upTo(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := 0; n < 0 || i < n; i++ {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func double(_ context.Context, i int) (int, error) { return 2 * i, nil }
+
+// mappers are Map and MapUnordered.
+var mappers = map[string]func(context.Context, *shoal.Pool, iter.Seq[int], func(context.Context, int) (int, error)) iter.Seq2[int, error]{
+	"Map":          shoal.Map[int, int],
+	"MapUnordered": shoal.MapUnordered[int, int],
+}
+
+func TestMapYieldsEveryResultOnce(t *testing.T) {
+	for name, mapOf := range mappers {
+		for _, workers := range []int{1, 2, 7} {
+			for _, capacity := range []int{0, 1, 100} {
+				p := newPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity))
+				for n := range 50 {
+					var got []int
+					seq := mapOf(bg, p, upTo(n), func(_ context.Context, i int) (int, error) {
+						for range (i * 7) % 5 {
+							runtime.Gosched()
+						}
+						return 2 * i, nil
+					})
+					for range 2 { // a Seq2 may be ranged over again
+						got = nil
+						for v, err := range seq {
+							if err != nil {
+								t.Fatal(err)
+							}
+							got = append(got, v)
+						}
+					}
+					if name == "MapUnordered" {
+						slices.Sort(got)
+					}
+					want := slices.Collect(func(yield func(int) bool) {
+						for i := range n {
+							if !yield(2 * i) {
+								return
+							}
+						}
+					})
+					if !slices.Equal(got, want) {
+						t.Errorf("%s, %d workers, capacity %d: %v", name, workers, capacity, got)
+					}
+				}
+				shutClean(t, p)
+			}
+		}
+	}
+}
+
+func TestMapUnorderedYieldsAsTheyCome(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(4))
+		slow := func(_ context.Context, i int) (int, error) {
+			time.Sleep(time.Duration(10-i) * time.Second)
+			return i, nil
+		}
+		var got []int
+		for v := range shoal.MapUnordered(bg, p, upTo(4), slow) {
+			got = append(got, v)
+		}
+		if !slices.Equal(got, []int{3, 2, 1, 0}) {
+			t.Errorf("they come as %v", got)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestMapAnErrorDoesNotEndTheOthers(t *testing.T) {
+	noLog(t)
+	for name, mapOf := range mappers {
+		p := newPool(t, shoal.WithMaxWorkers(3))
+		good, bad := 0, 0
+		for _, err := range mapOf(bg, p, upTo(100), func(_ context.Context, i int) (int, error) {
+			switch i % 4 {
+			case 1:
+				return 0, errBoom
+			case 2:
+				panic(errBoom)
+			}
+			return i, nil
+		}) {
+			switch {
+			case err == nil:
+				good++
+			case errors.Is(err, errBoom):
+				bad++
+			default:
+				t.Error(err)
+			}
+		}
+		if good != 50 || bad != 50 {
+			t.Errorf("%s: %d good ones and %d bad ones", name, good, bad)
+		}
+		shutClean(t, p)
+	}
+}
+
+func TestMapOfAnEndlessInputLooksAheadByABoundAndBreakLeavesNothing(t *testing.T) {
+	for name, mapOf := range mappers {
+		inBubble(t, func(t *testing.T) {
+			const workers = 3
+			p := newPool(t, shoal.WithMaxWorkers(workers))
+			taken, yielded, most := 0, 0, 0
+			input := func(yield func(int) bool) {
+				for i := 0; ; i++ {
+					taken++
+					most = max(most, taken-yielded)
+					if !yield(i) {
+						return
+					}
+				}
+			}
+			var running atomic.Int32
+			for _, err := range mapOf(bg, p, input, func(ctx context.Context, i int) (int, error) {
+				running.Add(1)
+				defer running.Add(-1)
+				if i < 20 {
+					return i, nil
+				}
+				<-ctx.Done()
+				time.Sleep(time.Second) // it takes a while to give up
+				return 0, ctx.Err()
+			}) {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if yielded++; yielded == 20 {
+					break
+				}
+			}
+			if n := running.Load(); n != 0 {
+				t.Errorf("%s: %d run after break", name, n)
+			}
+			if most > workers+32+1 { // and the one that has just been taken
+				t.Errorf("%s: looked ahead by %d", name, most)
+			}
+			if s := p.Stats(); s.InFlight > int(s.Canceled) {
+				t.Errorf("%s: %+v", name, s)
+			}
+			p.Wait()
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestMapWhoseLoopPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		var ended atomic.Int32
+		began := make(chan struct{}) // with another one than the first, which is yielded at once
+		func() {
+			defer func() { recover() }()
+			for range shoal.Map(bg, p, upTo(-1), func(ctx context.Context, i int) (int, error) {
+				switch i {
+				case 0:
+					<-began
+					return i, nil
+				case 1:
+					close(began)
+				}
+				<-ctx.Done()
+				ended.Add(1)
+				return i, nil
+			}) {
+				time.Sleep(time.Second)
+				panic("in the loop")
+			}
+		}()
+		if ended.Load() == 0 {
+			t.Error("the others go on")
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestMapWhenTheContextEnds(t *testing.T) {
+	for name, mapOf := range mappers {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, shoal.WithMaxWorkers(2))
+			ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+			defer cancel()
+			var last error
+			n := 0
+			for _, err := range mapOf(ctx, p, upTo(-1), func(ctx context.Context, i int) (int, error) {
+				select {
+				case <-time.After(time.Second):
+					return i, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			}) {
+				if err == nil {
+					n++
+				}
+				if name == "Map" || err != nil { // as they come, it need not be the last
+					last = err
+				}
+			}
+			if last != context.DeadlineExceeded || n < 18 || n > 20 {
+				t.Errorf("%s: %d results, and then %v", name, n, last)
+			}
+			shutClean(t, p)
+		})
+	}
+}
+
+func TestMapWhenThePoolIsClosed(t *testing.T) {
+	for name, mapOf := range mappers {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, shoal.WithMaxWorkers(2))
+			go func() { time.Sleep(10 * time.Second); p.Close() }()
+			var last, closed error
+			for _, err := range mapOf(bg, p, upTo(-1), func(ctx context.Context, i int) (int, error) {
+				time.Sleep(time.Second)
+				return i, nil
+			}) {
+				if last = err; errors.Is(err, shoal.ErrClosed) {
+					closed = err
+				}
+			}
+			if name == "MapUnordered" {
+				last = closed
+			}
+			if !errors.Is(last, shoal.ErrClosed) {
+				t.Errorf("%s: %v", name, last)
+			}
+			<-p.Done()
+		})
+	}
+}
+
+func TestMapOfABadCallSaysWhy(t *testing.T) {
+	p := newPool(t)
+	closed := newPool(t)
+	closed.Close()
+	var none context.Context
+	for name, mapOf := range mappers {
+		for what, seq := range map[string]iter.Seq2[int, error]{
+			"nil context":  mapOf(none, p, upTo(3), double),
+			"nil pool":     mapOf(bg, nil, upTo(3), double),
+			"zero pool":    mapOf(bg, new(shoal.Pool), upTo(3), double),
+			"closed pool":  mapOf(bg, closed, upTo(-1), double),
+			"nil iterator": mapOf(bg, p, nil, double),
+			"nil function": mapOf(bg, p, upTo(3), nil),
+			"ended":        mapOf(canceledContext(), p, upTo(-1), double),
+		} {
+			n := 0
+			for _, err := range seq {
+				if n++; err == nil {
+					t.Errorf("%s, %s: no error", name, what)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s, %s: %d pairs", name, what, n)
+			}
+		}
+	}
+	if err := shoal.ForEach[int](bg, p, upTo(3), nil); !errors.Is(err, shoal.ErrNilTask) {
+		t.Error(err)
+	}
+	if err := shoal.ForEach(bg, p, nil, func(context.Context, int) error { return nil }); err == nil {
+		t.Error("ForEach of a nil iterator: no error")
+	}
+	if err := shoal.ForEach(none, p, upTo(3), func(context.Context, int) error { return nil }); err == nil {
+		t.Error("ForEach with a nil context: no error")
+	}
+	shutClean(t, p)
+}
+
+func TestMapOnAPoolThatRejectsDoesNotRejectItsOwnItems(t *testing.T) {
+	for name, mapOf := range mappers {
+		for _, capacity := range []int{0, 1, 5} {
+			p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(shoal.Reject))
+			for _, err := range mapOf(bg, p, upTo(1000), double) {
+				if err != nil && capacity > 0 {
+					t.Errorf("%s, capacity %d: %v", name, capacity, err)
+					break
+				}
+			}
+			shutClean(t, p)
+		}
+	}
+}
+
+func TestMapInTasksNeedsOneWorker(t *testing.T) {
+	for name, mapOf := range mappers {
+		for workers := 1; workers <= 3; workers++ {
+			p := newPool(t, shoal.WithMaxWorkers(workers))
+			var running gauge
+			var sum func(depth int) func(context.Context, int) (int, error)
+			sum = func(depth int) func(context.Context, int) (int, error) {
+				return func(ctx context.Context, _ int) (int, error) {
+					if depth == 0 {
+						running.pass()
+						return 1, nil
+					}
+					n := 0
+					for v, err := range mapOf(ctx, p, upTo(4), sum(depth-1)) {
+						if err != nil {
+							return n, err
+						}
+						n += v
+					}
+					return n, nil
+				}
+			}
+			n := 0
+			for v, err := range mapOf(bg, p, upTo(4), sum(4)) {
+				if n += v; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n != 4<<8 || running.most.Load() > int64(workers) {
+				t.Errorf("%s, %d workers: %d leaves, %d at once", name, workers, n, running.most.Load())
+			}
+			shutClean(t, p)
+		}
+	}
+}
+
+func TestMapPulled(t *testing.T) {
+	p := newPool(t)
+	next, stop := iter.Pull2(shoal.Map(bg, p, upTo(-1), double))
+	for i := range 10 {
+		if v, err, ok := next(); v != 2*i || err != nil || !ok {
+			t.Errorf("%d: %d, %v, %v", i, v, err, ok)
+		}
+	}
+	stop()
+	p.Wait()
+	shutClean(t, p)
+}
+
+func TestForEachRunsAllAndJoinsTheErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(3))
+		y := newTally(100)
+		err := shoal.ForEach(bg, p, upTo(100), func(_ context.Context, i int) error {
+			y.hit(i)
+			if i%40 == 7 {
+				return fmt.Errorf("item %d", i)
+			}
+			return nil
+		})
+		y.check(t)
+		if err == nil || err.Error() != "item 7\nitem 47\nitem 87" {
+			t.Errorf("ForEach = %v", err)
+		}
+		if err := shoal.ForEach(bg, p, upTo(10), func(context.Context, int) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(bg)
+		err = shoal.ForEach(ctx, p, upTo(-1), func(ctx context.Context, i int) error {
+			if i == 10 {
+				cancel()
+			}
+			return nil
+		})
+		if err == nil || err.Error() != "context canceled" {
+			t.Errorf("ForEach whose context ends = %v", err)
+		}
+		shutClean(t, p)
+	})
+}
+
+func TestMapMakesOneAllocationAnItem(t *testing.T) {
+	if testpool.Race {
+		t.Skip("sync.Pool forgets at random under the race detector")
+	}
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	const n = 10_000
+	got := testing.AllocsPerRun(5, func() {
+		for range shoal.Map(bg, p, upTo(n), double) {
+		}
+	})
+	if got > 1.1*n {
+		t.Errorf("%v allocations for %d items", got, n)
+	}
+}
+
+func TestMapsEndWhateverHappens(t *testing.T) {
+	noLog(t)
+	for round := range rounds(300) {
+		r := rand.New(rand.NewPCG(uint64(round), 3))
+		policy := allPolicies[r.IntN(len(allPolicies))]
+		p := newPool(t, shoal.WithMaxWorkers(1+r.IntN(3)), shoal.WithQueueCapacity(r.IntN(4)), shoal.WithFullPolicy(policy))
+		ctx, cancel := context.WithCancel(bg)
+		mapOf := mappers["Map"]
+		if r.IntN(2) == 0 {
+			mapOf = mappers["MapUnordered"]
+		}
+		y := newTally(200)
+		var running atomic.Int32
+		breakAt, end, fault := r.IntN(250), r.IntN(4), r.IntN(200)
+		done := inBackground(func() {
+			n := 0
+			for _, err := range mapOf(ctx, p, upTo(len(y.words)), func(_ context.Context, i int) (int, error) {
+				running.Add(1)
+				defer running.Add(-1)
+				y.hit(i)
+				switch i - fault {
+				case 0:
+					panic(errBoom)
+				case 1:
+					runtime.Goexit()
+				case 2:
+					return 0, errBoom
+				}
+				return i, nil
+			}) {
+				_ = err
+				if n++; n == breakAt {
+					break
+				}
+			}
+			if k := running.Load(); k != 0 {
+				t.Errorf("round %d: the loop is over and %d run", round, k)
+			}
+		})
+		runtime.Gosched()
+		switch end {
+		case 0:
+			p.Close()
+		case 1:
+			cancel()
+		}
+		<-done
+		cancel()
+		p.Shutdown(bg)
+		y.checkNoneTwice(t, round)
+		checkOver(t, p, round)
+	}
+}

@@ -1,0 +1,385 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/trace"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A recordingTracer keeps what it is told, one line each.
+type recordingTracer struct {
+	mu    sync.Mutex
+	n     int
+	lines []string
+}
+
+type spanKey struct{}
+type runKey struct{}
+
+func (r *recordingTracer) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+func (r *recordingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	r.mu.Lock()
+	r.n++
+	n := r.n
+	r.mu.Unlock()
+	r.note("%d submitted by %s", n, kind)
+	return context.WithValue(ctx, spanKey{}, n)
+}
+
+func (r *recordingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	n := ctx.Value(spanKey{})
+	r.note("%v started by %s", n, kind)
+	return context.WithValue(ctx, runKey{}, n), func(err error) { r.note("%v ended: %v", n, errorName(err)) }
+}
+
+func (r *recordingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	r.note("%v refused by %s: %v", ctx.Value(spanKey{}), kind, errorName(err))
+}
+
+func errorName(err error) string {
+	if e := (*shoal.PanicError)(nil); errors.As(err, &e) {
+		return "panic"
+	}
+	return fmt.Sprint(err)
+}
+
+// take returns the lines so far, sorted, and forgets them.
+func (r *recordingTracer) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lines
+	r.lines, r.n = nil, 0
+	slices.Sort(l)
+	return l
+}
+
+func (r *recordingTracer) want(t *testing.T, want ...string) {
+	t.Helper()
+	if got := r.take(); !slices.Equal(got, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTracerFollowsEveryKindOfTask(t *testing.T) {
+	r := new(recordingTracer)
+	noLog(t)
+	p := openPool(t, fixed(1, shoal.WithTracer(r))...)
+	inRun := func(ctx context.Context) error {
+		if n := ctx.Value(runKey{}); n != 1 {
+			return fmt.Errorf("in task %v", n)
+		}
+		return nil
+	}
+	ctx := t.Context()
+
+	must(t, p.SubmitContext(ctx, func(ctx context.Context) {
+		if err := inRun(ctx); err != nil {
+			t.Error(err)
+		}
+	}))
+	p.Wait()
+	r.want(t, "1 ended: <nil>", "1 started by SubmitContext", "1 submitted by SubmitContext")
+
+	must(t, p.SubmitWait(ctx, inRun))
+	r.want(t, "1 ended: <nil>", "1 started by SubmitWait", "1 submitted by SubmitWait")
+
+	g := p.Group(ctx)
+	g.Go(inRun)
+	must(t, g.Wait())
+	r.want(t, "1 ended: <nil>", "1 started by Group", "1 submitted by Group")
+
+	_, err := shoal.Go(ctx, p, func(ctx context.Context) (int, error) { return 0, inRun(ctx) }).Wait(ctx)
+	must(t, err)
+	r.want(t, "1 ended: <nil>", "1 started by Future", "1 submitted by Future")
+
+	for _, err := range shoal.Map(ctx, p, slices.Values([]int{7}), func(ctx context.Context, _ int) (int, error) { return 0, inRun(ctx) }) {
+		must(t, err)
+	}
+	r.want(t, "1 ended: <nil>", "1 started by Map", "1 submitted by Map")
+
+	must(t, p.Submit(func() {}))
+	must(t, shoal.NewKeyed[int](p).Submit(1, func() {}))
+	p.Wait()
+	r.want(t)
+}
+
+func TestTracerIsToldHowTasksEnd(t *testing.T) {
+	r := new(recordingTracer)
+	noLog(t)
+	p := openPool(t, fixed(1, shoal.WithTracer(r), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.Reject))...)
+	ctx := t.Context()
+	failed := errors.New("failed")
+	for want, f := range map[string]func(context.Context) error{
+		"1 ended: failed":                     func(context.Context) error { return failed },
+		"1 ended: panic":                      func(context.Context) error { panic("boom") },
+		"1 ended: " + shoal.ErrGoexit.Error(): func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		p.SubmitWait(ctx, f)
+		r.want(t, want, "1 started by SubmitWait", "1 submitted by SubmitWait")
+		g := p.Group(ctx)
+		g.Go(f)
+		g.Wait()
+		r.want(t, want, "1 started by Group", "1 submitted by Group")
+	}
+
+	release := hold(t, p, 1)
+	future := shoal.Go(ctx, p, func(context.Context) (int, error) { return 0, nil })
+	future.Cancel()
+	r.want(t, "1 refused by Future: context canceled", "1 submitted by Future")
+	release()
+	p.Wait()
+
+	release = hold(t, p, 1)
+	canceled, cancel := context.WithCancel(ctx)
+	must(t, p.SubmitContext(canceled, func(context.Context) { t.Error("ran") }))
+	wantErr(t, "SubmitContext", p.SubmitContext(ctx, func(context.Context) { t.Error("ran") }), shoal.ErrQueueFull)
+	g := p.Group(ctx)
+	g.Go(func(context.Context) error { t.Error("ran"); return nil })
+	wantErr(t, "Wait", g.Wait(), shoal.ErrQueueFull)
+	cancel()
+	release()
+	p.Wait()
+	r.want(t, "1 refused by SubmitContext: context canceled", "1 submitted by SubmitContext",
+		"2 refused by SubmitContext: "+shoal.ErrQueueFull.Error(), "2 submitted by SubmitContext",
+		"3 refused by Group: "+shoal.ErrQueueFull.Error(), "3 submitted by Group")
+
+	release = hold(t, p, 1)
+	future = shoal.Go(ctx, p, func(context.Context) (int, error) { return 0, nil })
+	closed := inBackground(func() { p.Close() })
+	<-future.Done()
+	release()
+	<-closed
+	r.want(t, "1 refused by Future: "+shoal.ErrDropped.Error(), "1 submitted by Future")
+	shoal.Go(ctx, p, func(context.Context) (int, error) { return 0, nil })
+	wantErr(t, "SubmitWait", p.SubmitWait(ctx, func(context.Context) error { return nil }), shoal.ErrClosed)
+	r.want(t, "1 refused by Future: "+shoal.ErrClosed.Error(), "1 submitted by Future",
+		"2 refused by SubmitWait: "+shoal.ErrClosed.Error(), "2 submitted by SubmitWait")
+}
+
+func TestTracedTasksStillHelp(t *testing.T) { // their contexts tell the pool from inside the tracer's
+	r := new(recordingTracer)
+	p := openPool(t, fixed(1, shoal.WithTracer(r))...)
+	var sum func(ctx context.Context, n int) (int, error)
+	sum = func(ctx context.Context, n int) (int, error) {
+		if n == 0 {
+			return 1, nil
+		}
+		a := shoal.Go(ctx, p, func(ctx context.Context) (int, error) { return sum(ctx, n-1) })
+		g := p.Group(ctx)
+		var b int
+		g.Go(func(ctx context.Context) (err error) {
+			return p.SubmitWait(ctx, func(ctx context.Context) (err error) { b, err = sum(ctx, n-1); return err })
+		})
+		if err := g.Wait(); err != nil {
+			return 0, err
+		}
+		v, err := a.Wait(ctx)
+		return v + b, err
+	}
+	n, err := shoal.Go(t.Context(), p, func(ctx context.Context) (int, error) { return sum(ctx, 6) }).Wait(t.Context())
+	if n != 64 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	lines := r.take()
+	count := func(what string) (n int) {
+		for _, l := range lines {
+			if strings.Contains(l, what) {
+				n++
+			}
+		}
+		return n
+	}
+	if s, b, e := count("submitted"), count("started"), count("ended"); s != 1+3*63 || b != s || e != s {
+		t.Errorf("%d submitted, %d started, %d ended", s, b, e)
+	}
+}
+
+// An oddTracer panics or returns nil in one of its methods.
+type oddTracer struct{ in string }
+
+func (t oddTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	switch t.in {
+	case "panic in Submitted":
+		panic(t.in)
+	case "nil of Submitted":
+		return nil
+	}
+	return ctx
+}
+
+func (t oddTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	switch t.in {
+	case "panic in Started":
+		panic(t.in)
+	case "panic in end":
+		return ctx, func(error) { panic("end") }
+	case "nil of Started":
+		return nil, nil
+	}
+	return ctx, func(error) {}
+}
+
+func (t oddTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	if t.in == "panic in Refused" {
+		panic(t.in)
+	}
+}
+
+func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
+	for _, c := range []struct {
+		in     string
+		err    string
+		panics int32 // for a task that runs, and one that does not
+	}{
+		{"panic in Submitted", "<nil>", 4},
+		{"panic in Started", "panic", 2},
+		{"panic in end", "<nil>", 2},
+		{"panic in Refused", "<nil>", 2},
+		{"nil of Submitted", "<nil>", 0},
+		{"nil of Started", "<nil>", 0},
+	} {
+		var panics atomic.Int32
+		p := openPool(t, fixed(1, shoal.WithTracer(oddTracer{c.in}), shoal.WithPanicHandler(func(*shoal.PanicError) { panics.Add(1) }))...)
+		if err := p.SubmitWait(t.Context(), func(ctx context.Context) error { return ctx.Err() }); errorName(err) != c.err {
+			t.Errorf("%s: SubmitWait: %v", c.in, err)
+		}
+		g := p.Group(t.Context())
+		g.Go(func(ctx context.Context) error { return ctx.Err() })
+		if err := g.Wait(); errorName(err) != c.err {
+			t.Errorf("%s: Wait: %v", c.in, err)
+		}
+		p.Close()
+		wantErr(t, c.in, p.SubmitContext(t.Context(), func(context.Context) {}), shoal.ErrClosed)
+		g = p.Group(t.Context())
+		g.Go(func(ctx context.Context) error { return nil })
+		wantErr(t, c.in, g.Wait(), shoal.ErrClosed)
+		if n := panics.Load(); n != c.panics {
+			t.Errorf("%s: %d panics, want %d", c.in, n, c.panics)
+		}
+	}
+}
+
+// An exitingTracer ends the goroutine where it must not.
+type exitingTracer struct{ in string }
+
+func (t exitingTracer) exit(in string) {
+	if t.in == in {
+		runtime.Goexit()
+	}
+}
+
+func (t exitingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	t.exit("Submitted")
+	return ctx
+}
+
+func (t exitingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	t.exit("Started")
+	return ctx, func(error) { t.exit("end") }
+}
+
+func (t exitingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
+	t.exit("Refused")
+}
+
+func TestTracerIsToldBeforeTheTaskCounts(t *testing.T) {
+	r := new(recordingTracer)
+	noLog(t)
+	p := openPool(t, fixed(2, shoal.WithTracer(r))...)
+	n := 2000
+	for i := range n {
+		must(t, p.SubmitContext(t.Context(), func(context.Context) {
+			if i%5 == 0 {
+				panic("boom")
+			}
+		}))
+		p.Wait()
+		r.mu.Lock()
+		if len(r.lines) != 3 {
+			t.Fatalf("task %d has ended, but the tracer was told %q", i, r.lines)
+		}
+		r.lines = nil
+		r.mu.Unlock()
+	}
+}
+
+func TestSubPoolsHaveTheTracerAndTheLoggerOfTheirParent(t *testing.T) {
+	r := new(recordingTracer)
+	var log bytes.Buffer
+	p := openPool(t, fixed(1, shoal.WithName("a"), shoal.WithTracer(poolTracer{r}), shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+	sub, err := p.Sub(shoal.WithName("b"))
+	must(t, err)
+	must(t, sub.SubmitContext(t.Context(), func(context.Context) { panic("boom") }))
+	sub.Wait()
+	r.want(t, "b")
+	if !strings.Contains(log.String(), "boom") {
+		t.Errorf("no panic in the parent's log: %s", log.String())
+	}
+	other := new(recordingTracer)
+	sub, err = p.Sub(shoal.WithTracer(poolTracer{other}), shoal.WithName("c"))
+	must(t, err)
+	must(t, sub.SubmitWait(t.Context(), func(context.Context) error { return nil }))
+	r.want(t)
+	other.want(t, "c")
+	if p.Name() != "a" || sub.Name() != "c" {
+		t.Errorf("names %q, %q", p.Name(), sub.Name())
+	}
+}
+
+// A poolTracer notes the names of pools.
+type poolTracer struct{ *recordingTracer }
+
+func (t poolTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	t.note("%s", p.Name())
+	return nil
+}
+
+func TestRuntimeTraceHasTasksAndRegions(t *testing.T) {
+	if trace.IsEnabled() {
+		t.Skip("the test is being traced")
+	}
+	var out bytes.Buffer
+	p := openPool(t, fixed(2, shoal.WithName("images"))...)
+	work := func() {
+		for range 10 {
+			must(t, p.Submit(func() { trace.Log(context.Background(), "kind", "plain") }))
+		}
+		must(t, p.SubmitWait(t.Context(), func(ctx context.Context) error { trace.Log(ctx, "kind", "waited"); return nil }))
+		g := p.Group(t.Context())
+		g.Go(func(ctx context.Context) error { trace.Log(ctx, "kind", "grouped"); return nil })
+		must(t, g.Wait())
+		p.SubmitWait(t.Context(), func(ctx context.Context) error { panic("boom") })
+		p.Wait()
+	}
+	noLog(t)
+	must(t, trace.Start(&out))
+	work()
+	trace.Stop()
+	work() // and nothing is wrong without
+	for _, want := range []string{"shoal:images", "waited", "grouped", "plain"} {
+		if !bytes.Contains(out.Bytes(), []byte(want)) {
+			t.Errorf("%q is not in the trace", want)
+		}
+	}
+	if dir := os.Getenv("SHOAL_TRACE_DIR"); dir != "" {
+		must(t, os.WriteFile(filepath.Join(dir, "shoal.trace"), out.Bytes(), 0o644))
+	}
+}
