@@ -20,7 +20,7 @@ mutants: ## break the engine in many ways; each must be noticed, a few minutes
 	go run ./internal/mutants
 
 torture: ## 1,000,000,000 tasks, each with a word that must be written once
-	go test -run '^TestTorture$$' -timeout 0 -v -torture.tasks 1000000000 ./tests
+	go test -run '^TestTorture$$' -timeout 0 -v ./tests -torture.tasks 1000000000
 
 histories: ## 100,000 histories of the parallel pool, checked for linearizability
 	cd tests/linear && go test -timeout 0 -v -histories 100000
