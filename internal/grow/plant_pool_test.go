@@ -21,6 +21,7 @@ const (
 	stepLock
 	stepUnlock
 	stepWait // until all have come
+	stepSpin // until all have come: it computes meanwhile
 )
 
 type step struct {
@@ -56,6 +57,7 @@ type worker struct {
 	asks      bool // the Rule before it takes a task
 	look      Look
 	seat      Seat
+	spins     int   // looks while it spins
 	from      int64 // when it began to yield before parking; 0: that is not timed
 }
 
@@ -250,6 +252,15 @@ func (w *worker) step() op {
 						s.ready(s.cp, g, true)
 					}
 					p.waiters = nil
+				case stepSpin:
+					if w.spins == 0 {
+						p.waitFor--
+					}
+					if w.spins++; p.waitFor > 0 {
+						w.pc--
+						return op{opRun, 100 * us}
+					}
+					w.spins = 0
 				}
 				continue
 			}
@@ -283,7 +294,7 @@ func (w *worker) step() op {
 			w.seat.yielded(&p.crew, now, s.yielders, n)
 			w.state = looking
 		case rested:
-			if w.from > 0 && !p.leave.shun {
+			if w.from > 0 {
 				away := p.clock() - w.from
 				p.crew.goOn(p.clock(), away, 0, 0, p.waiting(away, 0))
 			}
@@ -327,6 +338,9 @@ func (w *worker) rests() bool {
 	}
 	if p.leave.rest {
 		return false
+	}
+	if p.leave.shun {
+		p.crew.shun.Store(0)
 	}
 	yield, timed := w.seat.mayRest(&p.crew)
 	w.from = 0

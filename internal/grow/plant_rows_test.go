@@ -90,6 +90,25 @@ func (p *pool) submits(n int, f func(i int) task) {
 	p.s.user(n, 150, 0, func(i int) { p.submit(f(i)) })
 }
 
+// asks starts a user that submits n tasks of that CPU time, each after the one before has ended,
+// and adds to late how late they begin.
+func (p *pool) asks(n int, d int64, late *[]int64, end func()) {
+	s, i, called := p.s, 0, true
+	g := new(G)
+	g.fn = func() op {
+		if called = !called; !called {
+			return op{opRun, 150}
+		}
+		if i++; i > n {
+			end()
+			return op{k: opExit}
+		}
+		p.submit(task{steps: compute(d), began: func(l int64) { *late = append(*late, l) }, ended: func() { s.ready(s.cp, g, true) }})
+		return op{k: opBlock}
+	}
+	s.ready(nil, g, false)
+}
+
 // theft takes each CPU from the process for d, about once in every: the machine is shared.
 func (s *Sim) theft(d, every int64) {
 	for _, p := range s.ps {
@@ -243,11 +262,33 @@ var rows = []row{
 		r.late(late)
 		return r
 	}},
+	{"wait", "a user submits a task of 1 µs and waits for it, 10,000 times", 150, func(p *pool) result {
+		var late []int64
+		p.asks(10_000, us, &late, p.s.counter(1))
+		p.s.run(longest)
+		return p.result()
+	}},
+	{"L wait", "the same with 10 µs, 1,000 times, beside 6 P of the pool's tasks that compute without end", 150, func(p *pool) result {
+		var late []int64
+		p.submits(6*p.procs, func(int) task { return task{steps: compute(forever)} })
+		p.s.run(2000 * ms)
+		p.asks(1000, 10*us, &late, p.s.counter(1))
+		p.s.run(longest)
+		r := p.result()
+		r.took -= 2000 * ms
+		r.late(late)
+		return r
+	}},
 	{"H31", "32 P tasks wait for the last of them beside 4 P goroutines that spin", 150, func(p *pool) result {
 		n := 32 * p.procs
 		p.waitFor = n
 		p.s.spin(4 * p.procs)
 		return mixed(p, n, n, func(i int, end func()) task { return task{steps: []step{{stepWait, 0}}, ended: end} })
+	}},
+	{"spinning", "125 P tasks compute until the last of them has begun", 150, func(p *pool) result {
+		n := 125 * p.procs
+		p.waitFor = n
+		return mixed(p, n, n, func(i int, end func()) task { return task{steps: []step{{stepSpin, 0}}, ended: end} })
 	}},
 	{"block", "500 P tasks that block, on an idle machine, until all have begun", 500, func(p *pool) result {
 		end := p.s.counter(500 * p.procs)
@@ -282,6 +323,7 @@ var rows = []row{
 	{"N", "a neighbour of tasks of 100 µs", 500, func(p *pool) result { return neighbour(p, 100*us, same(compute(100*us))) }},
 	{"N 5 ms", "a neighbour of tasks of 5 ms", 500, func(p *pool) result { return neighbour(p, 5*ms, same(compute(5*ms))) }},
 	{"N 50 ms", "a neighbour of tasks of 50 ms", 500, func(p *pool) result { return neighbour(p, 50*ms, same(compute(50*ms))) }},
+	{"N 250 ms", "a neighbour of tasks of 250 ms", 500, func(p *pool) result { return neighbour(p, 250*ms, same(compute(250*ms))) }},
 	{"N mix", "a neighbour of tasks of which 10 % sleep 20 ms and 90 % compute 100 µs", 500, func(p *pool) result {
 		i := 0
 		return neighbour(p, 90*us, func(end func()) task {

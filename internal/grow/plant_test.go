@@ -13,11 +13,15 @@ var table = flag.Bool("grow.table", false, "print all rows of the plant, for 1, 
 // on runs a row on the plant. always: without the rule, as an eager pool. trace is called at
 // each look, with the time and what came of it.
 func on(name string, procs int, always bool, trace func(r Rule, s Sight, start bool, more int)) result {
+	return onWithout(omit{}, name, procs, always, trace)
+}
+
+func onWithout(leave omit, name string, procs int, always bool, trace func(r Rule, s Sight, start bool, more int)) result {
 	for _, r := range rows {
 		if r.name == name {
 			s := newSim(procs, 1)
 			p := newPool(s, r.max*procs)
-			p.always, p.trace = always, trace
+			p.always, p.leave, p.trace = always, leave, trace
 			return r.run(p)
 		}
 	}
@@ -57,8 +61,11 @@ var pins = []struct {
 	{row: "S4", took: 900 * ms},
 	{row: "S4 polite", took: 100 * ms},
 	{row: "S4 late", took: 2000 * ms},
-	{row: "L", p50: 100 * us, p99: 60 * ms},
+	{row: "L", p50: 100 * us, p99: 20 * ms},
+	{row: "wait", took: 17 * ms},
+	{row: "L wait", p50: 100 * us, p99: us, took: 300 * ms},
 	{row: "H31", took: 100 * ms},
+	{row: "spinning", took: 20_000 * ms},
 	{row: "block", took: 2 * ms},
 	{row: "mix", took: 400 * ms},
 	{row: "mutex", took: 210 * ms},
@@ -67,6 +74,7 @@ var pins = []struct {
 	{row: "N", p99: 200 * us, crowd: 6, perTask: 1.05},
 	{row: "N 5 ms", p99: 10 * ms, crowd: 4, perTask: 1.05},
 	{row: "N 50 ms", p99: 30 * ms, crowd: 80, perTask: 1.05},
+	{row: "N 250 ms", p99: 30 * ms, crowd: 200},
 	{row: "N mix", p99: 300 * us, crowd: 45, perTask: 1.05},
 	{row: "N bursts", p99: 200 * us, crowd: 6, perTask: 1.3},
 	{row: "N after sleepers", p99: 200 * us, crowd: 6, perTask: 1.05},
@@ -99,6 +107,35 @@ func TestEveryRowHasPins(t *testing.T) {
 			t.Errorf("row %q has no pins in its place", r.name)
 		}
 	}
+}
+
+// TestEachMannerIsForARow: without it, the row suffers.
+func TestEachMannerIsForARow(t *testing.T) {
+	p50 := func(r result) int64 { return r.p50 }
+	p99 := func(r result) int64 { return r.p99 }
+	took := func(r result) int64 { return r.took }
+	for _, m := range []struct {
+		what   string
+		leave  omit
+		row    string
+		figure func(result) int64
+		times  float64
+	}{
+		{"the quota's yields", omit{quota: true}, "N", p50, 100},
+		{"going on beside long turns", omit{goOn: true}, "beside spinning", took, 2.5},
+		{"yields before parking", omit{rest: true}, "wait", took, 1.1},
+		{"none of them beside long turns", omit{shun: true}, "L wait", took, 50},
+		{"none of them beside long turns", omit{shun: true}, "L", p99, 2},
+	} {
+		with, without := figureOf(m.row, omit{}, m.figure), figureOf(m.row, m.leave, m.figure)
+		if float64(without) < m.times*float64(with) {
+			t.Errorf("%s: row %s has %d µs with it, %d µs without", m.what, m.row, with/us, without/us)
+		}
+	}
+}
+
+func figureOf(name string, leave omit, figure func(result) int64) int64 {
+	return figure(onWithout(leave, name, 2, false, nil))
 }
 
 // TestTheSameRunAgainIsTheSame: the plant has no clock and no chance of its own.
