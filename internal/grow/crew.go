@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// epochLen is the unit, in nanoseconds, in which workers note when their last task began.
-	// A finer one has them write to shared memory more often, a coarser one tells a slice
-	// less well.
+	// epochLen is the unit in which workers note when their last task began. With a finer one
+	// they write to shared memory more often; with a coarser one a slice is less exact.
 	epochLen = slice / 4
 
-	// freshFor epochs, between one slice and a quarter more, make a worker's last task fresh.
+	// A worker is fresh if its last task began in one of the last freshFor epochs: less than
+	// a slice ago, or up to a quarter more.
 	freshFor = 5
 
-	// buckets are more than freshFor, so that one that is reused is not looked at.
+	// There are more buckets than freshFor, so that none is reused while it is looked at.
 	buckets = 8
 
-	// countBits of a word count workers or yields. The others say of which epoch or window.
+	// The low countBits of a word count workers or yields. The others say of which epoch or
+	// window.
 	countBits = 24
 	countMask = 1<<countBits - 1
 )
@@ -30,15 +31,16 @@ var holding, yielders sy.Int64
 // before use.
 //
 // A bucket is a word of an epoch and a count: the workers that began their last task in that
-// epoch, and have not parked since. Its epoch only rises. So a bucket with an older epoch than
-// the one that is looked for counts as empty, and nothing has to clear it in time.
+// epoch, and have not parked since. Its epoch only rises. A bucket with another epoch than the
+// one that is looked for counts as empty, so nothing has to clear it in time.
 type Crew struct {
-	_ [64]byte // read by every worker before each task, and seldom written:
+	_ [64]byte // what follows is read before each task, and seldom written
 
 	epoch     sy.Int64 // as of the last reading of the clock
 	procs     sy.Int64 // CPUs that Go uses, as of then
 	soloUntil sy.Int64 // one worker is to work alone until then; 0: no
-	start     time.Time
+
+	clock, cpus, load func() int64 // the machine: nanoseconds; CPUs; runnable goroutines
 
 	_ [64]byte
 
@@ -53,45 +55,36 @@ type Crew struct {
 
 // Init makes c ready. Its time begins at epoch, which must not be in the future.
 func (c *Crew) Init(epoch time.Time) {
-	c.start = epoch
+	c.clock = func() int64 { return sy.Since(epoch) }
+	c.cpus = func() int64 { return int64(sy.Procs()) }
+	c.load = func() int64 { return int64(sy.Runnable()) }
 	c.Now()
 }
 
 // Now is the time in nanoseconds since the time that Init was given, and a bit more: it is
-// never 0. The workers that only look at the epoch see it then.
+// never 0. It begins an epoch if one is due, for the workers that only look at the epoch. A late
+// caller may set it back, until the clock is read again. Then some workers are fresh for an epoch
+// less.
 func (c *Crew) Now() int64 {
-	now := sy.Since(c.start) + buckets*epochLen
+	now := c.clock() + buckets*epochLen
 	if e := now / epochLen; e > c.epoch.Load() {
-		c.advance(e, sy.Procs())
+		c.epoch.Store(e)
+		c.procs.Store(c.cpus())
+		c.soloUntil.Store(0) // it is over by now, mostly; then Ask need not read the clock for it
 	}
 	return now
-}
-
-// advance begins an epoch. A late caller may set it back until the clock is read again: then
-// some workers count for an epoch less.
-func (c *Crew) advance(e int64, procs int) {
-	c.epoch.Store(e)
-	c.procs.Store(int64(procs))
 }
 
 // Procs is the number of CPUs that Go uses.
 func (c *Crew) Procs() int { return int(c.procs.Load()) }
 
-// count adds d, 1 or -1, to the bucket of epoch e. If the bucket has been reused already,
-// nobody looks for e any more. What was added is then gone, and must not be subtracted either.
+// count adds d, 1 or -1, to the bucket of epoch e. If the bucket has been reused, nobody looks
+// for e any more. What was added is then gone, and must not be subtracted either.
 func (c *Crew) count(e int64, d uint64) {
-	b := &c.began[e%buckets]
+	b, empty := &c.began[e%buckets], uint64(e)<<countBits
 	for {
 		was := b.Load()
-		at := int64(was >> countBits)
-		if at > e {
-			return
-		}
-		next := was + d
-		if at < e { // so d is 1
-			next = uint64(e)<<countBits | 1
-		}
-		if b.CompareAndSwap(was, next) {
+		if was>>countBits > uint64(e) || b.CompareAndSwap(was, max(was, empty)+d) {
 			return
 		}
 	}
@@ -109,47 +102,27 @@ func (c *Crew) fresh(now int64) (n int) {
 
 // due reports whether the crew may yield once more in this window, and counts that yield.
 func (c *Crew) due(now int64) bool {
-	w := uint64(now / window)
-	for {
-		q := c.quota.Load()
-		next := q + 1
-		if q>>countBits != w {
-			next = w<<countBits | 1
-		} else if q&countMask >= uint64(c.procs.Load()) {
-			return false
-		}
-		if c.quota.CompareAndSwap(q, next) {
-			return true
-		}
-	}
+	was := c.quota.Load()
+	next := max(was, uint64(now/window)<<countBits) + 1
+	return next&countMask <= uint64(c.procs.Load()) && c.quota.CompareAndSwap(was, next)
 }
 
-// runnable is how many goroutines of the process are runnable, without workers that are held
-// back.
-func runnable() int64 { return int64(sy.Runnable()) - holding.Load() }
+// runnable is how many goroutines are runnable, without workers that are held back.
+func (c *Crew) runnable() int64 { return max(0, c.load()-holding.Load()) }
 
 // Ask reports whether a searching worker, which has a CPU and sees a task, may take the task,
 // and how many more workers may start at the same time without asking. If it may not, it is to
 // call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,
-// count modulo 1<<38. One worker of a crew at a time may ask.
+// count modulo taskMask+1. One worker of a crew at a time may ask.
 func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool, more int) {
-	if inTask+int(c.yielding.Load()) < c.Procs() && c.soloUntil.Load() == 0 {
+	yielding, solo := int(c.yielding.Load()), c.soloUntil.Load()
+	if inTask+yielding < c.Procs() && solo == 0 {
 		return true, 0 // the rule's answer, without a look at the clock and the scheduler
 	}
-	return l.ask(c, c.Now(), int(runnable()), inTask, began, ended)
-}
-
-// ask is Ask at a given time.
-func (l *Look) ask(c *Crew, now int64, runnable, inTask int, began, ended uint64) (start bool, more int) {
-	solo := c.soloUntil.Load()
-	if solo != 0 && now >= solo {
-		c.soloUntil.CompareAndSwap(solo, 0) // so that nobody need look at the clock for it
-	}
-	fresh := c.fresh(now)
+	now := c.Now()
 	return c.rule.Ask(l, Sight{
-		Now: now, Procs: c.Procs(), InTask: inTask, Yielding: int(c.yielding.Load()),
-		Fresh: fresh, Young: min(fresh, inTask), Runnable: max(0, runnable),
-		Began: began, Ended: ended, Solo: now < solo,
+		Now: now, Procs: c.Procs(), InTask: inTask, Yielding: yielding, Fresh: c.fresh(now),
+		Runnable: int(c.runnable()), Began: began, Ended: ended, Solo: now < solo,
 	})
 }
 
@@ -157,8 +130,7 @@ func (l *Look) ask(c *Crew, now int64, runnable, inTask int, began, ended uint64
 // look at how that one gets on takes a cache line away from it.
 func (l *Look) Hold(c *Crew) {
 	holding.Add(1)
-	sy.Yield()
-	for i := 0; l.solo && i < soloYields && c.Now()-l.at < soloLook; i++ {
+	for i := 0; i == 0 || l.solo && i < soloYields && c.Now()-l.at < soloLook; i++ {
 		sy.Yield()
 	}
 	holding.Add(-1)

@@ -57,8 +57,8 @@ type worker struct {
 	asks      bool // the Rule before it takes a task
 	look      Look
 	seat      Seat
+	from      int64 // what rests said
 	spins     int   // looks while it spins
-	from      int64 // when it began to yield before parking; 0: that is not timed
 }
 
 type pool struct {
@@ -91,27 +91,11 @@ type omit struct{ quota, goOn, rest, shun bool }
 
 func newPool(s *Sim, max int) *pool {
 	p := &pool{s: s, procs: len(s.ps), max: max}
-	p.clock()
+	p.crew.clock = func() int64 { return s.now }
+	p.crew.cpus = func() int64 { return int64(p.procs) }
+	p.crew.load = func() int64 { return int64(s.runnable) }
+	p.crew.Now()
 	return p
-}
-
-// clock is Crew.Now.
-func (p *pool) clock() int64 {
-	now := p.s.now + buckets*epochLen
-	if e := now / epochLen; e > p.crew.epoch.Load() {
-		p.crew.advance(e, p.procs)
-	}
-	return now
-}
-
-// runnable is what the function of that name tells.
-func (p *pool) runnable() int64 { return int64(p.s.runnable - p.s.held) }
-
-func (p *pool) waiting(away, others int64) int64 {
-	if away < longYield {
-		return 0
-	}
-	return p.runnable() - others
 }
 
 func (p *pool) newWorker() *worker {
@@ -175,11 +159,10 @@ func (p *pool) mayTake(w *worker) bool {
 	if p.always {
 		return true
 	}
-	now, runnable := p.clock(), int(p.runnable())
-	start, more := w.look.ask(&p.crew, now, runnable, p.inTask, p.began, p.ended)
+	start, more := w.look.Ask(&p.crew, p.inTask, p.began, p.ended)
 	if p.trace != nil {
 		p.trace(p.crew.rule, Sight{
-			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: runnable, Began: p.began, Ended: p.ended,
+			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: int(p.crew.runnable()), Began: p.began, Ended: p.ended,
 		}, start, more)
 	}
 	for range min(more, p.q.n-1) {
@@ -196,7 +179,7 @@ func (w *worker) step() op {
 		case parked:
 			w.state = looking
 		case heldBack:
-			s.held--
+			holding.Add(-1)
 			w.state = looking
 		case looking:
 			if p.q.n == 0 {
@@ -208,7 +191,7 @@ func (w *worker) step() op {
 			}
 			if w.asks && !p.mayTake(w) {
 				w.state = heldBack
-				s.held++
+				holding.Add(1)
 				return op{k: opYield}
 			}
 			w.asks, w.look = false, Look{}
@@ -274,30 +257,22 @@ func (w *worker) step() op {
 			if !w.seat.Ended() {
 				continue
 			}
-			switch yield, aside := w.seat.tick(&p.crew, p.clock(), p.inTask+1, p.began); {
+			switch yield, aside := w.seat.Tick(&p.crew, p.inTask+1, p.began); {
 			case aside:
 				return w.park()
 			case yield && p.q.n > 0 && !p.leave.quota:
 				w.state = yielded
 				w.seat.Yields(&p.crew)
-				s.yielders++
 				return op{k: opYield}
 			}
 		case yielded:
-			s.yielders--
-			p.crew.yielding.Add(-1)
-			now := p.clock()
-			n := p.waiting(now-w.seat.last, s.yielders)
+			w.seat.yielded(&p.crew)
 			if p.leave.goOn {
-				n = 0
+				w.seat.until = 1
 			}
-			w.seat.yielded(&p.crew, now, s.yielders, n)
 			w.state = looking
 		case rested:
-			if w.from > 0 {
-				away := p.clock() - w.from
-				p.crew.goOn(p.clock(), away, 0, 0, p.waiting(away, 0))
-			}
+			p.crew.rested(w.from)
 			if p.q.n == 0 {
 				return w.park()
 			}
@@ -342,16 +317,9 @@ func (w *worker) rests() bool {
 	if p.leave.shun {
 		p.crew.shun.Store(0)
 	}
-	yield, timed := w.seat.mayRest(&p.crew)
-	w.from = 0
-	switch {
-	case !timed:
-	case w.seat.EachTask():
-		w.from = w.seat.last
-	default:
-		w.from = p.clock()
-	}
-	return yield
+	from, ok := w.seat.rests(&p.crew)
+	w.from = from
+	return ok
 }
 
 func (w *worker) park() op {

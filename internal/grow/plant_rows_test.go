@@ -268,14 +268,20 @@ var rows = []row{
 		p.s.run(longest)
 		return p.result()
 	}},
-	{"L wait", "the same with 10 µs, 1,000 times, beside 6 P of the pool's tasks that compute without end", 150, func(p *pool) result {
+	{"L wait", "as wait, 1,000 times, then 6 P foreign goroutines come that spin, and the user goes on, 1,000 times", 150, func(p *pool) result {
+		s := p.s
 		var late []int64
-		p.submits(6*p.procs, func(int) task { return task{steps: compute(forever)} })
-		p.s.run(2000 * ms)
-		p.asks(1000, 10*us, &late, p.s.counter(1))
-		p.s.run(longest)
+		warm, from := false, int64(0)
+		p.asks(1000, us, &late, func() { warm = true })
+		for !warm {
+			s.run(s.now + ms)
+		}
+		s.spin(6 * p.procs)
+		late, from = nil, s.now
+		p.asks(1000, us, &late, s.counter(1))
+		s.run(longest)
 		r := p.result()
-		r.took -= 2000 * ms
+		r.took -= from
 		r.late(late)
 		return r
 	}},

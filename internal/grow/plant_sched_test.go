@@ -11,9 +11,6 @@ package grow
 import "math/rand/v2"
 
 const (
-	us = int64(1000)
-	ms = 1000 * us
-
 	forever  = int64(1) << 60
 	switchC  = 200     // context switch
 	wakeLat  = 6 * us  // an idle P's thread wakes up
@@ -181,13 +178,13 @@ type Sim struct {
 	sysIdle  int
 	stop     bool
 	nEvents  int64
-	held     int // of all pools, workers that a rule holds back
-	yielders int64
 	ownMax   int
 	ends     []func()
 }
 
 func newSim(procs int, seed uint64) *Sim {
+	holding.Store(0)
+	yielders.Store(0)
 	s := &Sim{rng: rand.New(rand.NewPCG(seed, 1)), sysDelay: 20 * us}
 	for i := range procs {
 		s.ps = append(s.ps, &P{id: i, idle: true})

@@ -1,4 +1,5 @@
-// Package grow decides when a pool adds a worker. It sees numbers and no pool.
+// Package grow decides when a pool adds a worker, and when a worker yields. It sees numbers and
+// no pool.
 //
 // Tasks that compute need about as many workers as there are CPUs: more of them fill the
 // scheduler's run queues, and everybody else's goroutines wait there. Tasks that block need as
@@ -15,32 +16,42 @@
 // [mostLooks] looks in a row in which no task began. So growth may be delayed, but it is never
 // denied.
 //
-// The tests run the rule on a simulated scheduler, the plant: see plant_test.go. A change of the
-// rule is tried there first.
+// A [Rule] is the rule, as numbers. A [Crew], its workers' [Seat], and the [Look] of the one that
+// searches collect what it needs, and say when a worker yields.
+//
+// The tests run all of this on a simulated scheduler, the plant: see plant_test.go. A change is
+// tried there first. Constants name the rows, programs on the plant, that need them.
 package grow
 
-import (
-	"time"
-
-	"github.com/shoal-go/shoal/internal/sy"
-)
+import "github.com/shoal-go/shoal/internal/sy"
 
 const (
+	us = int64(1000) // all times are in nanoseconds
+	ms = 1000 * us
+
 	// slice is the time after which Go's scheduler takes the CPU from a goroutine.
-	slice = int64(10 * time.Millisecond)
+	slice = 10 * ms
 
 	// perCPU own runnable workers for each CPU are no crowd. With 4, tasks that compute and
-	// then tasks that sleep (plant: S3) take half as long again; with 16, the neighbour of
-	// tasks of 20 ms (N20) finds twice the crowd.
+	// then tasks that sleep (S3) take half as long again; with 16, the neighbour of tasks of
+	// 20 ms finds twice the crowd.
 	perCPU = 8
 
-	// mostLooks looks of one worker in which no task began end its wait. Without a bound a
+	// batch workers for each CPU, at most, start at once after one that was held back. With 1,
+	// S3 takes twice as long; with 8, N 50 ms finds a crowd half as large again on two CPUs and
+	// twice as large on eight, and N stolen twice as large.
+	batch = 4
+
+	// mostLooks looks of one worker after which no task began end its wait. Without a bound a
 	// pool in a synctest bubble, where the clock stands still, could wait for ever.
 	mostLooks = 8 >> sy.Shorter
 
-	// soloLooks looks in which no task began are the most for which a worker waits because
+	// soloLooks looks, with no task begun between, are the most for which a worker waits because
 	// another one works alone.
-	soloLooks = 2 >> sy.Shorter
+	soloLooks = 1 + 2>>sy.Shorter
+
+	// taskMask is for differences of numbers of tasks, which may wrap.
+	taskMask = 1<<38 - 1
 )
 
 // A Sight is what a pool looks like to a worker that searches for a task, has a CPU, and sees
@@ -51,10 +62,9 @@ type Sight struct {
 	InTask   int   // workers inside a task
 	Yielding int   // workers that yield between two tasks
 	Fresh    int   // workers that began their last task less than a slice ago: inside it, or yielding
-	Young    int   // of these, workers inside it
 	Runnable int   // runnable goroutines of the process, without workers that are held back
 
-	Began, Ended uint64 // tasks that have begun and ended, in all, modulo 1<<taskBits
+	Began, Ended uint64 // tasks that have begun and ended, in all, modulo taskMask+1
 	Solo         bool   // one worker is to work alone
 }
 
@@ -71,11 +81,9 @@ type Rule struct {
 // A Look is what one searching worker remembers between its looks. Its zero value is ready, and
 // is due again when the worker has taken a task or has parked.
 type Look struct {
-	looks int    // so far
-	still int    // of the last ones, looks in which no task began
+	still int    // looks since a task began
 	at    int64  // time of the last one
 	began uint64 // tasks that had begun then
-	slow  bool   // since the one before, more time passed than two slices
 	solo  bool   // it waits because another worker works alone
 	held  bool   // it had to wait for another reason
 }
@@ -90,46 +98,37 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool, more int) {
 	r.runnable = s.Runnable
 	own := s.Runnable - r.foreign
 
-	l.see(s)
+	slow := l.still > 0 && s.Now-l.at > 2*slice
+	if l.still++; s.Began != l.began {
+		l.still = 1
+	}
+	l.at, l.began = s.Now, s.Began
 	if l.solo = s.Solo && s.InTask > 0 && l.still <= soloLooks; l.solo {
 		return false, 0
 	}
-	if s.InTask+s.Yielding < s.Procs || l.still >= mostLooks {
+	if s.InTask+s.Yielding < s.Procs || l.still > mostLooks {
 		return true, 0 // so few are no crowd; or nothing moves
 	}
-	if !r.allows(l, s, own) {
-		l.held = true
-		return false, 0
+	start = r.allows(s, own, slow)
+	if start && l.held { // make up for it
+		more = max(0, min(batch*s.Procs, r.limit-own)-1)
 	}
-	r.since, r.ended = s.Now, s.Ended
-	if l.held { // make up for it
-		more = max(0, min(perCPU*s.Procs, r.limit-own)-1)
-	}
-	return true, more
+	l.held = !start
+	return start, more
 }
 
-// see notes what is compared with the next look.
-func (l *Look) see(s Sight) {
-	if l.looks++; l.looks == 1 || s.Began != l.began {
-		l.still = 0
-	} else {
-		l.still++
-	}
-	l.slow = l.looks > 1 && s.Now-l.at > 2*slice
-	l.at, l.began = s.Now, s.Began
-}
-
-// allows reports whether one more worker may start beside own runnable ones, where the CPUs
-// can all be in use.
-func (r *Rule) allows(l *Look, s Sight, own int) bool {
-	fresh, old := s.Fresh, s.InTask-s.Young
-	if l.slow {
-		fresh = s.Young // in so slow a round a worker that yields waits as long
+// allows reports whether one more worker may start beside own runnable ones, where all CPUs
+// can be in use. slow says that the last round of the scheduler took more than two slices.
+func (r *Rule) allows(s Sight, own int, slow bool) bool {
+	fresh, young := s.Fresh, min(s.Fresh, s.InTask) // at most so many of them are inside a task
+	old := s.InTask - young
+	if slow {
+		fresh = young // workers that yield wait as long: no progress (beside spinning, one CPU)
 	}
 
 	// This worker has one of the CPUs. Young workers without a CPU gave theirs up. If there
 	// are more of them than own ones can be runnable, some are blocked.
-	blocked := s.Young-(s.Procs-1) > max(0, own-s.Yielding-old)
+	blocked := young-(s.Procs-1) > max(0, own-s.Yielding-old)
 	if fresh >= s.Procs && !blocked {
 		return false // the CPUs are in use, and progress is made
 	}
@@ -139,14 +138,13 @@ func (r *Rule) allows(l *Look, s Sight, own int) bool {
 	// rounds end no tasks.
 	step := perCPU * s.Procs
 	r.limit = max(step, s.InTask/2, min(r.limit, own+step))
-	if own <= r.limit {
-		return true
-	}
-	if s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs) {
-		return false // the round is not over
-	}
-	if (s.Ended-r.ended)&(1<<taskBits-1) < uint64(s.Procs) {
-		r.limit = own + step
+	if own > r.limit {
+		if s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs) {
+			return false // the round is not over
+		}
+		if (s.Ended-r.ended)&taskMask < uint64(s.Procs) {
+			r.limit = own + step
+		}
 	}
 	r.since, r.ended = s.Now, s.Ended
 	return own <= r.limit

@@ -1,62 +1,52 @@
 package grow
 
-import (
-	"time"
+import "github.com/shoal-go/shoal/internal/sy"
 
-	"github.com/shoal-go/shoal/internal/sy"
-)
-
-// The manners: when a worker yields, or parks although tasks wait. A worker reads the clock
-// between two tasks, at a tick, to decide about them. Rows are those of the plant, unless they
-// are said to be of the real machine.
+// This file is about yields: when a worker yields between two tasks, or before it parks, and when
+// it parks although tasks wait. It decides at a tick, where it reads the clock after a task.
 
 const (
 	// maxStep tasks are the most between two ticks. A tick costs about as much as one of the
 	// shortest tasks.
 	maxStep = 64
 
-	// A step of less than shortStep nanoseconds may grow, and a step of more than longStep
-	// shrinks. So a tick comes at least about once in a window.
-	shortStep = int64(20 * time.Microsecond)
-	longStep  = int64(40 * time.Microsecond)
+	// A step that took less than shortStep doubles, and one that took more than longStep is
+	// halved. So a tick comes more than once in a window, unless a task takes longer (N).
+	shortStep = 20 * us
+	longStep  = 40 * us
 
-	// window is the time, in nanoseconds, in which the workers of a crew yield once for each
-	// CPU. Go's scheduler lets a goroutine compute for a slice, and looks at timers between
-	// two goroutines only. Without these yields a timer is late by as long (N).
-	window = int64(100 * time.Microsecond)
+	// window is the time in which the workers of a crew yield once for each CPU. Go's scheduler
+	// lets a goroutine compute for a slice, and looks at timers between two goroutines only.
+	// Without these yields a timer is late by as long (N).
+	window = 100 * us
 
-	// A yield of at least longYield nanoseconds, in which the turns of others were at least
-	// longTurn on average, was taken by goroutines that do not yield themselves. Afterwards a
-	// worker goes on, for at most goOnFor (beside spinning).
-	longYield = int64(5 * time.Millisecond)
-	longTurn  = int64(time.Millisecond)
-	goOnFor   = int64(5 * time.Millisecond)
+	// After a yield that took at least longYield, and in which other goroutines had turns of at
+	// least longTurn, a worker does not yield for a while, but for at most longYield. Without
+	// that, tasks beside goroutines that spin take more than twice as long (beside spinning).
+	longYield = 5 * ms
+	longTurn  = ms
 
-	// shunFor times as long as such a yield took, no worker yields before it parks (L).
+	// For shunFor times as long as such a yield took no worker yields before it parks (L wait).
 	shunFor = 100
 
-	// After a yield before parking that brought a task, a worker makes goodLuck+1 more. If they
-	// all are in vain, it makes one each -badLuck+1 times. (Submit and wait, on the real machine.)
+	// After a yield before parking that brought a task, a worker yields goodLuck times more
+	// before it parks, and then once in restEach times (wait). On the real machine submit and
+	// wait takes up to 1.9 times as long without these yields. A clock that was read for all of
+	// them would cost as much as a short task, so about one in restEach is timed.
 	goodLuck = 3
-	badLuck  = -7
-
-	// timedRests is how many yields before parking there are for one that is timed, where the
-	// tasks are short.
-	timedRests = 8
+	restEach = 8
 )
 
 // Contention throttling: where tasks are so short that workers hinder each other on the cache
-// lines of the queue, one works alone. It cannot be shown on the plant, which knows no cache
-// lines. On the real machine tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand) take
-// 1.2 to 1.5 times as long without it.
+// lines of the queue, one works alone for a while. The plant has no cache lines, so no row shows
+// it. On a real machine with two CPUs tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand)
+// take 1.2 to 1.5 times as long without it.
 const (
-	soloStep   = 16                            // tasks in a step; where there are fewer, tasks are long
-	soloFresh  = int64(100 * time.Millisecond) // for how long a measurement of one worker alone is good
-	soloTrial  = int64(50 * time.Microsecond)  // for how long one works alone to be measured
-	soloFor    = int64(time.Millisecond)       // and for how long because that was better
-	soloLook   = int64(4 * time.Microsecond)   // how often the searching worker looks at how it gets on,
-	soloYields = 64 >> sy.Shorter              // or after how many yields
-	taskBits   = 38                            // of a number of tasks
+	soloFresh  = 100 * ms         // for how long a measurement of one worker alone is good
+	soloTrial  = 50 * us          // for how long one works alone to be measured
+	soloFor    = ms               // and for how long because that was better
+	soloLook   = 4 * us           // after that time the searching worker looks whether it gets on,
+	soloYields = 64 >> sy.Shorter // or after so many yields
 )
 
 // A Seat is what one worker remembers. Its zero value is ready. It is the worker's own.
@@ -71,8 +61,7 @@ type Seat struct {
 	back   int64  // when it came back from its last yield
 	mark   uint64 // tasks begun in all at the last tick
 	marked bool   // mark is set, and the worker has only run tasks since
-	luck   int8   // of yields before parking
-	rests  uint8  // such yields so far
+	luck   int64  // how many yields before parking are made for certain
 }
 
 // Stale reports whether Begin has something to do. It is inlined; with Begin in it, it would not
@@ -82,23 +71,19 @@ func (s *Seat) Stale(c *Crew) bool { return c.epoch.Load() != s.epoch }
 // Begin is called before each task, while the worker still counts as searching if it does.
 func (s *Seat) Begin(c *Crew) {
 	if e := c.epoch.Load(); e != s.epoch {
-		s.move(c, e)
+		if s.epoch != 0 {
+			c.count(s.epoch, ^uint64(0))
+		}
+		s.epoch = e
+		c.count(e, 1)
 	}
 }
 
 // Away is called when the worker has no task, before it parks or leaves.
 func (s *Seat) Away(c *Crew) {
-	s.move(c, 0)
-	s.until = 0
-}
-
-// move moves the worker to another bucket.
-func (s *Seat) move(c *Crew, e int64) {
 	if s.epoch != 0 {
 		c.count(s.epoch, ^uint64(0))
-	}
-	if s.epoch = e; e != 0 {
-		c.count(e, 1)
+		s.epoch, s.until = 0, 0
 	}
 }
 
@@ -117,31 +102,21 @@ func (s *Seat) EachTask() bool { return s.step <= 1 }
 // Tick is called when a tick is due. It reports whether the worker is to yield, or to park
 // although tasks wait. inTask and began are as for [Look.Ask].
 func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
-	return s.tick(c, c.Now(), inTask, began)
-}
-
-func (s *Seat) tick(c *Crew, now int64, inTask int, began uint64) (yield, aside bool) {
+	now, done := c.Now(), s.Done()
 	took := now - s.last
 	aside = s.contended(c, now, took, inTask, began)
-	if s.until == 0 { // others ran while it was parked (L)
+	if s.until == 0 { // it was parked, so other goroutines have had their turn (L)
 		s.until, s.back = now+window, now
 	}
-	done := s.Done()
-	s.step = nextStep(s.step, took)
+	switch {
+	case took < shortStep:
+		s.step = min(2*s.step, maxStep)
+	case took > longStep:
+		s.step /= 2
+	}
+	s.step = max(1, s.step)
 	s.left, s.ends, s.last = s.step, done+s.step, now
 	return !aside && now >= s.until && c.due(now), aside
-}
-
-// nextStep is the number of tasks between two ticks after n of them took so long. It is small
-// for long tasks, where no tick should be missed.
-func nextStep(n, took int64) int64 {
-	switch {
-	case took < shortStep && n <= maxStep/2:
-		n *= 2
-	case took > longStep:
-		n /= 2
-	}
-	return max(1, n)
 }
 
 // contended reports whether workers hinder each other, so that one alone would get more done.
@@ -149,112 +124,95 @@ func nextStep(n, took int64) int64 {
 // did in a step with what all did in this worker's step. If the first is unknown, that is reason
 // enough to try.
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
-	taken := int64((began - s.mark) & (1<<taskBits - 1))
-	known := s.marked && s.step >= soloStep && took < longStep && taken >= s.step
-	s.mark, s.marked = began, true
+	taken, solo, d := int64((began-s.mark)&taskMask), c.soloTime.Load(), int64(0)
 	switch {
-	case !known:
-		return false
+	case !s.marked || s.step < maxStep/4 || taken < s.step || took == 0 || took > longStep: // unknown
 	case taken < s.step+s.step/8: // it was alone
 		c.soloTime.Store(took / s.step)
 		c.soloAt.Store(now)
-		return false
 	case inTask < 2:
-		return false
-	}
-	solo, together := c.soloTime.Load(), took/taken
-	switch {
 	case solo == 0 || now-c.soloAt.Load() > soloFresh:
-		c.soloUntil.Store(now + soloTrial)
-	case solo < together-together/8:
-		c.soloUntil.Store(now + soloFor)
-	default:
-		return false
+		d = soloTrial
+	case solo < took/taken*7/8:
+		d = soloFor
 	}
-	s.marked = false
-	return true
+	s.mark, s.marked = began, d == 0
+	if d > 0 {
+		c.soloUntil.Store(now + d)
+	}
+	return d > 0
 }
 
 // Yields is called when the worker has left its task and is to yield, before anything else.
-func (s *Seat) Yields(c *Crew) { c.yielding.Add(1) }
+func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 
 // Yield follows Yields, and yields.
-func (s *Seat) Yield(c *Crew) {
-	yielders.Add(1)
-	sy.Yield()
+func (s *Seat) Yield(c *Crew) { sy.Yield(); s.yielded(c) }
+
+// yielded is the part of Yield after the yield. The worker had run from back to last.
+func (s *Seat) yielded(c *Crew) {
 	others := yielders.Add(-1)
 	c.yielding.Add(-1)
 	now := c.Now()
-	s.yielded(c, now, others, waiting(now-s.last, others))
-}
-
-// yielded is called after a yield since the last tick. others workers still yield, and n other
-// goroutines are runnable.
-func (s *Seat) yielded(c *Crew, now, others, n int64) {
-	d := c.goOn(now, now-s.last, s.last-s.back, others, n)
+	d := c.goOn(now, now-s.last, s.last-s.back, others)
 	s.last, s.back, s.until, s.marked = now, now, now+d, false
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be
 // waiting for this CPU.
 func (s *Seat) Rest(c *Crew) {
-	yield, timed := s.mayRest(c)
-	if !yield {
-		return
-	}
-	from := s.last
-	if timed && !s.EachTask() {
-		from = c.Now()
-	}
-	sy.Yield()
-	if timed {
-		now := c.Now()
-		c.goOn(now, now-from, 0, 0, waiting(now-from, 0))
+	if from, ok := s.rests(c); ok {
+		sy.Yield()
+		c.rested(from)
 	}
 }
 
-// mayRest reports whether the worker is to yield before it parks, and whether that is timed. A
-// yield in vain costs more than it looks, and the worker counts as searching meanwhile. So the
-// worker yields while that pays, and not beside goroutines that keep a CPU for long.
-func (s *Seat) mayRest(c *Crew) (yield, timed bool) {
+// rests reports whether the worker is to yield before it parks, and when it began to; 0 if that
+// is not timed. A yield in vain costs more than it looks, and the worker counts as searching
+// meanwhile. So the worker yields while that pays, and not beside goroutines that keep a CPU for
+// long.
+func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 	s.marked = false
-	if s.luck--; s.luck < badLuck {
-		s.luck = 0
+	s.luck--
+	rare := s.luck%restEach == 0
+	if s.luck < 0 && !rare || c.epoch.Load()*epochLen < c.shun.Load() {
+		return 0, false
 	}
-	if s.luck < 0 || c.epoch.Load()*epochLen < c.shun.Load() {
-		return false, false
+	if rare || s.EachTask() || s.left%restEach == 0 {
+		from = c.Now()
 	}
-	s.rests++
-	return true, s.EachTask() || s.rests%timedRests == 0
+	return from, true
+}
+
+// rested is the part of Rest after the yield. from is as rests returned it.
+func (c *Crew) rested(from int64) {
+	if from != 0 {
+		now := c.Now()
+		c.goOn(now, now-from, 0, 0)
+	}
 }
 
 // Found is called when a yield before parking brought a task.
 func (s *Seat) Found() { s.luck = goodLuck }
 
-// waiting is how many goroutines are runnable, without others, after a yield that took away. It
-// asks the scheduler only where the answer matters.
-func waiting(away, others int64) int64 {
-	if away < longYield {
+// goOn is for how long a worker need not yield again that yielded for away, and had run for ran
+// before, while others workers still yield.
+//
+// A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave it back
+// after a window each time, they would have a hundredth of the CPUs, and timers would be as late
+// as before. So the workers that take turns go on until together they have had as much as foreign
+// goroutines, if these are still there, and if their turns are long. Each of the other workers may
+// have had as much as this one in the meantime. That is subtracted: otherwise workers would take
+// each other for foreign goroutines.
+func (c *Crew) goOn(now, away, ran, others int64) int64 {
+	procs := c.procs.Load()
+	foreign := away*procs - others*min(ran, longYield)
+	if foreign < longYield*procs {
 		return 0
 	}
-	return runnable() - others
-}
-
-// goOn is for how long a worker need not yield again that yielded for away, and had run for ran
-// before. others workers still yield, and n other goroutines are runnable.
-//
-// A goroutine that computes and does not yield keeps a CPU for a slice. Workers that gave it
-// back after a window each time would have a hundredth of the CPUs, and nobody would be less
-// late for that. So workers that take turns go on until they have together what foreign
-// goroutines had, which are still there, and whose turns are long. Each of the other workers may
-// have had what this one had, and that is subtracted. Else workers would take each other for
-// foreign ones.
-func (c *Crew) goOn(now, away, ran, others, n int64) int64 {
-	procs := c.procs.Load()
-	foreign := away*procs - others*min(ran, goOnFor)
-	if away < longYield || n < 1 || foreign < longYield*procs || foreign < n*longTurn {
+	if n := c.runnable() - others; n < 1 || foreign < n*longTurn {
 		return 0
 	}
 	c.shun.Store(now + shunFor*away)
-	return min(foreign/(procs+others), goOnFor)
+	return min(foreign/(procs+others), longYield)
 }
