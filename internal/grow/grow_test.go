@@ -479,20 +479,20 @@ func TestHeldBackWorkersAreNotRunnable(t *testing.T) {
 // TestForeignGoroutinesAreForgottenWhenTheyGo: but not for a single low reading.
 func TestForeignGoroutinesAreForgottenWhenTheyGo(t *testing.T) {
 	var r Rule
-	ask := func(runnable int) int {
-		r.Ask(new(Look), Sight{Now: ms, Procs: 2, InTask: 2, Fresh: 2, Runnable: runnable})
+	ask := func(inTask, runnable int) int {
+		r.Ask(new(Look), Sight{Now: ms, Procs: 2, InTask: inTask, Fresh: inTask, Runnable: runnable})
 		return r.foreign
 	}
-	ask(40)
-	if f := ask(40); f != 38 {
+	ask(2, 40)
+	if f := ask(2, 40); f != 38 {
 		t.Errorf("40 runnable, 2 workers: %d foreign", f)
 	}
-	ask(0)
-	if f := ask(40); f != 38 {
+	ask(300, 0)
+	if f := ask(300, 40); f != 38 {
 		t.Errorf("after a single low reading: %d foreign", f)
 	}
-	ask(5)
-	if f := ask(5); f != 5 {
+	ask(300, 5)
+	if f := ask(300, 5); f != 5 {
 		t.Errorf("5 runnable, twice: %d foreign", f)
 	}
 }

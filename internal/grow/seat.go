@@ -131,7 +131,7 @@ func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) boo
 		c.soloTime.Store(took / s.step)
 		c.soloAt.Store(now)
 	case inTask < 2:
-	case solo == 0 || now-c.soloAt.Load() > soloFresh:
+	case now-c.soloAt.Load() > soloFresh:
 		d = soloTrial
 	case solo < took/taken*7/8:
 		d = soloFor
