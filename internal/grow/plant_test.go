@@ -153,6 +153,19 @@ func TestOneCPUBesideSpinningGoroutines(t *testing.T) {
 	}
 }
 
+// TestManyCPUs: workers that start at once wait in the run queue of one CPU, so they must be few
+// even where there are many CPUs.
+func TestManyCPUs(t *testing.T) {
+	if rule, eager := on("S3", 64, false, nil), on("S3", 64, true, nil); rule.took > 2*eager.took {
+		t.Errorf("S3 on 64 CPUs: %d ms, an eager pool %d ms", rule.took/ms, eager.took/ms)
+	}
+	for _, row := range []string{"N 50 ms", "N stolen"} {
+		if r := on(row, 16, false, nil); r.crowd > 32*16 {
+			t.Errorf("%s on 16 CPUs: %d own runnable workers", row, r.crowd)
+		}
+	}
+}
+
 // An eager pool shows what the pins of the neighbour's rows are worth, and a pool that never
 // grows beyond the CPUs would show it for the others.
 func TestAnEagerPoolBreaksThePinsOfTheNeighbour(t *testing.T) {

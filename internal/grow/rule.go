@@ -37,11 +37,6 @@ const (
 	// 20 ms finds twice the crowd.
 	perCPU = 8
 
-	// batch workers for each CPU, at most, start at once after one that was held back. With 1,
-	// S3 takes twice as long; with 8, N 50 ms finds a crowd half as large again on two CPUs and
-	// twice as large on eight, and N stolen twice as large.
-	batch = 4
-
 	// mostLooks looks of one worker after which no task began end its wait. Without a bound a
 	// pool in a synctest bubble, where the clock stands still, could wait for ever.
 	mostLooks = 8 >> sy.Shorter
@@ -110,8 +105,13 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool, more int) {
 		return true, 0 // so few are no crowd; or nothing moves
 	}
 	start = r.allows(s, own, slow)
-	if start && l.held { // make up for it
-		more = max(0, min(batch*s.Procs, r.limit-own)-1)
+	if start && l.held {
+		// It had to wait, so others start with it. They wait in the run queue of this CPU, and
+		// other CPUs that are busy do not take them from there. So there are as many as one
+		// CPU's part of a small crowd. One alone: S3 takes twice as long on two CPUs. So many
+		// for each CPU: S3 takes half as long again on 64 CPUs, and the crowds of N 50 ms and
+		// of N stolen are four times as large on 16.
+		more = max(0, min(perCPU, r.limit-own)-1)
 	}
 	l.held = !start
 	return start, more
