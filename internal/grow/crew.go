@@ -114,8 +114,15 @@ func (c *Crew) runnable() int64 { return max(0, c.load()-holding.Load()) }
 // and how many more workers may start at the same time without asking. If it may not, it is to
 // call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,
 // count modulo taskMask+1. One worker of a crew at a time may ask.
+//
+// A worker that begins to yield, or has yielded, while the caller reads inTask must not count
+// twice: tasks that compute would look blocked, now and then, and the pool would grow as long as
+// they last. So those count as yielding that did so both before that and now.
 func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool, more int) {
 	yielding, solo := int(c.yielding.Load()), c.soloUntil.Load()
+	if l.still > 0 {
+		yielding = min(yielding, l.yielding)
+	}
 	if inTask+yielding < c.Procs() && solo == 0 {
 		return true, 0 // the rule's answer, without a look at the clock and the scheduler
 	}
@@ -134,4 +141,5 @@ func (l *Look) Hold(c *Crew) {
 		sy.Yield()
 	}
 	holding.Add(-1)
+	l.yielding = int(c.yielding.Load())
 }

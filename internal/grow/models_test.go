@@ -8,10 +8,11 @@ import (
 
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 func newCrew(m *explore.M, procs int) *Crew {
-	m.Procs = procs
+	m.Procs, m.Runnable = procs, 9
 	c := new(Crew)
 	c.Init(time.Time{})
 	return c
@@ -122,6 +123,26 @@ func TestExplore(t *testing.T) {
 					m.Failf("%d yield, %d in all, %d are held back", c.yielding.Load(), yielders.Load(), holding.Load())
 				}
 			})
+		}},
+		{Name: "grow/no worker counts twice", Run: func(m *explore.M) {
+			c := newCrew(m, 2)
+			c.soloUntil.Store(1) // long ago: the rule is asked in any case
+			var inTask sy.Int64
+			inTask.Store(1)
+			m.Go("worker", func() {
+				var s Seat
+				inTask.Add(-1)
+				s.Yields(c)
+				s.Yield(c)
+				inTask.Add(1)
+			})
+			l := Look{still: 1}
+			l.Hold(c)
+			in := inTask.Load()
+			l.Ask(c, int(in)+1, 0, 0)       // the other one is in its task
+			if f := c.rule.foreign; f < 7 { // of 9 runnable goroutines
+				m.Failf("%d workers count as %d", 2, 9-f)
+			}
 		}},
 		{Name: "grow/one works alone", Run: func(m *explore.M) {
 			c := newCrew(m, 2)

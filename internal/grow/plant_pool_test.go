@@ -180,6 +180,7 @@ func (w *worker) step() op {
 			w.state = looking
 		case heldBack:
 			holding.Add(-1)
+			w.look.yielding = int(p.crew.yielding.Load())
 			w.state = looking
 		case looking:
 			if p.q.n == 0 {

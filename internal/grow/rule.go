@@ -76,11 +76,11 @@ type Rule struct {
 // A Look is what one searching worker remembers between its looks. Its zero value is ready, and
 // is due again when the worker has taken a task or has parked.
 type Look struct {
-	still int    // looks since a task began
-	at    int64  // time of the last one
-	began uint64 // tasks that had begun then
-	solo  bool   // it waits because another worker works alone
-	held  bool   // it had to wait for another reason
+	still      int    // looks since a task began
+	at         int64  // time of the last one
+	began      uint64 // tasks that had begun then
+	yielding   int    // workers that yielded between two tasks at the end of the last Hold
+	solo, held bool   // it waits because another worker works alone; it had to wait for another reason
 }
 
 // Ask reports whether the worker may take the task, and how many more workers may start at the
@@ -104,8 +104,7 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool, more int) {
 	if s.InTask+s.Yielding < s.Procs || l.still > mostLooks {
 		return true, 0 // so few are no crowd; or nothing moves
 	}
-	start = r.allows(s, own, slow)
-	if start && l.held {
+	if start = r.allows(s, own, slow); start && l.held {
 		// It had to wait, so others start with it. They wait in the run queue of this CPU, and
 		// other CPUs that are busy do not take them from there. So there are as many as one
 		// CPU's part of a small crowd. One alone: S3 takes twice as long on two CPUs. So many

@@ -143,7 +143,8 @@ func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) boo
 	return d > 0
 }
 
-// Yields is called when the worker has left its task and is to yield, before anything else.
+// Yields is called when the worker is to yield, as soon as it no longer counts as inside a task,
+// and not before: see Ask.
 func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 
 // Yield follows Yields, and yields.
@@ -153,9 +154,8 @@ func (s *Seat) Yield(c *Crew) { sy.Yield(); s.yielded(c) }
 func (s *Seat) yielded(c *Crew) {
 	others := yielders.Add(-1)
 	c.yielding.Add(-1)
-	now := c.Now()
-	d := c.goOn(now, now-s.last, s.last-s.back, others)
-	s.last, s.back, s.until, s.marked = now, now, now+d, false
+	now, until := c.goOn(s.last, s.last-s.back, others)
+	s.last, s.back, s.until, s.marked = now, now, until, false
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be
@@ -172,8 +172,7 @@ func (s *Seat) Rest(c *Crew) {
 // meanwhile. So the worker yields while that pays, and not beside goroutines that keep a CPU for
 // long.
 func (s *Seat) rests(c *Crew) (from int64, ok bool) {
-	s.marked = false
-	s.luck--
+	s.luck, s.marked = s.luck-1, false
 	rare := s.luck%restEach == 0
 	if s.luck < 0 && !rare || c.epoch.Load()*epochLen < c.shun.Load() {
 		return 0, false
@@ -187,16 +186,15 @@ func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 // rested is the part of Rest after the yield. from is as rests returned it.
 func (c *Crew) rested(from int64) {
 	if from != 0 {
-		now := c.Now()
-		c.goOn(now, now-from, 0, 0)
+		c.goOn(from, 0, 0)
 	}
 }
 
 // Found is called when a yield before parking brought a task.
 func (s *Seat) Found() { s.luck = goodLuck }
 
-// goOn is for how long a worker need not yield again that yielded for away, and had run for ran
-// before, while others workers still yield.
+// goOn is until when a worker need not yield again that has yielded since from, and had run for
+// ran before, while others workers still yield.
 //
 // A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave it back
 // after a window each time, they would have a hundredth of the CPUs, and timers would be as late
@@ -204,15 +202,16 @@ func (s *Seat) Found() { s.luck = goodLuck }
 // goroutines, if these are still there, and if their turns are long. Each of the other workers may
 // have had as much as this one in the meantime. That is subtracted: otherwise workers would take
 // each other for foreign goroutines.
-func (c *Crew) goOn(now, away, ran, others int64) int64 {
-	procs := c.procs.Load()
+func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
+	now = c.Now()
+	procs, away := c.procs.Load(), now-from
 	foreign := away*procs - others*min(ran, longYield)
 	if foreign < longYield*procs {
-		return 0
+		return now, now
 	}
 	if n := c.runnable() - others; n < 1 || foreign < n*longTurn {
-		return 0
+		return now, now
 	}
 	c.shun.Store(now + shunFor*away)
-	return min(foreign/(procs+others), longYield)
+	return now, now + min(foreign/(procs+others), longYield)
 }
