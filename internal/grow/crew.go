@@ -53,7 +53,7 @@ type Crew struct {
 	rule     Rule               // guarded by there being one searching worker that asks
 }
 
-// Init makes c ready. Its time begins at epoch, which must not be in the future.
+// Init makes c ready. Its time begins at epoch.
 func (c *Crew) Init(epoch time.Time) {
 	c.clock = func() int64 { return sy.Since(epoch) }
 	c.cpus = func() int64 { return int64(sy.Procs()) }
@@ -66,7 +66,7 @@ func (c *Crew) Init(epoch time.Time) {
 // caller may set it back, until the clock is read again. Then some workers are fresh for an epoch
 // less.
 func (c *Crew) Now() int64 {
-	now := c.clock() + buckets*epochLen
+	now := max(0, c.clock()) + buckets*epochLen // in a synctest bubble it may be long before
 	if e := now / epochLen; e > c.epoch.Load() {
 		c.epoch.Store(e)
 		c.procs.Store(c.cpus())

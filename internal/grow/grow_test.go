@@ -132,6 +132,27 @@ func TestTheClockIsNeverZero(t *testing.T) {
 	}
 }
 
+// TestTheClockMayBeBeforeTheEpoch: in a testing/synctest bubble it is the year 2000.
+func TestTheClockMayBeBeforeTheEpoch(t *testing.T) {
+	c, h := newHand(2)
+	h.now = -int64(20 * 365 * 24 * time.Hour)
+	var s Seat
+	s.Begin(c)
+	yields := 0
+	for range 10 {
+		if yield, _ := s.Tick(c, 2, 0); yield {
+			yields++
+		}
+	}
+	if n := c.fresh(c.Now()); n != 1 || yields != 0 || c.Now() <= 0 {
+		t.Errorf("%d fresh workers, %d yields, now %d", n, yields, c.Now())
+	}
+	h.now = ms
+	if yield, _ := s.Tick(c, 2, 0); !yield {
+		t.Error("no yield when time goes on")
+	}
+}
+
 func TestTheCPUsAreCountedAnewInEachEpoch(t *testing.T) {
 	c, h := newHand(2)
 	h.procs = 5

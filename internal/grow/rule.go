@@ -33,8 +33,9 @@ const (
 	slice = 10 * ms
 
 	// perCPU own runnable workers for each CPU are no crowd. With 4, tasks that compute and
-	// then tasks that sleep (S3) take half as long again; with 16, the neighbour of tasks of
-	// 20 ms finds twice the crowd.
+	// then tasks that sleep (S3) take a quarter longer, and those beside spinning goroutines a
+	// tenth. With 16, the crowd of N 250 ms is half as large again on two CPUs, and twice as
+	// large on eight.
 	perCPU = 8
 
 	// mostLooks looks of one worker after which no task began end its wait. Without a bound a
