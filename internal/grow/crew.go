@@ -61,12 +61,15 @@ func (c *Crew) Init(epoch time.Time) {
 	c.Now()
 }
 
+// Ahead is by how much Now is more than the time since the time that Init was given.
+const Ahead = buckets * epochLen
+
 // Now is the time in nanoseconds since the time that Init was given, and a bit more: it is
 // never 0. It begins an epoch if one is due, for the workers that only look at the epoch. A late
 // caller may set it back, until the clock is read again. Then some workers are fresh for an epoch
 // less.
 func (c *Crew) Now() int64 {
-	now := max(0, c.clock()) + buckets*epochLen // in a synctest bubble it may be long before
+	now := max(0, c.clock()) + Ahead // in a synctest bubble it may be long before
 	if e := now / epochLen; e > c.epoch.Load() {
 		c.epoch.Store(e)
 		c.procs.Store(c.cpus())

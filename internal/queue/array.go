@@ -129,3 +129,12 @@ func (s *Segment) Take(t uint64) Item {
 		sy.Relax(&c.o, i)
 	}
 }
+
+// NextBase is the first ticket of the segment after that of ticket t.
+func NextBase(t uint64) uint64 { return (t&^cellMask + segSize) & TicketMask }
+
+// Drop forgets the cells. Nobody may hold an end or a ticket.
+func Drop(a, b *End) {
+	a.seg.Store(nil)
+	b.seg.Store(nil)
+}

@@ -360,3 +360,9 @@ func (g *Gate) Wait() {
 		explore.Wait(&g.s.o, Read, &g.s.set, nil, "Gate.Wait")
 	}
 }
+
+// Peek is the value of x, without an access.
+func Peek(x *Uint64) uint64 { return x.v }
+
+// PeekPointer is Peek for pointers.
+func PeekPointer[T any](x *Pointer[T]) *T { return x.p }

@@ -230,3 +230,9 @@ func (g *Gate) Open() { g.wg.Done() }
 
 // Wait parks while g is shut.
 func (g *Gate) Wait() { g.wg.Wait() }
+
+// Peek is the value of x. In models it is no access: it is for checks.
+func Peek(x *Uint64) uint64 { return x.Load() }
+
+// PeekPointer is Peek for pointers.
+func PeekPointer[T any](x *Pointer[T]) *T { return x.Load() }

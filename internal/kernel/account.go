@@ -1,0 +1,121 @@
+package kernel
+
+import "github.com/shoal-go/shoal/internal/queue"
+
+// An account is a line with a bound. It gives out permits: one for each task that is accepted
+// and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
+// is accepted and not in the line: a task that waits in its strand, or a reserved place.
+//
+// Invariant: permits that are out never exceed capacity + max, except that what runs inline, and
+// what must not wait, is accepted beyond. So with h the head word,
+//
+//	free capacity = capacity + max + inline + tombstones − (granted − tickets taken + busy)
+//
+// with one load of h, and the lease counts as out. It can only be too low: others only take
+// tickets and finish. A tombstone takes no capacity; but of the cells that they take, no more
+// than capacity + max are free, so the memory of a line is bounded.
+//
+// granted is a plain 64-bit number, so nothing hangs on the 38 bits of a ticket. Guarded by the
+// owner's lock, as is everything here; only hold and offer of the line take permits without.
+type account struct {
+	line
+	capacity uint64
+	max      int    // workers that may be busy here
+	granted  uint64 // permits ever given out, less those that came back unused or without a ticket
+	extra    uint64 // accepted tasks that granted does not count: run inline, or in a strand
+	skipped  uint64 // of granted: tickets that dropCells has skipped, or that compact has given anew
+	inline   int    // tasks that run on goroutines that do not count against max
+	reserved int    // permits held for reservations
+	tombs    uint64 // tombstones: tickets whose task was claimed by others, and that are not passed yet
+}
+
+func (a *account) init(first uint64) {
+	a.line.init(first)
+	a.granted = first
+}
+
+// room is how many permits may still be given out.
+func (a *account) room() int64 {
+	h := a.head.Load()
+	all := int64(a.capacity) + int64(a.max)
+	return all + int64(a.inline) + min(int64(a.tombs), all) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
+}
+
+// makeRoom is room, after the lease was recalled if there is none without.
+func (a *account) makeRoom() int64 {
+	if r := a.room(); r > 0 {
+		return r
+	}
+	a.recall()
+	return a.room()
+}
+
+// lease lets submitters have what room there is. The lease never fills its field: others may
+// have come here since the caller saw that there is none.
+func (a *account) lease() {
+	if n := min(a.room(), numMask/2-int64(numOf(a.tail.Load()))); n > 0 {
+		a.granted += uint64(n)
+		a.tail.Add(uint64(n))
+	}
+}
+
+// recall takes the lease back.
+func (a *account) recall() {
+	if numOf(a.tail.Load()) != 0 {
+		a.granted -= numOf(a.tail.And(^uint64(numMask)))
+	}
+}
+
+// use gives it a ticket, by a permit that was held.
+func (a *account) use(it queue.Item) { a.putLocked(it) }
+
+// grant gives it a ticket, by a new permit.
+func (a *account) grant(it queue.Item) {
+	a.granted++
+	a.putLocked(it)
+}
+
+// parked is how many permits are held for tasks that wait in strands: those that are out, and
+// neither leased nor reserved nor tickets.
+func (a *account) parked() uint64 {
+	t := a.tail.Load()
+	return (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
+}
+
+// giveBack returns n permits of tasks in strands, which are accepted and have ended, or have
+// begun on a goroutine that is busy already.
+func (a *account) giveBack(n uint64) {
+	a.granted -= n
+	a.extra += n
+}
+
+// workersIn is how many workers are busy here.
+func (a *account) workersIn() int { return int(numOf(a.head.Load())) - a.inline }
+
+// unclaimed is how many workers nobody has a task for.
+func (a *account) unclaimed() int64 {
+	h := a.head.Load() // first: tail is never behind it
+	waiting := (ticketOf(a.tail.Load())-ticketOf(h))&mask - a.tombs
+	return int64(a.max+a.inline) - int64(numOf(h)) - int64(waiting) - int64(a.reserved)
+}
+
+// A Count is what the account says of one moment. Completed is the rest:
+// submitted = completed + dropped + canceled + in flight.
+type Count struct {
+	Submitted uint64 // accepted
+	InFlight  uint64 // of these, neither ended nor discarded
+	Waiting   uint64 // of these, not started
+	Busy      int    // goroutines inside tasks
+}
+
+func (a *account) count() (c Count) {
+	h := a.head.Load() // first: tail is never behind it
+	t := a.tail.Load()
+	c.Submitted = a.granted + a.extra - a.skipped - numOf(t) - uint64(a.reserved)
+	parked := (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
+	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + parked
+	c.InFlight = c.Waiting + numOf(h) - a.tombs
+	c.Waiting -= min(a.tombs, c.Waiting)
+	c.Busy = int(numOf(h))
+	return c
+}

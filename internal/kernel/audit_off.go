@@ -1,0 +1,6 @@
+//go:build !poolsim
+
+package kernel
+
+// check is for models.
+func (c *Crew) check() {}

@@ -1,0 +1,14 @@
+package kernel
+
+import "errors"
+
+// The errors of package shoal that the kernel returns.
+var (
+	ErrClosed    = errors.New("shoal: pool closed")
+	ErrQueueFull = errors.New("shoal: queue full")
+	ErrDropped   = errors.New("shoal: task dropped")
+	ErrGoexit    = errors.New("shoal: task called runtime.Goexit")
+)
+
+// errPanicked is the result of a task between its panic and what its owner says of that.
+var errPanicked = errors.New("shoal: task panicked")

@@ -1,0 +1,211 @@
+package kernel
+
+import (
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is the lock of a family, and the only one that unlocks it. Code under the lock
+// changes state and marks the lanes whose state it has changed (touch). The exit, leave, does the
+// rest: it restores what must hold whenever the lock is free.
+//
+//	R  In no lane does somebody wait for capacity that is free.
+//	W  If a ready lane has a task and a worker is available, one is searching.
+//	L  A lane that is not ready has no task and no lease; or it is muted, and at its maximum.
+//
+// restore announces, then looks, then acts, until there is nothing to do. Whoever breaks R or W
+// without the lock (by a step on head that frees capacity, by a put, by ceasing to search) does
+// so before it looks at what is announced, and comes to the lock if it sees it. So one of the two
+// sees the other. Nobody breaks L without the lock: a putter needs a lease, and workers leave
+// lanes under the lock, except the only one that is ready.
+
+func (c *Crew) enter() { c.mu.Lock() }
+
+// read calls f under the lock. f changes nothing that restore looks at.
+func (c *Crew) read(f func()) {
+	c.mu.Lock()
+	f()
+	c.mu.Unlock()
+}
+
+// touch is called under the lock for a lane whose state was changed.
+func (c *Crew) touch(l *Lane) {
+	if !l.dirty {
+		l.dirty, l.next, c.dirty = true, c.dirty, l
+	}
+}
+
+// deeds are what is to be done once the lock is free.
+type deeds struct {
+	workers *Worker // to be woken or started
+	gone    []gone  // tasks to be told that they will not run
+	drops   []drops // the same
+}
+
+// A gone is a task of l that will not run. Until that is told, the lane does not end.
+type gone struct {
+	l  *Lane
+	it queue.Item
+}
+
+func (d *deeds) add(w *Worker) { w.next, d.workers = d.workers, w }
+
+func (d *deeds) tell(l *Lane, it queue.Item) {
+	l.holds++
+	d.gone = append(d.gone, gone{l, it})
+}
+
+// leave is the only exit of the lock.
+func (c *Crew) leave(d *deeds) {
+	c.restore(d)
+	if d.workers != nil {
+		c.wakeSamplers()
+	}
+	last := c.closing && c.live == 0 && c.root.holds == 0 && !c.ending
+	c.ending = c.ending || last
+	nudged := c.nudged
+	c.nudged = nil
+	c.check()
+	c.mu.Unlock()
+	for w := d.workers; w != nil; {
+		next := w.next
+		w.next = nil
+		w.resume()
+		w = next
+	}
+	for _, n := range nudged {
+		n.Nudge()
+	}
+	for _, g := range d.gone {
+		g.l.discard(g.it, ErrDropped)
+		g.l.Release()
+	}
+	for _, t := range d.drops {
+		t.tell()
+	}
+	if last {
+		c.root.done.Open() // the last act of the last goroutine
+	}
+}
+
+// restore makes R, W and L true.
+func (c *Crew) restore(d *deeds) {
+	c.settle(d)
+	for {
+		c.announce()
+		if c.said.avail == 0 || c.wake.Load()&searchMask != 0 || c.top() == nil {
+			break
+		}
+		if w := c.idle.top; w != nil {
+			sy.Reach("rouse")
+			c.rouse(w, d)
+			w.asks = c.Sizer == nil
+		} else if c.mayHire() {
+			sy.Reach("hire")
+			c.hire(d).asks = !c.Eager && !c.staff.replaces
+		} else {
+			break
+		}
+	}
+	c.staff.replaces = false
+	c.announce() // what top has changed
+}
+
+// settle settles the lanes whose state was changed.
+func (c *Crew) settle(d *deeds) {
+	for l := c.dirty; l != nil; l = c.dirty {
+		c.dirty, l.next, l.dirty = l.next, nil, false
+		l.settle(d)
+	}
+}
+
+// said is what is announced of the state of the crew.
+type said struct {
+	only   *Lane // solo
+	urgent int64
+	avail  int
+}
+
+// toSay is what is to be announced of the state.
+func (c *Crew) toSay() (s said) {
+	s.urgent = none
+	if it := c.root.kids.First(); it != nil {
+		s.urgent = it.Prio()
+		if c.root.kids.Len() == 1 && it.Of.isLeafOfRoot() {
+			s.only = it.Of
+		}
+	}
+	switch {
+	case c.tooMany():
+		s.only, s.urgent = nil, most
+	case c.root.paused:
+		s.only, s.urgent = nil, none
+	}
+	if !c.closing && !c.root.paused {
+		s.avail = c.idle.n + max(0, c.root.max-c.live)
+	}
+	return s
+}
+
+// announce publishes what is a function of the state.
+func (c *Crew) announce() {
+	s, was := c.toSay(), c.said
+	c.said = s
+	if s.only != was.only && s.only != nil { // at no time nothing is said
+		c.solo.Store(s.only)
+	}
+	if s.urgent != was.urgent {
+		c.urgent.Store(s.urgent)
+	}
+	if s.only != was.only && s.only == nil {
+		c.solo.Store(nil)
+	}
+	if d := int64(s.avail-was.avail)<<availBit + int64(c.searching); d != 0 {
+		c.searching = 0
+		c.wake.Add(uint64(d))
+	}
+}
+
+// settle does in one lane what R and L ask for: it announces, looks and acts.
+func (l *Lane) settle(d *deeds) {
+	for {
+		if want := l.wantsSlowPath(); want != l.slow {
+			l.slow = want
+			if want {
+				l.head.Or(flag)
+			} else {
+				l.head.And(^uint64(flag))
+			}
+		}
+		if l.blocked.first == nil || l.blocked.called || l.makeRoom() <= 0 {
+			break
+		}
+		if l.callFirst() {
+			sy.Reach("call")
+			continue
+		}
+		sy.Reach("admit")
+		w := l.blocked.pop()
+		l.accept(w.it)
+		w.wake()
+	}
+	l.grantReservations()
+	l.settleQuiet(d)
+	if !l.ended {
+		l.crew.cool(l)
+	}
+}
+
+// wantsSlowPath reports whether workers that are about to take a task here must come to the lock.
+func (l *Lane) wantsSlowPath() bool {
+	return l.blocked.first != nil && !l.blocked.called || len(l.reservers) > 0 || l.paused || l.workersIn() > l.max
+}
+
+// look is owed by whoever put a task into a lane that was not muted, or ceased to search,
+// without the lock.
+func (c *Crew) look() {
+	if w := c.wake.Load(); w&searchMask == 0 && w >= availOne {
+		c.enter()
+		c.leave(new(deeds))
+	}
+}

@@ -1,0 +1,510 @@
+package kernel
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/shoal-go/shoal/internal/caller"
+	"github.com/shoal-go/shoal/internal/fair"
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is the life of a lane: it is open, then it drains or stops, then it has ended. A
+// phase only moves forward. A lane ends when it is quiet after open, no lane below it is left, and
+// nothing holds it (Retain). When the root has ended the workers leave, and the last one opens
+// done as its last act.
+
+// life is a lane's part in that. Guarded by the lock of the family, but for stops and done.
+type life struct {
+	phase   phase
+	paused  bool
+	ended   bool
+	holds   int                  // what keeps the lane from its end
+	subs    int                  // lanes right below it that have not ended
+	number  uint64               // in Crew.subs
+	calls   map[*Record]struct{} // that run inline
+	stops   sy.Bool              // contexts of tasks are cut: only false to true
+	outcome *Cut                 // set once
+	atEnd   func() bool          // see OnEnd
+	begun   bool                 // see Begun
+	done    sy.Latch
+}
+
+type phase uint8
+
+const (
+	open     phase = iota
+	draining       // refuses; runs what it accepted
+	stopping       // refuses; has dropped what had not started
+)
+
+// tally counts what the account does not.
+type tally struct {
+	dropped, canceled, failed, spawned uint64
+
+	stirred uint64 // what else shows that a lane is not stuck: see Snapshot.Moves
+}
+
+// A LaneConfig is what a lane is told once.
+type LaneConfig struct {
+	Max, Capacity    int
+	Priority, Weight int
+	Timing           Timing
+	First            uint64 // the first ticket
+	Owner            Owner
+	Sample           func()        // called while a worker is awake, one call at a time; nil: nothing
+	Every            time.Duration // how often
+}
+
+// Timing says which tickets are timed.
+type Timing uint8
+
+const (
+	TimingSampled Timing = iota
+	TimingOff
+	TimingFull
+)
+
+// New makes l the root of a family, and its crew.
+func New(l *Lane, lc LaneConfig, cc Config) {
+	c := &Crew{Config: cc, root: l}
+	epoch := time.Now()
+	c.clock.Init(epoch)
+	c.cold.older, c.cold.newer = &c.cold, &c.cold
+	c.said.urgent = none
+	c.urgent.Store(none)
+	l.kids = new(fair.Queue[*Lane])
+	l.kids.Init(&l.own, l, 0, 1)
+	l.setup(c, lc, epoch)
+	c.enter()
+	c.list(l)
+	l.nextSample()
+	var d deeds
+	c.fill(&d)
+	c.leave(&d)
+}
+
+func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
+	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
+	l.max, l.capacity, l.step = lc.Max, uint64(lc.Capacity), 1
+	l.limit.Store(uint64(l.max))
+	l.done = sy.MakeLatch()
+	l.epoch = epoch
+	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
+	switch lc.Timing {
+	case TimingSampled:
+		l.stampMask = queue.StampEvery - 1
+	case TimingOff:
+		l.stampMask, l.stampOff = mask, true
+	case TimingFull:
+		l.stampAll = true
+	}
+	l.account.init(lc.First & mask)
+}
+
+// Sub makes l a lane below up.
+func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
+	c := up.crew
+	if c == nil {
+		return ErrClosed
+	}
+	var d deeds
+	c.enter()
+	if up.phase != open {
+		c.leave(&d)
+		return ErrClosed
+	}
+	l.up = up
+	l.setup(c, lc, up.epoch)
+	if l.prio = int64(lc.Priority); up.up != nil {
+		l.prio = up.prio
+	}
+	c.branch(up)
+	c.branched.Store(true)
+	up.kids.Init(&l.turn, l, int64(lc.Priority), int64(lc.Weight))
+	if c.subs == nil {
+		c.subs = map[uint64]sub{}
+	}
+	c.lastID++
+	l.number = c.lastID
+	c.subs[l.number] = sub{makeWeak(l), up}
+	up.subs++
+	l.nextSample()
+	c.leave(&d)
+	if sy.Shorter == 0 {
+		runtime.AddCleanup(l, (*place).collected, &place{up, l.number})
+	}
+	return nil
+}
+
+// A sub is a lane below up, which it does not keep in memory.
+type sub struct {
+	lane weakLane
+	up   *Lane
+}
+
+// branch makes l one that has lanes below it. Locked.
+func (c *Crew) branch(l *Lane) {
+	if l.kids != nil {
+		return
+	}
+	queued := l.turn.Queued()
+	l.up.kids.Remove(&l.turn)
+	l.kids = new(fair.Queue[*Lane])
+	l.kids.Init(&l.own, l, 0, 1)
+	for range l.noted {
+		l.kids.Begin(&l.own)
+	}
+	if queued {
+		c.list(l)
+	}
+}
+
+// A place is where a lane stood that was dropped without an end.
+type place struct {
+	up     *Lane
+	number uint64
+}
+
+// collected forgets the lane. Nobody waits for that: End forgets such lanes itself. It must not
+// wake anybody, for it runs outside of every testing/synctest bubble.
+func (p *place) collected() {
+	c := p.up.crew
+	c.read(func() { c.forget(p.up, p.number) })
+}
+
+// forget is called when a lane below up has ended, or was collected.
+func (c *Crew) forget(up *Lane, number uint64) {
+	if _, ok := c.subs[number]; ok {
+		delete(c.subs, number)
+		delete(c.resting, number)
+		up.subs--
+		c.touch(up)
+	}
+}
+
+// finish is called when l has nothing left to do and accepts no more. Locked.
+func (l *Lane) finish(d *deeds) {
+	c := l.crew
+	l.ended = true
+	if l.up == nil {
+		sy.Reach("closing")
+		c.closing = true
+		for c.idle.top != nil {
+			c.dismiss(c.idle.top, d)
+		}
+		return
+	}
+	q, it := l.leaf()
+	q.Remove(it)
+	l.up.kids.Remove(&l.turn)
+	if l.back.Load() != nil {
+		c.drop(l)
+	}
+	c.forget(l.up, l.number)
+	c.touch(l.up)
+	l.done.Open() // before that of the lane above, which waits for it
+}
+
+// Pause keeps workers from taking tasks. When it has returned, none is taken.
+func (l *Lane) Pause() bool { return l.setPaused(true) }
+
+// Resume ends a pause.
+func (l *Lane) Resume() bool { return l.setPaused(false) }
+
+func (l *Lane) setPaused(paused bool) (changed bool) {
+	c := l.crew
+	if c == nil {
+		return false
+	}
+	var d deeds
+	c.enter()
+	if l.phase == open && l.paused != paused {
+		changed = true
+		l.paused = paused
+		l.stirred++
+		if paused {
+			l.revoke()
+		}
+		c.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
+	}
+	c.leave(&d)
+	return changed
+}
+
+// Resize sets the least and the most workers.
+func (l *Lane) Resize(min, max int) error {
+	c := l.crew
+	if c == nil {
+		return ErrClosed
+	}
+	var d deeds
+	c.enter()
+	if l.phase != open {
+		c.leave(&d)
+		return ErrClosed
+	}
+	if max < l.max {
+		l.revoke()
+	}
+	l.max = max
+	l.limit.Store(uint64(l.max + l.inline))
+	l.recall()
+	c.freed(l)
+	if l.up == nil {
+		c.Min = min
+		for c.idle.n > 0 && (c.tooMany() || c.Idle == 0 && c.live-c.departing > min) {
+			c.dismiss(c.idle.bottom, &d)
+		}
+		c.fill(&d)
+		c.armReclaim(c.clock.Now())
+	}
+	c.leave(&d)
+	return nil
+}
+
+// Retain keeps l from its end until Release. It returns false if l has ended.
+func (l *Lane) Retain() (ok bool) {
+	if l.crew != nil {
+		l.crew.read(func() {
+			if ok = !l.ended; ok {
+				l.holds++
+			}
+		})
+	}
+	return ok
+}
+
+// OnEnd sets a function that is called under the lock at the end of l, and does not block. If it
+// returns false the lane does not end: another function, which it was to stop, runs or is about
+// to. That calls Begun first, and Release when it has ended.
+func (l *Lane) OnEnd(stop func() bool) {
+	ended := false
+	l.crew.read(func() {
+		if ended = l.ended; !l.begun {
+			l.atEnd = stop
+		}
+	})
+	if ended {
+		stop()
+	}
+}
+
+// Begun retains l for the function that OnEnd's was to stop. It returns false if l has ended.
+func (l *Lane) Begun() bool {
+	l.crew.read(func() { l.begun, l.atEnd = true, nil })
+	return l.Retain()
+}
+
+// Release ends a Retain. It may be the last act of a goroutine of the pool.
+func (l *Lane) Release() {
+	var d deeds
+	l.crew.enter()
+	l.crew.release(l)
+	l.crew.leave(&d)
+}
+
+func (c *Crew) release(l *Lane) {
+	l.holds--
+	c.touch(l)
+}
+
+// A Cut is what a lane that was stopped has cut short.
+type Cut struct {
+	Dropped, Running int
+	Cause            error
+}
+
+// End moves l, and the lanes below it, to their end: it refuses, and runs what was accepted, or
+// with stop drops it and cuts the contexts of what runs. cause is why. End does not wait. first
+// is called under the lock the first time.
+func (l *Lane) End(stop bool, cause error) {
+	c := l.crew
+	if c == nil {
+		return
+	}
+	to := draining
+	if stop {
+		to = stopping
+	}
+	var d deeds
+	var cut []*Record
+	c.enter()
+	for _, b := range c.under(l) {
+		cut = append(cut, b.endLocked(to, cause, &d)...)
+	}
+	l.holds++ // cutting calls functions of the user
+	c.leave(&d)
+	for _, r := range cut {
+		r.body.Cut(ErrClosed)
+	}
+	l.Release()
+}
+
+// under is l and all lanes below it, in the order in which they were made.
+func (c *Crew) under(l *Lane) []*Lane {
+	all := []*Lane{l}
+	if l.subs == 0 {
+		return all
+	}
+	for _, n := range slices.Sorted(maps.Keys(c.subs)) {
+		s := c.subs[n]
+		switch b := s.lane.Value(); b {
+		case nil:
+			c.forget(s.up, n) // its cleanup is about to run
+		default:
+			if b != l && b.IsBelow(l) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}
+
+func (l *Lane) endLocked(to phase, cause error, d *deeds) (cut []*Record) {
+	c := l.crew
+	c.touch(l)
+	if l.phase == open {
+		l.phase = draining
+		l.waiting.Add(1) // for ever: who finishes the last task comes to the lock
+		l.recall()
+		if l.paused {
+			l.paused = false
+			c.freed(l)
+		}
+		l.refuse(d)
+		l.endReservations()
+		if l.up == nil {
+			c.stopReclaim()
+		}
+	}
+	if to != stopping || l.phase == stopping {
+		return nil
+	}
+	l.phase = stopping
+	running := int(numOf(l.head.Load()))
+	dropped := l.dropAll(d)
+	l.stops.Store(true) // before the look at the workers' calls
+	for _, w := range c.staff.all {
+		if w != nil {
+			if r := w.call.Load(); r != nil && r.lane == l {
+				cut = append(cut, r)
+			}
+		}
+	}
+	for r := range l.calls {
+		cut = append(cut, r)
+	}
+	if dropped > 0 || running > 0 && cause != ErrClosed {
+		l.outcome = &Cut{dropped, running, cause}
+	}
+	return cut
+}
+
+// dropAll drops what waits, here and in strands, and returns how many tasks that were.
+func (l *Lane) dropAll(d *deeds) int {
+	parked := l.parked() // there may be such tasks, and no cells: a strand that runs inline
+	l.giveBack(parked)
+	seg, t, n := l.takeAllLocked()
+	tombs := uint64(0)
+	if l.tombs > 0 {
+		for i := range n {
+			at := (t + i) & mask
+			seg := l.front.Seek(seg, at)
+			if it := seg.Cell(at).Peek(); it.IsRecord() && !queue.As[Record](it).Waits() {
+				tombs++
+			}
+		}
+		l.tombs -= tombs
+	}
+	l.dropped += n - tombs + parked
+	if n > 0 {
+		l.holds++
+		d.drops = append(d.drops, drops{l, seg, t, n})
+	}
+	return int(n - tombs + parked)
+}
+
+// drops are n tickets of l, from t on, that were taken to discard their tasks.
+type drops struct {
+	l    *Lane
+	seg  *queue.Segment
+	t, n uint64
+}
+
+// tell discards them. A putter may be slow, so that is not done under the lock.
+func (d *drops) tell() {
+	for ; d.n > 0; d.n-- {
+		var it queue.Item
+		it, d.seg = d.l.fetch(d.seg, d.t)
+		d.l.discard(it, ErrDropped)
+		d.t = (d.t + 1) & mask
+	}
+	d.l.Release()
+}
+
+// Done is opened when the last goroutine of the lane has left.
+func (l *Lane) Done() sy.Latch { return l.done }
+
+// Outcome is what the end of l has cut short; nil: nothing.
+func (l *Lane) Outcome() (o *Cut) {
+	l.crew.read(func() { o = l.outcome })
+	return o
+}
+
+// SetOutcome sets the outcome, unless there is one, by what f says under the lock, and returns it.
+func (l *Lane) SetOutcome(f func(running int, ended bool) *Cut) (o *Cut) {
+	l.crew.read(func() {
+		if l.outcome == nil {
+			running := 0
+			for _, b := range l.crew.under(l) {
+				running += int(numOf(b.head.Load()))
+			}
+			l.outcome = f(running, l.done.IsOpen())
+		}
+		o = l.outcome
+	})
+	return o
+}
+
+// Stops reports whether the contexts of l's tasks are being cut.
+func (l *Lane) Stops() bool { return l.stops.Load() }
+
+// Max is the most workers that l may have.
+func (l *Lane) Max() (n int) {
+	if l.crew != nil {
+		l.crew.read(func() { n = l.max })
+	}
+	return n
+}
+
+// CountDropped counts n tasks that were dropped without ever having been in the line.
+func (l *Lane) CountDropped(n uint64) {
+	if n > 0 {
+		l.crew.read(func() {
+			l.extra += n
+			l.dropped += n
+		})
+	}
+}
+
+// Below is the lanes right below l that have not ended, in the order in which they were made.
+func (l *Lane) Below() (below []*Lane) {
+	if l.crew == nil {
+		return nil
+	}
+	l.crew.read(func() {
+		for _, b := range l.crew.under(l) {
+			if b.up == l {
+				below = append(below, b)
+			}
+		}
+	})
+	return below
+}
+
+// Owner is what New or Sub was told.
+func (l *Lane) Owner() Owner { return l.owner }

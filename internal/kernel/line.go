@@ -1,0 +1,187 @@
+package kernel
+
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A line is a queue: an admission word, a dispatch word, and cells. It knows no pool.
+//
+// Invariant: a ticket has one putter and one taker. Who may write what: any goroutine adds
+// tickets to tail by the lease, and to head by taking; everything else, also the flags and the
+// lease, is changed under the lock of the owner. Methods that say "Locked" need that lock.
+type line struct {
+	stampMask uint64 // tickets with none of these bits are timed
+	stampOff  bool
+	stampAll  bool
+	epoch     time.Time
+
+	_     pad
+	tail  sy.Uint64
+	back  queue.End // submitters' place in the cells
+	_     pad
+	head  sy.Uint64
+	front queue.End // workers' place in the cells
+	_     pad
+}
+
+func (l *line) init(first uint64) {
+	l.tail.Store(first << ticketBit)
+	l.head.Store(first << ticketBit)
+}
+
+// offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
+// was. If that was not muted, the caller owes a look for a worker.
+func (l *line) offer(it queue.Item) (t uint64, ok bool) {
+	for {
+		t = l.tail.Load()
+		if numOf(t) == 0 {
+			return t, false // full, closed, idle, or the lease is used up
+		}
+		seg := l.back.Load() // between the two: cells are dropped only as the ticket moves; and before the ticket is taken: queue, Q3
+		if l.tail.CompareAndSwap(t, t+ticketOne-1) {
+			l.put(seg, ticketOf(t), it)
+			return t, true
+		}
+	}
+}
+
+// offerSome is offer for as many of tasks as the lease, and step, allow.
+func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
+	for {
+		t = l.tail.Load()
+		k := min(numOf(t), uint64(len(tasks)), step)
+		if k == 0 {
+			return t, 0
+		}
+		seg := l.back.Load()
+		if !l.tail.CompareAndSwap(t, t+k*ticketOne-k) {
+			continue
+		}
+		for i := range k {
+			at := (ticketOf(t) + i) & mask
+			if !seg.Holds(at) {
+				seg = l.back.Seek(seg, at)
+			}
+			l.put(seg, at, queue.Func(tasks[i]))
+		}
+		return t, int(k)
+	}
+}
+
+// hold takes a permit from the lease without a ticket: what it is for is queued elsewhere.
+func (l *line) hold() bool {
+	for {
+		t := l.tail.Load()
+		if numOf(t) == 0 {
+			return false
+		}
+		if l.tail.CompareAndSwap(t, t-1) {
+			return true
+		}
+	}
+}
+
+// put publishes it under ticket t. seg was loaded from back before t was taken.
+func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
+	if !seg.Holds(t) {
+		seg = l.back.Seek(seg, t)
+	}
+	if t&l.stampMask == 0 {
+		l.stamp(seg, t)
+	}
+	seg.Cell(t).Put(it)
+	if queue.Middle(t) {
+		seg.Extend()
+	}
+}
+
+// stamp notes when ticket t was given out.
+func (l *line) stamp(seg *queue.Segment, t uint64) {
+	if !l.stampOff {
+		*seg.Stamp(t) = sy.Since(l.epoch)
+	}
+}
+
+// putLocked gives it a ticket whatever the lease.
+func (l *line) putLocked(it queue.Item) {
+	seg := l.back.Load()
+	if seg == nil { // the first task, or the first after the cells were dropped
+		queue.Init(&l.front, &l.back, ticketOf(l.tail.Load()), l.stampAll)
+		seg = l.back.Load()
+	}
+	l.put(seg, ticketOf(l.tail.Add(ticketOne)-ticketOne), it)
+}
+
+// backlog is how many tickets there are to take.
+func (l *line) backlog() uint64 {
+	h := l.head.Load() // first: tail is never behind it
+	return (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
+}
+
+func (l *line) waits() bool { return l.backlog() != 0 }
+
+// fetch empties the cell of ticket t. seg was loaded from front before t was taken. It returns
+// the segment of t too, for the next ticket.
+func (l *line) fetch(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) {
+	if !seg.Holds(t) {
+		seg = l.front.Seek(seg, t)
+	}
+	return seg.Take(t), seg
+}
+
+// takeLocked takes a ticket for somebody who is not busy, whatever the flag says, unless most are
+// busy: others may have come without the lock.
+func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
+	seg = l.front.Load()
+	for {
+		h := l.head.Load()
+		if t = ticketOf(h); numOf(h) >= most || ticketOf(l.tail.Load()) == t {
+			return nil, 0, false
+		}
+		if l.head.CompareAndSwap(h, h+ticketOne+1) {
+			return seg, t, true
+		}
+	}
+}
+
+// takeAllLocked takes all n tickets that wait, from t on, to discard their tasks.
+func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
+	seg = l.front.Load()
+	for {
+		h := l.head.Load()
+		t = ticketOf(h)
+		n = (ticketOf(l.tail.Load()) - t) & mask
+		if l.head.CompareAndSwap(h, h+n<<ticketBit) {
+			return seg, t, n
+		}
+	}
+}
+
+// enterLocked makes one more goroutine busy without a ticket, unless most are. With most < 0
+// there is no bound.
+func (l *line) enterLocked(most int64) bool {
+	for {
+		h := l.head.Load()
+		if most >= 0 && int64(numOf(h)) >= most {
+			return false
+		}
+		if l.head.CompareAndSwap(h, h+1) {
+			return true
+		}
+	}
+}
+
+// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips
+// the n tickets that are left of the segment, so whoever has loaded a word and then an end
+// before it fails to change that word. Locked.
+func (l *line) dropCells() (n uint64) {
+	t := ticketOf(l.tail.Load())
+	n = (queue.NextBase(t) - t) & mask
+	queue.Drop(&l.front, &l.back)
+	l.head.Add(n << ticketBit) // first: a head word that still is what it was had its tail's ticket
+	l.tail.Add(n << ticketBit)
+	return n
+}

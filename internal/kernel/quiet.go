@@ -1,0 +1,131 @@
+package kernel
+
+import (
+	"context"
+	"slices"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// Quiescence: a moment when nothing of a lane is queued or running. Every task is a ticket, or
+// makes somebody busy, or waits in a strand, which has a ticket or makes somebody busy. So a lane
+// was quiet at a moment when head had the ticket of tail, but for tombstones, and nobody was busy.
+//
+// A worker that finishes the last task makes such a head word without the lock. A goroutine that
+// begins to wait counts itself in waiting, then looks at head; the worker changes head, then looks
+// at waiting. So one of the two sees the other. The moment may have passed when the worker has the
+// lock: who began to wait after it, and perhaps submitted before, must not be woken.
+
+// A quieter waits for quiescence.
+type quieter struct {
+	woken sy.Event
+	given uint64 // tickets given out when it began; a moment before does not count
+}
+
+// quietAfter reports whether l was quiet when head was h, and the tickets given out then.
+func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
+	return ticketOf(h), numOf(h) == 0 && ticketOf(l.tail.Load()) == ticketOf(h)
+}
+
+// settleQuiet wakes those who wait, and ends a lane that has nothing left to do. Locked.
+func (l *Lane) settleQuiet(d *deeds) {
+	if len(l.quieters) == 0 && l.phase == open {
+		return
+	}
+	at, ok := l.quiet()
+	if !ok {
+		return
+	}
+	l.wakeQuieters(at)
+	if l.phase == open || l.ended || l.holds > 0 || l.subs > 0 || !l.stopSampler() {
+		return
+	}
+	if l.atEnd != nil && !l.atEnd() {
+		return // its function runs, or is about to, and holds the lane when it does
+	}
+	l.atEnd = nil
+	if l.passAll() { // else a worker has come to a tombstone, and comes here when it has passed it
+		l.finish(d)
+	}
+}
+
+// passAll passes the tombstones that are left in a lane that is quiet.
+func (l *Lane) passAll() bool {
+	h := l.head.Load()
+	if numOf(h) != 0 || (ticketOf(l.tail.Load())-ticketOf(h))&mask != l.tombs || !l.head.CompareAndSwap(h, h+l.tombs<<ticketBit) {
+		return false
+	}
+	l.tombs = 0
+	return true
+}
+
+// quiet reports whether l is quiet, and the tickets given out. Tombstones are nothing. Locked.
+func (l *Lane) quiet() (at uint64, ok bool) {
+	h := l.head.Load() // first: tail is never behind it
+	at = ticketOf(l.tail.Load())
+	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
+}
+
+// wakeQuieters wakes those who wait, after a moment when at tickets were given out and all were
+// finished. Locked.
+func (l *Lane) wakeQuieters(at uint64) {
+	keep := l.quieters[:0]
+	for _, q := range l.quieters {
+		if (at-q.given)&mask < 1<<37 {
+			q.woken.Set()
+		} else {
+			keep = append(keep, q)
+		}
+	}
+	clear(l.quieters[len(keep):])
+	l.quieters = keep
+}
+
+// Quiet reports whether l is quiet.
+func (l *Lane) Quiet() (ok bool) {
+	if l.crew == nil {
+		return true
+	}
+	l.crew.read(func() { _, ok = l.quiet() })
+	return ok
+}
+
+// Wait parks until l was quiet, or ctx ends; then it returns false. If asked, which is called
+// before it parks, returns true, it does not park, and returns that too.
+func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool) {
+	c := l.crew
+	if c == nil {
+		return true, false
+	}
+	q := &quieter{woken: sy.MakeEvent()}
+	l.waiting.Add(1) // before the look
+	defer l.waiting.Add(-1)
+	var d deeds
+	c.enter()
+	if _, ok := l.quiet(); ok {
+		c.leave(&d)
+		return true, false
+	}
+	q.given = ticketOf(l.tail.Load())
+	l.quieters = append(l.quieters, q)
+	c.touch(l)
+	c.leave(&d) // looks
+	if asked() {
+		return !l.forget(q), true
+	}
+	if q.woken.WaitOr(ctx.Done()) || !l.forget(q) {
+		return true, false
+	}
+	return false, false
+}
+
+// forget takes q off the list, unless it was woken.
+func (l *Lane) forget(q *quieter) (listed bool) {
+	l.crew.read(func() {
+		if i := slices.Index(l.quieters, q); i >= 0 {
+			l.quieters = slices.Delete(l.quieters, i, i+1)
+			listed = true
+		}
+	})
+	return listed
+}

@@ -1,0 +1,417 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Record is what the line holds of a task that is more than a func(): one that has a context,
+// or somebody who waits for it, or a strand. It is the first part of the type that is its body.
+//
+// Who begins a task is decided by one compare-and-swap of state. So a task that waits for another
+// one of its family may run it itself, if that has not begun (inline join; Blumofe and Leiserson's
+// Cilk, Lea's fork/join framework). It runs nothing else: another task could take a lock that the
+// waiting one holds, or take long. The ticket of a claimed task stays in the line as a tombstone;
+// a worker that comes to it passes it.
+//
+// Why nobody waits in vain: a task that waits on a worker waits for tasks that have begun, or has
+// run them. Tasks that have begun run, or wait themselves for tasks that have begun. Unless tasks
+// wait for each other in a circle, somebody runs.
+type Record struct {
+	body   Body
+	lane   *Lane
+	state  sy.Uint64
+	worker *Worker // whose goroutine it runs on, if it is a worker's; written before it starts
+	kept   bool    // it waits in a strand, and has no ticket of its own
+}
+
+const (
+	waiting = iota // nobody has begun with it
+	taken          // by the owner of its ticket
+	claimed        // by somebody else: the ticket is a tombstone
+	over           // it has returned, or will not run
+)
+
+// A Body is what a record does.
+type Body interface {
+	Refused() error         // why it must not start: its context has ended
+	Run() error             // the task itself
+	Over(err error)         // it has returned err, or will not run because of err: its context ends
+	Cut(cause error)        // its context ends now
+	Returns(err error) bool // whether somebody gets err, which is about to be its result
+	Result                  // not of a strand: see Next
+	Outer() context.Context // the context of the call that submitted it; nil: none
+}
+
+// A Strand is a body whose tasks run one after the other: the tasks of a key. One record, its
+// activation, is in the line, or runs, while tasks wait. The lock of the strand may be taken with
+// the lock of the family held.
+type Strand interface {
+	Body
+	More() bool // another task waits behind the one that has begun
+
+	// Next goes on to the next task: the first one is over. It returns what gives those who wait
+	// for the first one its result, and whether there is a next one. If there is none the strand is
+	// idle, and its record may be used again at once.
+	Next() (first Result, more bool)
+}
+
+// A Result gives those who wait for a task its result; once, as the last touch.
+type Result interface{ Resolve(err error) }
+
+// A Joiner is the body of a record that stands for a task of a strand until it is accepted.
+type Joiner interface {
+	Body
+	Join() *Record // the strand's record, if that needs a ticket; else nil: the strand is busy
+}
+
+// Init makes r a task of l.
+func (r *Record) Init(b Body, l *Lane) { r.body, r.lane = b, l }
+
+// Keep is for a task that waits in a strand.
+func (r *Record) Keep() { r.kept = true }
+
+// Kept reports whether Keep was called.
+func (r *Record) Kept() bool { return r.kept }
+
+// Body is what r does, and SetBody changes it before r is submitted.
+func (r *Record) Body() Body     { return r.body }
+func (r *Record) SetBody(b Body) { r.body = b }
+
+// Lane is the lane that r was submitted to; nil: none.
+func (r *Record) Lane() *Lane { return r.lane }
+
+// Worker is the worker that runs r, if it is one. It is for r's own goroutine.
+func (r *Record) Worker() *Worker { return r.worker }
+
+// Waits reports whether r has not begun, and IsOver whether it has ended or will not run.
+func (r *Record) Waits() bool  { return r.state.Load() == waiting }
+func (r *Record) IsOver() bool { return r.state.Load() == over }
+
+// Again makes the record of an idle strand ready to be submitted.
+func (r *Record) Again() { r.state.Store(waiting) }
+
+// take makes the caller, who owns the ticket, the one who runs r or gives it its result.
+func (r *Record) take() bool { return r.state.CompareAndSwap(waiting, taken) }
+
+// Take is take for a task in a strand, which has no ticket.
+func (r *Record) Take() bool { return r.take() }
+
+// End ends the context of r, which has returned err, or because of err will not run.
+func (r *Record) End(err error) { r.body.Over(err) }
+
+// SetOver is for Over: r has ended, or will not run.
+func (r *Record) SetOver() { r.state.Store(over) }
+
+// SetWorker is for a task in a strand, which is run by the record of that.
+func (r *Record) SetWorker(w *Worker) { r.worker = w }
+
+// joined is what the line is to hold of it: nothing if it has joined a busy strand.
+func joined(it queue.Item) queue.Item {
+	if it.IsRecord() {
+		if j, ok := queue.As[Record](it).body.(Joiner); ok {
+			if r := j.Join(); r != nil {
+				return queue.Record(r)
+			}
+			return queue.Item{}
+		}
+	}
+	return it
+}
+
+// discard tells it that it will not run, because of err. The caller owns its ticket, and has
+// counted it. In a strand that is the first task; the strand goes on.
+func (l *Lane) discard(it queue.Item, err error) {
+	if !it.IsRecord() {
+		return
+	}
+	if r := queue.As[Record](it); r.take() {
+		r.End(err)
+		r.passed().Resolve(err)
+	}
+}
+
+// passed has the strand of r, whose task is over, go on, and returns what resolves that task. If
+// the caller is busy with that task it is called before it ceases to be, so that the lane is not
+// quiet while a task waits in the strand; and the task is resolved after it was counted.
+func (r *Record) passed() Result {
+	s, ok := r.body.(Strand)
+	if !ok {
+		return r.body
+	}
+	first, more := s.Next()
+	if more {
+		r.lane.goOn(r)
+	}
+	return first
+}
+
+// goOn gives the record of a strand, whose next task is waiting, a ticket again, by the permit of
+// that task. In a lane that stops, where these tasks were counted as dropped, it tells them.
+func (l *Lane) goOn(r *Record) {
+	s := r.body.(Strand)
+	for {
+		var d deeds
+		l.crew.enter()
+		stops := l.phase == stopping
+		if !stops {
+			sy.Reach("activate again")
+			r.Again()
+			l.use(queue.Record(r))
+			l.crew.list(l)
+		}
+		l.crew.leave(&d)
+		if !stops {
+			return
+		}
+		s.Over(ErrDropped)
+		first, more := s.Next()
+		first.Resolve(ErrDropped)
+		if !more {
+			return
+		}
+	}
+}
+
+// An Outcome says what became of an attempt to claim a task.
+type Outcome uint8
+
+const (
+	NotClaimed Outcome = iota // it has begun, or will not run
+	Ran                       // it was claimed, and has run
+	NoPlace                   // its lane, or one above it, is at its maximum
+)
+
+// A Nudger waits for a task that it could run itself if there were a place.
+type Nudger interface{ Nudge() }
+
+// Claim runs r on the calling goroutine, unless it has begun. stay is the first lane, from r's
+// upwards, that the caller is in. In the lanes below that it needs places, as a worker does. If
+// there is none, n, unless it is nil, is nudged when there may be one.
+func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
+	l := r.lane
+	c := l.crew
+	if !r.Waits() {
+		return NotClaimed
+	}
+	var d deeds
+	c.enter()
+	if l.phase == stopping { // r is about to be dropped. While l is paused r runs: it is part of the task that waits
+		c.leave(&d)
+		return NotClaimed
+	}
+	for a := l; a != stay; a = a.up {
+		if a.workersIn()+a.below >= a.max {
+			if n != nil {
+				sy.Reach("no place")
+				a.strand(n)
+			}
+			c.leave(&d)
+			return NoPlace
+		}
+	}
+	if l != stay && !l.enterLocked(int64(l.max+l.inline)) {
+		if n != nil {
+			l.strand(n)
+		}
+		c.leave(&d)
+		return NoPlace
+	}
+	if !r.state.CompareAndSwap(waiting, claimed) {
+		if l != stay {
+			l.head.Add(^uint64(0))
+			c.freed(l)
+		}
+		c.leave(&d)
+		return NotClaimed
+	}
+	l.tombs++
+	c.touch(l)
+	l.stirred++
+	if l == stay {
+		l.enterLocked(-1)
+		l.widen(+1)
+	} else {
+		l.came(stay)
+	}
+	sy.Reach("claim")
+	l.cuts(r)
+	c.leave(&d)
+	l.runHere(queue.Record(r), stay)
+	return Ran
+}
+
+// strand notes that n is to be nudged when a worker leaves l.
+func (l *Lane) strand(n Nudger) {
+	if l.nudgers == nil {
+		l.nudgers = map[Nudger]struct{}{}
+	}
+	l.nudgers[n] = struct{}{}
+}
+
+// Unstrand forgets n, in l and above.
+func (l *Lane) Unstrand(n Nudger) {
+	if l.crew == nil {
+		return
+	}
+	l.crew.read(func() {
+		for a := l; a != nil; a = a.up {
+			delete(a.nudgers, n)
+		}
+	})
+}
+
+// Withdraw keeps r from being run, and reports whether it did: it resolves with err.
+func (r *Record) Withdraw(err error) bool {
+	l := r.lane
+	if l == nil || l.crew == nil {
+		return false
+	}
+	var d deeds
+	l.crew.enter()
+	ok := l.phase != stopping && r.state.CompareAndSwap(waiting, claimed)
+	if ok {
+		l.holds++ // the lane does not end before that is told
+		l.stirred++
+		if !r.kept { // else it counts when its turn comes
+			l.tombs++
+			l.canceled++
+			l.crew.touch(l)
+		}
+	}
+	l.crew.leave(&d)
+	if !ok {
+		return false
+	}
+	sy.Reach("withdraw")
+	r.End(err)
+	r.body.Resolve(err)
+	l.Release()
+	return true
+}
+
+// taskKey is the key under which a task's context tells the tasks of a family: the value is the
+// *Record.
+type taskKey struct{ crew *Crew }
+
+// Task is the task of l's family that ctx is the context of, or is derived from, unless that has
+// returned.
+func (l *Lane) Task(ctx context.Context) *Record {
+	if ctx == nil || l.crew == nil {
+		return nil
+	}
+	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
+	if r == nil || r.state.Load() == over {
+		return nil
+	}
+	return r
+}
+
+// Value is what the context of r says to key, if that is a question of the kernel.
+func (r *Record) Value(key any) (v any, ok bool) {
+	if k, is := key.(taskKey); is && r.lane != nil && k.crew == r.lane.crew {
+		return r, true
+	}
+	return nil, false
+}
+
+// Outer is the task that r was submitted by, as far as contexts tell.
+func (r *Record) Outer() *Record {
+	ctx := r.body.Outer()
+	if ctx == nil {
+		return nil
+	}
+	o, _ := ctx.Value(taskKey{r.lane.crew}).(*Record)
+	if o == r {
+		return nil
+	}
+	return o
+}
+
+// IsBelow reports whether l is a, or below a.
+func (l *Lane) IsBelow(a *Lane) bool {
+	for ; l != nil; l = l.up {
+		if l == a {
+			return true
+		}
+	}
+	return false
+}
+
+// Root is the lane at the top of l's family, and Up the one above l.
+func (l *Lane) Root() *Lane { return l.crew.root }
+func (l *Lane) Up() *Lane   { return l.up }
+
+// Call calls f in the name of l, and of the lanes above it.
+func (l *Lane) Call(f func()) {
+	if l.up == nil {
+		l.id.Call(f)
+		return
+	}
+	l.up.Call(func() { l.id.Call(f) })
+}
+
+// Depth is how many tasks of l the calling goroutine is in, one inside the other.
+func (l *Lane) Depth() int { return l.id.Depth() }
+
+// Nesting is Depth, as far as the stack and ctx tell. It is more than any depth for a task of the
+// family that is not in l: such a task must not wait for l, but has no place in l either.
+func (l *Lane) Nesting(ctx context.Context) int {
+	switch n := l.id.Depth(); {
+	case n > 0:
+		return n
+	case l.InTask(ctx):
+		return 1
+	case l.up != nil && l.crew.root.Nesting(ctx) > 0:
+		return maxNesting + 1
+	}
+	return 0
+}
+
+// InTask reports whether ctx is, or is derived from, the context of a task of l, or of a lane
+// below it, that has not returned.
+func (l *Lane) InTask(ctx context.Context) bool {
+	if ctx == nil || l.crew == nil {
+		return false
+	}
+	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
+	for ; r != nil; r = r.Outer() {
+		if r.lane.IsBelow(l) {
+			return r.state.Load() != over
+		}
+	}
+	return false
+}
+
+// MayBeInTask returns false if no task of l's family runs, so that none can be calling.
+func (l *Lane) MayBeInTask() bool {
+	return l.crew != nil && (l.up != nil || l.crew.branched.Load() || numOf(l.head.Load()) > 0)
+}
+
+// AllBusy reports whether every worker that l may have, or that a lane above it may have, is
+// inside a task.
+func (l *Lane) AllBusy() (all bool) {
+	c := l.crew
+	if c == nil {
+		return false
+	}
+	c.read(func() {
+		for a := l; a.up != nil; a = a.up {
+			all = all || a.workersIn()+a.below >= a.max
+		}
+		all = all || c.live-c.idle.n-int(c.wake.Load()&searchMask) >= c.root.max
+	})
+	return all
+}
+
+// RunsNested reports whether the caller is in a task of l, as the stack or ctx tells, and not in
+// so many that it should not run one more inside.
+func (l *Lane) RunsNested(ctx context.Context) bool {
+	n := 0
+	if l.crew != nil {
+		n = l.Nesting(ctx)
+	}
+	return n > 0 && n <= maxNesting
+}

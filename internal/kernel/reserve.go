@@ -1,0 +1,159 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// A Reservation is permits that are held for tasks that are yet to come: places of free workers.
+// Who waits for places is listed, like a submitter without room, and workers see that by the
+// slow-path flag. Guarded by the lock of the family, but for revoked.
+type Reservation struct {
+	l       *Lane
+	n       int
+	revoked sy.Latch
+}
+
+// A Reserver waits for places.
+type Reserver struct {
+	want  int
+	got   *Reservation // written before woken is set
+	woken sy.Event
+}
+
+// Reserve parks until a worker is free, and holds the places of all that are, up to n.
+func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
+	c := l.crew
+	var d deeds
+	c.enter()
+	if l.phase != open {
+		c.leave(&d)
+		return nil, ErrClosed
+	}
+	q := &Reserver{want: n, woken: sy.MakeEvent()}
+	l.reservers = append(l.reservers, q)
+	c.touch(l)
+	c.leave(&d) // announces it, and looks
+	if !q.woken.WaitOr(ctx.Done()) && l.forgetReserver(q) {
+		return nil, ctx.Err()
+	}
+	if q.got == nil {
+		return nil, ErrClosed
+	}
+	return q.got, nil
+}
+
+// forgetReserver takes q off the list, unless it was woken.
+func (l *Lane) forgetReserver(q *Reserver) (listed bool) {
+	var d deeds
+	l.crew.enter()
+	for i, o := range l.reservers {
+		if o == q {
+			l.reservers = append(l.reservers[:i], l.reservers[i+1:]...)
+			listed = true
+			break
+		}
+	}
+	l.crew.touch(l)
+	l.crew.leave(&d)
+	return listed
+}
+
+// grantReservations gives free places to those who wait for some. Locked.
+func (l *Lane) grantReservations() {
+	if len(l.reservers) == 0 || l.paused || l.phase != open || l.blocked.first != nil {
+		return
+	}
+	for len(l.reservers) > 0 && l.unclaimed() > 0 {
+		l.recall() // from here on who submits comes to the lock; but look once more
+		n := min(int64(l.reservers[0].want), l.unclaimed())
+		if n <= 0 {
+			return
+		}
+		sy.Reach("grant")
+		q := l.reservers[0]
+		l.reservers[0] = nil
+		l.reservers = l.reservers[1:]
+		q.got = &Reservation{l: l, n: int(n), revoked: sy.MakeLatch()}
+		if l.reserves == nil {
+			l.reserves = map[*Reservation]struct{}{}
+		}
+		l.reserves[q.got] = struct{}{}
+		l.reserved += int(n)
+		l.granted += uint64(n)
+		l.crew.touch(l) // the slow-path flag may go
+		q.woken.Set()
+	}
+}
+
+// give takes n places from r, whose permits are used or come back. Locked.
+func (r *Reservation) give(n int) {
+	r.n -= n
+	r.l.reserved -= n
+	if r.n == 0 {
+		delete(r.l.reserves, r)
+	}
+	r.l.crew.touch(r.l)
+}
+
+// Len is the number of places left.
+func (r *Reservation) Len() (n int) {
+	r.l.crew.read(func() { n = r.n })
+	return n
+}
+
+// Submit uses a place for it. It returns false if none is left.
+func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
+	l := r.l
+	var d deeds
+	l.crew.enter()
+	switch {
+	case l.phase != open:
+		err = ErrClosed
+	case r.n > 0:
+		ok = true
+		sy.Reach("submit reserved")
+		r.give(1)
+		l.use(it)
+		l.crew.list(l)
+	}
+	l.crew.leave(&d)
+	return ok, err
+}
+
+// Release gives back what is left.
+func (r *Reservation) Release() {
+	var d deeds
+	r.l.crew.enter()
+	r.l.granted -= uint64(r.n)
+	r.give(r.n)
+	r.l.crew.leave(&d)
+}
+
+// Revoked is opened when the places are not wanted any more.
+func (r *Reservation) Revoked() sy.Latch { return r.revoked }
+
+// revoke tells those who hold places that these are not wanted any more. Locked.
+func (l *Lane) revoke() {
+	for r := range l.reserves {
+		if !r.revoked.IsOpen() {
+			sy.Reach("revoke")
+			r.revoked.Open()
+		}
+	}
+}
+
+// endReservations ends all waits for places, and takes all places away. Locked.
+func (l *Lane) endReservations() {
+	for _, q := range l.reservers {
+		q.woken.Set()
+	}
+	l.reservers = nil
+	l.revoke()
+	for r := range l.reserves {
+		l.granted -= uint64(r.n)
+		r.give(r.n)
+	}
+}

@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Snapshot is a lane at one moment.
+type Snapshot struct {
+	Count
+	Dropped, Canceled, Failed, Spawned, Rejected uint64
+	Blocked, Reserved                            int
+	Live, Peak, Parked, Min, Max                 int
+	WorkersIn                                    int    // workers busy here, and in the lanes below
+	Moves                                        uint64 // see moves; of the lanes below too
+	Open, Paused, Ended                          bool
+}
+
+// Snapshot takes one.
+func (l *Lane) Snapshot() (s Snapshot) {
+	c := l.crew
+	if c == nil {
+		s.Ended = true
+		return s
+	}
+	c.read(func() { l.snapshot(&s) })
+	return s
+}
+
+func (l *Lane) snapshot(s *Snapshot) {
+	c := l.crew
+	s.Count = l.count()
+	s.Dropped, s.Canceled, s.Failed, s.Spawned = l.dropped, l.canceled, l.failed, l.spawned
+	s.Rejected = l.rejected.Load()
+	s.Blocked, s.Reserved = l.blocked.n, l.reserved
+	s.Live, s.Peak, s.Parked, s.Max = c.live, c.staff.peak, c.idle.n, l.max
+	if l.up == nil {
+		s.Min = c.Min
+	}
+	s.WorkersIn, s.Moves = l.workersIn(), l.moves(true)
+	if l.subs > 0 {
+		for _, b := range c.under(l)[1:] {
+			s.WorkersIn += b.workersIn()
+			s.Moves += b.moves(false)
+		}
+	}
+	if l.up != nil {
+		l.most = max(l.most, s.WorkersIn)
+		s.Live, s.Peak, s.Parked = s.WorkersIn, l.most, 0
+	}
+	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
+}
+
+// moves is a number that grows when a task begins on a worker of l, or ends. If all, it also grows
+// when one that waits is canceled, or claimed by who waits for it, and at the begin and the end
+// of a pause. If it has not changed while l was at its maximum, l has got nothing done. Locked.
+func (l *Lane) moves(all bool) uint64 {
+	n := l.count()
+	ended := n.Submitted - n.InFlight - l.dropped
+	if !all {
+		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline)
+	}
+	return 2*ended + uint64(n.Busy-l.inline) + l.stirred
+}
+
+// Queued is how many tasks have not started.
+func (l *Lane) Queued() (n int) {
+	if l.crew != nil {
+		l.crew.read(func() { n = int(l.count().Waiting) })
+	}
+	return n
+}
+
+// A WorkerView is a worker at one moment. Executed and Failed are exact while it is idle.
+type WorkerView struct {
+	ID               int
+	Executed, Failed uint64
+	Parked, InTask   bool
+	Age              time.Duration // of the task it is in, at least; never too large
+	Began            int64         // a number that tells the task from others
+	Lane             *Lane         // it is in, or was in last
+	exact            bool
+	w                *Worker
+}
+
+// Same reports whether the worker is still in that task.
+func (v *WorkerView) Same() bool {
+	if v.exact {
+		return v.w.status.Load()&exactBit != 0 && v.w.since.Load() == v.Began
+	}
+	return v.w.watched.Load() && v.w.status.Load()&idleBit == 0
+}
+
+// Address is where the worker is in memory, as stacks have it.
+func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
+
+// Workers calls f for each worker of l's family, in the order of their numbers.
+func (l *Lane) Workers(f func(v *WorkerView)) {
+	c := l.crew
+	if c == nil {
+		return
+	}
+	var views []WorkerView
+	c.read(func() { views = l.views() })
+	for i := range views {
+		f(&views[i])
+	}
+}
+
+// views is what Workers tells. Locked.
+func (l *Lane) views() (views []WorkerView) {
+	now := l.crew.clock.Now()
+	for _, w := range l.crew.staff.all {
+		if w == nil {
+			continue
+		}
+		s := w.status.Load()
+		v := WorkerView{ID: w.id, Executed: s >> statusBits, Failed: w.failed, Parked: w.parked, w: w}
+		if v.Lane = w.named.Load(); l.up != nil && (v.Lane == nil || !v.Lane.IsBelow(l)) {
+			continue
+		}
+		if v.InTask = !w.parked && s&idleBit == 0; v.InTask {
+			v.Age, v.Began = w.age(s, now)
+			v.exact = s&exactBit != 0
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// age is for how long w, whose status is s, has been inside its task, as far as is known, and
+// when it was known to begin. A reader that does not know it leaves a mark, which the worker
+// removes before the next task. Locked.
+func (w *Worker) age(s uint64, now int64) (age time.Duration, began int64) {
+	switch {
+	case s&exactBit != 0:
+		began = w.since.Load()
+	case w.watched.Load():
+		began = w.watchedAt
+	default:
+		w.watched.Store(true)
+		began = w.crew.clock.Now() // now may be before the task, to which the mark belongs
+		w.watchedAt = began
+	}
+	return time.Duration(max(0, now-began)), began
+}

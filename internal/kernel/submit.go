@@ -1,0 +1,388 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is how a task is admitted. The fast path is one load and one compare-and-swap on
+// tail. Whoever finds no lease there comes to the lock. There a policy says what becomes of a
+// task for which there is no room; [Lane.SubmitSlow] has the only switch over policies.
+//
+// A blocked submitter is served fairly, not strictly in order. Others may take free capacity
+// before it until it has waited for a millisecond, then it is served in turn. That is the idea of
+// sync.Mutex: who runs can use capacity at once, and who is woken needs microseconds to come.
+//
+// Invariant R, that nobody waits for capacity that is free, is restored by settle. A submitter
+// lists itself, so that settle sets the slow-path flag, and settle looks for free capacity after
+// that. Workers free capacity by a step on the word that has the flag: such a step is either
+// before the flag, and settle sees the capacity, or after it, and the worker sees the flag.
+
+// A Policy says what becomes of a task for which there is no room.
+type Policy int
+
+// The policies. See shoal.FullPolicy.
+const (
+	Block Policy = iota
+	Reject
+	Spawn
+	CallerRuns
+	DropOldest
+	Offer // Reject, but not counted as rejected
+)
+
+const (
+	maxNesting = 64          // tasks of one lane that may run inside each other because there was no room
+	roomYields = 16          // times a submitter yields before it waits
+	barge      = int64(1e6)  // ns that others may take capacity before the first of those who wait
+	mostCalls  = 64          // times, where the clock stands still
+	batchStep  = 64          // cells that a submitter owes at once: workers that come to one wait for it
+	mostInline = numMask / 2 // tasks that run inline at once
+)
+
+// Submit admits it, if that can be done without the lock.
+func (l *Lane) Submit(it queue.Item) bool {
+	t, ok := l.offer(it)
+	if ok && t&flag == 0 {
+		l.crew.look()
+	}
+	return ok
+}
+
+// Try is Submit, but leaves the look for a worker to the caller: it returns true in owes.
+func (l *Lane) Try(it queue.Item) (ok, owes bool) {
+	t, ok := l.offer(it)
+	return ok, ok && t&flag == 0
+}
+
+// Look is the look that Try owes.
+func (l *Lane) Look() { l.crew.look() }
+
+// Hold accepts a task of a busy strand, if that can be done without the lock.
+func (l *Lane) Hold() bool { return l.hold() }
+
+// HasSpare reports whether there are workers that are parked or may be started.
+func (l *Lane) HasSpare() bool { return l.crew.wake.Load()>>availBit != 0 }
+
+// SubmitSome admits a prefix of tasks, as far as that can be done without the lock.
+func (l *Lane) SubmitSome(tasks []func()) int {
+	t, n := l.offerSome(tasks, batchStep)
+	if n > 0 && t&flag == 0 {
+		l.crew.look()
+	}
+	return n
+}
+
+// SubmitSlow admits it under the lock, or does what policy says. ctx, if not nil, bounds the wait
+// of Block.
+func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
+	c := l.crew
+	if c == nil {
+		return ErrClosed
+	}
+	depth := -1 // not known
+	for yields := 0; ; {
+		var d deeds
+		c.enter()
+		c.touch(l)
+		c.settle(&d) // those who wait go first
+		switch {
+		case l.phase != open:
+			c.leave(&d)
+			return ErrClosed
+		case (l.blocked.first == nil || !l.strict()) && l.makeRoom() > 0:
+			if l.accept(it) {
+				l.lease() // not if it has joined a strand: then the lane may be idle
+			}
+			c.leave(&d)
+			return nil
+		}
+		switch policy {
+		case Block:
+			// A task of this lane must not wait: it could be what keeps capacity from being freed.
+			switch {
+			case l.blocked.first == nil && yields < sy.Times(roomYields) && c.Spin > 0:
+				c.leave(&d)
+				for more := true; more && yields < sy.Times(roomYields); yields++ {
+					sy.Yield()
+					more = !l.looksFree()
+				}
+				continue
+			case depth < 0:
+				c.leave(&d) // finding out takes a while
+				depth = l.Nesting(ctx)
+				continue
+			case depth == 0:
+				return l.waitForRoom(it, ctx, &d)
+			case depth <= maxNesting && l.inline < mostInline:
+				return l.runInline(it, &d)
+			}
+			l.compact()
+			l.accept(it)
+			c.leave(&d)
+			return nil
+		case Spawn:
+			if l.inline < mostInline {
+				return l.spawn(it, &d)
+			}
+		case CallerRuns:
+			if l.inline < mostInline {
+				return l.runInline(it, &d)
+			}
+		case Offer:
+			c.leave(&d)
+			return ErrQueueFull
+		case DropOldest:
+			if l.displace(it, &d) {
+				return nil
+			}
+			if l.makeRoom() > 0 { // since the look above a worker has taken what waited
+				c.leave(&d)
+				continue
+			}
+		}
+		sy.Reach("full")
+		l.rejected.Add(1)
+		c.leave(&d)
+		return ErrQueueFull
+	}
+}
+
+// accept admits it by a new permit, and makes l ready. A task that joins a busy strand has no
+// ticket: it is the strand's to run. Then accept returns false. Locked.
+func (l *Lane) accept(it queue.Item) (listed bool) {
+	if it = joined(it); it.IsZero() {
+		l.granted++
+		return false
+	}
+	l.grant(it)
+	l.crew.list(l)
+	return true
+}
+
+// compact frees what tombstones keep, if there are more of them than the account allows for: a
+// task that submits beyond the capacity, and runs what it waits for itself, could make any number.
+// It takes all tickets, and gives the tasks that still wait new ones, in their order; such a task
+// is timed from now on. The lease was recalled and the lock is held, so no other task comes
+// between them. The caller is busy meanwhile, so that the lane is not quiet. Locked.
+func (l *Lane) compact() {
+	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
+		return
+	}
+	sy.Reach("compact")
+	l.recall()
+	l.enterLocked(-1)
+	l.widen(+1)
+	seg, t, n := l.takeAllLocked()
+	for ; n > 0; n-- {
+		var it queue.Item
+		it, seg = l.fetch(seg, t)
+		t = (t + 1) & mask
+		if it.IsRecord() && !queue.As[Record](it).Waits() {
+			l.tombs--
+			continue
+		}
+		l.granted++
+		l.skipped++
+		l.putLocked(it)
+	}
+	l.endInline()
+}
+
+// looksFree is a guess, without the lock, whether there is free capacity.
+func (l *Lane) looksFree() bool {
+	h, t := l.head.Load(), l.tail.Load()
+	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.capacity+1
+}
+
+// AcceptLater admits it when there is room, whatever the policy. The caller does not wait.
+func (l *Lane) AcceptLater(it queue.Item) error {
+	c := l.crew
+	var d deeds
+	c.enter()
+	if l.phase != open {
+		c.leave(&d)
+		return ErrClosed
+	}
+	l.blocked.push(&waiter{it: it})
+	c.touch(l)
+	c.leave(&d)
+	return nil
+}
+
+// displace takes the oldest ticket, discards its task, and admits it instead. It reports whether
+// there was a ticket; then it has left the lock. To take the ticket makes the submitter busy,
+// inline, until it knows whether the task was claimed by others meanwhile: its putter may be slow.
+func (l *Lane) displace(it queue.Item, d *deeds) bool {
+	if l.capacity == 0 {
+		return false
+	}
+	seg, t, ok := l.takeLocked(numMask)
+	if !ok {
+		return false
+	}
+	sy.Reach("displace")
+	l.widen(+1)
+	l.holds++
+	l.accept(it)
+	l.crew.leave(d)
+	old, _ := l.fetch(seg, t)
+	claimed := old.IsRecord() && !queue.As[Record](old).take()
+	var res Result
+	if old.IsRecord() && !claimed {
+		r := queue.As[Record](old)
+		r.End(ErrDropped)
+		res = r.passed()
+	}
+	var e deeds
+	l.crew.enter()
+	if claimed {
+		l.tombs--
+	} else {
+		l.dropped++
+	}
+	l.endInline()
+	l.crew.leave(&e)
+	if res != nil {
+		res.Resolve(ErrDropped)
+	}
+	l.Release()
+	return true
+}
+
+// A waiter is a submitter without room.
+type waiter struct {
+	it         queue.Item
+	woken      sy.Event // not made if nobody waits
+	err        error    // why it was not admitted; written before woken is set
+	since      int64    // when it came
+	calls      int      // times that it was called in vain
+	called     bool     // to take capacity itself
+	listed     bool
+	prev, next *waiter
+}
+
+func (w *waiter) wake() {
+	if !w.woken.IsZero() {
+		w.woken.Set()
+	}
+}
+
+// waiters are the submitters without room, in order of their arrival.
+type waiters struct {
+	first, last *waiter
+	n           int
+	called      bool // the first is on its way
+}
+
+func (q *waiters) push(w *waiter) {
+	q.n++
+	w.listed, w.prev = true, q.last
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
+}
+
+func (q *waiters) remove(w *waiter) {
+	q.n--
+	if w.prev == nil {
+		q.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next, w.listed = nil, nil, false
+	if w.called {
+		q.called = false
+	}
+}
+
+func (q *waiters) pop() *waiter {
+	w := q.first
+	q.remove(w)
+	return w
+}
+
+// strict reports whether the first waiter is to be served in turn: nobody may come before it.
+func (l *Lane) strict() bool {
+	w := l.blocked.first
+	return w.woken.IsZero() || w.calls >= mostCalls>>(5*sy.Shorter/3) || l.crew.clock.Now()-w.since >= barge
+}
+
+// callFirst calls the first waiter to take free capacity itself, unless it is to be served.
+func (l *Lane) callFirst() bool {
+	if l.strict() {
+		return false
+	}
+	w := l.blocked.first
+	l.blocked.called, w.called = true, true
+	w.woken.Set()
+	return true
+}
+
+// waitForRoom parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
+// is left.
+func (l *Lane) waitForRoom(it queue.Item, ctx context.Context, d *deeds) error {
+	c := l.crew
+	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
+	l.blocked.push(w)
+	c.touch(l)
+	c.leave(d) // announces it, and looks for free capacity once more
+	sy.Reach("wait for room")
+	var cancel <-chan struct{}
+	if ctx != nil {
+		cancel = ctx.Done()
+	}
+	for {
+		woken := w.woken.WaitOr(cancel)
+		if woken && !w.called {
+			return w.err
+		}
+		var d deeds
+		c.enter()
+		c.touch(l)
+		switch {
+		case !w.listed: // admitted or refused before the end of ctx was noticed
+			err := w.err
+			c.leave(&d)
+			return err
+		case !woken:
+			l.blocked.remove(w)
+			c.leave(&d)
+			return ctx.Err()
+		case l.makeRoom() > 0:
+			l.blocked.remove(w)
+			l.accept(it)
+			c.leave(&d) // calls the next one, if there is more
+			return nil
+		}
+		w.called, l.blocked.called = false, false
+		w.calls++
+		c.leave(&d)
+	}
+}
+
+// refuse ends all waits for room. Locked.
+func (l *Lane) refuse(d *deeds) {
+	for l.blocked.first != nil {
+		w := l.blocked.pop()
+		w.err = ErrClosed
+		switch {
+		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped
+			l.extra++
+			l.dropped++
+			d.tell(l, w.it)
+		case !w.called: // else it was set
+			w.woken.Set()
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package kernel
+
+import "github.com/shoal-go/shoal/internal/queue"
+
+// What is changed without the lock is three words. Each is written by compare-and-swap or by
+// add, so every question about it has one answer at one moment.
+//
+// Two of them belong to a line. Both have a ticket in bits 63 to 26, a flag in bit 25 and a
+// number in bits 24 to 0:
+//
+//	tail: tickets given out │ muted          │ lease: how many more may be given out
+//	head: tickets taken     │ slow-path flag │ busy: taken and not finished
+//
+// Tickets are counted modulo 1<<38. A submitter adds a ticket and takes one from the lease in one
+// step. A worker that comes from idleness adds a ticket and one to busy, one that goes on from
+// task to task adds a ticket, one that stops subtracts one from busy. Tasks that run on other
+// goroutines than workers are busy too.
+//
+// The third, wake, belongs to a crew. It says who could run a task that nobody has taken:
+//
+//	wake: available workers: parked, or yet to be started │ searching workers
+//
+// A searching worker is awake, or is being woken, and has no task.
+const (
+	numMask   = 1<<25 - 1
+	flag      = 1 << 25
+	ticketBit = 26
+	ticketOne = 1 << ticketBit
+	mask      = queue.TicketMask
+
+	availBit   = 32
+	availOne   = 1 << availBit
+	searchMask = 1<<32 - 1
+)
+
+func ticketOf(w uint64) uint64 { return w >> ticketBit }
+func numOf(w uint64) uint64    { return w & numMask }
+
+// pad keeps words on cache lines of their own: two lines of 64 bytes, since some CPUs fetch them
+// in pairs.
+type pad struct{ _ [128]byte }
