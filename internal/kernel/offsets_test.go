@@ -1,0 +1,34 @@
+//go:build !poolsim
+
+package kernel
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// TestWordsHaveCacheLinesOfTheirOwn: what submitters write, what workers write, and what all of
+// them read but seldom write are two lines of 64 bytes apart or more.
+func TestWordsHaveCacheLinesOfTheirOwn(t *testing.T) {
+	const apart = 128
+	var l Lane
+	var c Crew
+	for _, w := range []struct {
+		name          string
+		before, after uintptr // the end of what comes before, the begin of what comes after
+		begin, end    uintptr
+	}{
+		{"tail", unsafe.Offsetof(l.epoch) + unsafe.Sizeof(l.epoch), unsafe.Offsetof(l.head),
+			unsafe.Offsetof(l.tail), unsafe.Offsetof(l.back) + unsafe.Sizeof(l.back)},
+		{"head", unsafe.Offsetof(l.back) + unsafe.Sizeof(l.back), unsafe.Offsetof(l.capacity),
+			unsafe.Offsetof(l.head), unsafe.Offsetof(l.front) + unsafe.Sizeof(l.front)},
+		{"wake", unsafe.Offsetof(c.branched) + unsafe.Sizeof(c.branched), unsafe.Offsetof(c.mu),
+			unsafe.Offsetof(c.wake), unsafe.Offsetof(c.wake) + unsafe.Sizeof(c.wake)},
+		{"solo and urgent", unsafe.Offsetof(c.clock) + unsafe.Sizeof(c.clock), unsafe.Offsetof(c.wake),
+			unsafe.Offsetof(c.solo), unsafe.Offsetof(c.branched) + unsafe.Sizeof(c.branched)},
+	} {
+		if w.begin < w.before+apart || w.after < w.end+apart {
+			t.Errorf("%s is at %d to %d, between %d and %d", w.name, w.begin, w.end, w.before, w.after)
+		}
+	}
+}
