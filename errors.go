@@ -3,6 +3,8 @@ package shoal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/shoal-go/shoal/internal/kernel"
 )
 
 // Errors that the methods of a [Pool] return. A context's own error is
@@ -14,16 +16,16 @@ var (
 	// ErrNilTask means that the task was nil.
 	ErrNilTask = errors.New("shoal: nil task")
 	// ErrQueueFull means that there was no room, and that the call does not wait.
-	ErrQueueFull = errors.New("shoal: queue full")
+	ErrQueueFull = kernel.ErrQueueFull
 	// ErrClosed means that the pool accepts no more tasks.
-	ErrClosed = errors.New("shoal: pool closed")
+	ErrClosed = kernel.ErrClosed
 	// ErrDropped is the result of an accepted task that was discarded before
 	// it started: by [Pool.Close], by a [Pool.Shutdown] whose context ended,
 	// or by the policy [DropOldest].
-	ErrDropped = errors.New("shoal: task dropped")
+	ErrDropped = kernel.ErrDropped
 	// ErrGoexit is the result of a task that ended its goroutine with
 	// [runtime.Goexit], as t.FailNow does.
-	ErrGoexit = errors.New("shoal: task called runtime.Goexit")
+	ErrGoexit = kernel.ErrGoexit
 	// ErrWouldDeadlock means that a task asked its own pool for something that
 	// cannot happen before the task ends.
 	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, would wait for itself")

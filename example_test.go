@@ -351,13 +351,13 @@ func ExamplePool_SubmitBatch() {
 
 // Where there is no room for all, the first ones are accepted.
 func ExamplePool_SubmitBatch_full() {
-	pool := shoal.Must(shoal.New(shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.Reject)))
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.Reject)))
 	defer pool.Close()
 
 	pool.Pause() // so that none of them starts
 	task := func() {}
 	fmt.Println(pool.SubmitBatch([]func(){task, task, task, task}))
-	// Output: 2 shoal: queue full
+	// Output: 3 shoal: queue full
 }
 
 // Try again later, without a goroutine that sleeps.

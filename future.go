@@ -71,24 +71,24 @@ func (t *futureTask[T]) make(ctx context.Context, p *Pool) error {
 
 // fail resolves t, which was not accepted because of err.
 func (t *futureTask[T]) fail(err error) {
-	t.state.Store(callOver)
-	t.resolve(err)
+	t.SetOver()
+	t.Resolve(err)
 }
 
-func (t *futureTask[T]) run() (err error) {
+func (t *futureTask[T]) Run() (err error) {
 	f := t.f
 	t.f = nil // what it captured is not needed for as long as the result
-	t.val, err = f(t.given(&t.contextCall))
+	t.val, err = f(given(&t.call, &t.contextCall))
 	return err
 }
 
-// resolve lets go of what f captured, also where it did not run.
-func (t *futureTask[T]) resolve(err error) {
+// Resolve lets go of what f captured, also where it did not run.
+func (t *futureTask[T]) Resolve(err error) {
 	if err == errWithdrawn {
 		return
 	}
 	t.f = nil
-	t.waitedCall.resolve(err)
+	t.waitedCall.Resolve(err)
 }
 
 // Wait parks until there is a result and returns it. If ctx ends first, Wait
@@ -121,10 +121,9 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. Its place in the queue becomes free when a worker comes to
+// [Stats].Canceled. Its place in the queue may be taken until a worker comes to
 // it. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that
 // runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
-	t := &f.t
-	return t.pool != nil && t.pool.withdraw(&t.call, context.Canceled)
+	return f.t.Withdraw(context.Canceled)
 }

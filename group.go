@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -146,7 +147,7 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 		g.invalid = ErrClosed
 	}
 	if g.invalid == nil {
-		g.outer = p.outerOf(ctx)
+		g.outer = outerOf(&p.lane, ctx)
 	}
 	g.startLocked(&g.first)
 	return g
@@ -236,13 +237,14 @@ func (g *Group) add(r *round, f func(context.Context) error, here bool, policy F
 	}
 	t := r.newTask()
 	t.r, t.f, t.i = r, f, i
-	t.body, t.pool = t, g.p
-	t.trace()
+	t.Init(t, &g.p.lane)
+	t.trace(g.p)
+	it := queue.Record(&t.call)
 	switch {
 	case here:
-		err = g.p.runHere(queue.Record(&t.call))
-	case !g.p.pushCall(&t.call):
-		err = g.p.pushSlow(queue.Record(&t.call), policy, r)
+		err = g.p.lane.RunInline(it)
+	case !g.p.lane.Submit(it):
+		err = g.p.lane.SubmitSlow(it, kernel.Policy(policy), r)
 	}
 	if err != nil {
 		t.f = nil // t may live as long as the group
@@ -250,7 +252,7 @@ func (g *Group) add(r *round, f func(context.Context) error, here bool, policy F
 		if err == excuse {
 			fault = nil
 		}
-		t.over(err)
+		t.End(err)
 		g.leave(r, t.i, fault)
 		return false
 	}
@@ -277,9 +279,9 @@ func (g *Group) enter() (r *round, here bool, err error) {
 		return g.open(), false, nil
 	}
 	r = g.open()
-	if n := g.p.nesting(r); n > 0 {
+	if g.p.lane.Nesting(r) > 0 {
 		g.state.Add(groupOne)
-		return g.open(), n <= maxNesting, nil
+		return g.open(), g.p.lane.RunsNested(r), nil
 	}
 	w := sy.MakeEvent()
 	g.mu.Lock()
@@ -371,10 +373,10 @@ func (g *Group) unblockLocked() {
 func (g *Group) list(t *groupTask) {
 	r := t.r
 	g.mu.Lock()
-	for r.oldest != nil && r.oldest.state.Load() != callWaiting {
+	for r.oldest != nil && !r.oldest.Waits() {
 		r.unlistLocked()
 	}
-	if t.state.Load() != callWaiting {
+	if !t.Waits() {
 		g.mu.Unlock()
 		return
 	}
@@ -396,13 +398,13 @@ func (r *round) unlistLocked() {
 // help runs the tasks of r that have not started, on the goroutine of outer, and
 // reports whether there were any. It stops when ctx has ended. Where the pool is a sub-pool
 // without a place for that, n is told when there is one.
-func (g *Group) help(ctx context.Context, r *round, outer helper, n nudger) (any bool) {
+func (g *Group) help(ctx context.Context, r *round, outer helper, n kernel.Nudger) (any bool) {
 	var tried *groupTask
 	for ctx.Err() == nil {
 		// It stays listed until it was claimed: others who look meanwhile must not
 		// take it that there is none, should there be no place to run it here.
 		g.mu.Lock()
-		for r.oldest != nil && (r.oldest == tried || r.oldest.state.Load() != callWaiting) {
+		for r.oldest != nil && (r.oldest == tried || !r.oldest.Waits()) {
 			r.unlistLocked()
 		}
 		t := r.oldest
@@ -410,10 +412,10 @@ func (g *Group) help(ctx context.Context, r *round, outer helper, n nudger) (any
 		if t == nil {
 			return any
 		}
-		switch g.p.claim(&t.call, outer, n) {
-		case ran:
+		switch t.Claim(outer.laneOn(&g.p.lane), n) {
+		case kernel.Ran:
 			any = true
-		case stranded:
+		case kernel.NoPlace:
 			return any
 		}
 		tried = t
@@ -426,6 +428,11 @@ func (g *Group) nudge() {
 	g.mu.Lock()
 	g.unlockAndWake()
 }
+
+// A groupNudger is a Group as a kernel.Nudger.
+type groupNudger Group
+
+func (g *groupNudger) Nudge() { (*Group)(g).nudge() }
 
 // unlockAndWake unlocks and has those in Wait look again.
 func (g *Group) unlockAndWake() {
@@ -541,16 +548,16 @@ func (g *Group) wait(ctx context.Context) error {
 		return ErrClosed // the zero Group
 	}
 	outer := g.outer
-	if outer.own != nil || outer.c != nil && outer.c.state.Load() == callOver {
+	if outer.own != nil || outer.c != nil && outer.c.IsOver() {
 		// The stack told then, or ctx was that of a task that has ended. This may be
 		// another goroutine, in a task of another pool of the family.
-		outer.own = g.p.calledFrom()
+		outer.own = calledFrom(&g.p.lane)
 	}
-	helps := outer.own != nil || outer.c != nil && outer.c.state.Load() != callOver
-	var n nudger // told when there is a place to help
+	helps := outer.own != nil || outer.c != nil && !outer.c.IsOver()
+	var n kernel.Nudger // told when there is a place to help
 	if helps && g.p.up != nil {
-		n = &waiting{g}
-		defer g.p.unstrand(n)
+		n = &waiting{(*groupNudger)(g)}
+		defer g.p.lane.Unstrand(n)
 	}
 	for {
 		s := g.state.Load()
@@ -659,29 +666,26 @@ func (r *round) refusal() error {
 	return r.parent.Err()
 }
 
-func (t *groupTask) refused() error         { return t.r.refusal() }
-func (t *groupTask) outer() context.Context { return t.r.parent }
+func (t *groupTask) Refused() error         { return t.r.refusal() }
+func (t *groupTask) Outer() context.Context { return t.r.parent }
+func (t *groupTask) Over(error)             { t.SetOver() }
 
-func (t *groupTask) run() error {
+func (t *groupTask) Run() error {
 	f := t.f
 	t.f = nil
-	return f(t.given(t))
+	return f(given(&t.call, t))
 }
 
-func (t *groupTask) end(cause error) {
-	if cause != context.Canceled { // else t is over, and the group is not
-		t.r.stop(cause)
-	}
-}
+func (t *groupTask) Cut(cause error) { t.r.stop(cause) }
 
-// returned notes e, unless all errors are returned: whether it is the first one must be known
+// Returns notes e, unless all errors are returned: whether it is the first one must be known
 // before it is logged.
-func (t *groupTask) returned(e *PanicError) bool {
+func (t *groupTask) Returns(e error) bool {
 	g := t.r.g
 	return g.collect || g.fail(t.r, t.i, e)
 }
 
-func (t *groupTask) resolve(err error) {
+func (t *groupTask) Resolve(err error) {
 	t.f = nil
 	t.r.g.leave(t.r, t.i, err)
 }
@@ -693,8 +697,8 @@ func (t *groupTask) Done() <-chan struct{}       { return t.r.Done() }
 func (t *groupTask) Err() error                  { return t.r.Err() }
 
 func (t *groupTask) Value(key any) any {
-	if k, ok := key.(inTaskKey); ok && t.pool.isBelow(k.p) {
-		return &t.call
+	if v, ok := t.call.Value(key); ok {
+		return v
 	}
 	return t.r.Value(key)
 }

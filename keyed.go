@@ -4,17 +4,16 @@ import (
 	"context"
 	"hash/maphash"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// How a Keyed works: a task that is accepted stands in two lines, that of the pool,
-// by a ticket, and that of its key. A worker that comes to the ticket runs
-// whatever is first in the line of that key; if a task of the key is running it
-// leaves its turn to whoever runs that, and goes on. So there is a ticket, or a
-// turn that was left, for every task in a line. A turn that was left is taken
-// before the next ticket: its task has been waiting for longer. After 32 of them
-// the tasks of others that are queued by then have their turn.
+// A key that has tasks is a strand (a serial executor): a line of its own, and one activation in
+// the queue of the pool, or running, while there are tasks in it. The worker that comes to the
+// activation runs the first task, and goes on with those that wait behind it; after 32 it submits
+// the activation again, so that the tasks of others that are queued by then have their turn. A
+// task that waits behind others in its strand has a permit of the pool, and no place in its queue.
 
 // A Keyed runs tasks on a pool. Those of one key run one after the other, in
 // the order in which they were accepted; those of different keys run side by
@@ -23,6 +22,11 @@ import (
 // A key whose task takes long holds no worker but its own. Its waiting tasks
 // count against the pool's capacity: when they fill the queue, submitters of
 // other keys wait too. A key without tasks takes no memory.
+//
+// A key has one place in the queue of the pool, for its first task. A worker that
+// has run that task may go on with the next ones of the key; after 32 of them, or
+// earlier, the key goes to the end of the queue. So no order is promised between
+// tasks of different keys, or between those and tasks without a key.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed
@@ -32,30 +36,22 @@ type Keyed[K comparable] struct {
 const keyShards = 64 >> (2 * sy.Shorter) // in models one: the hash is another one in each run
 
 type keyShard[K comparable] struct {
-	mu    sy.Mutex // guards lines and what is in them; Pool.mu may be held, and must not be taken
-	lines burstMap[K, *keyLine[K]]
-	spare *keyLine[K] // one that was in the map, to be used again
-	_     [128 - 32]byte
+	mu      sy.Mutex // guards what follows, and the strands; the lock of a pool may be held, and must not be taken
+	strands map[K]*strand[K]
+	most    int        // in strands since that was made: it lets go of the memory of many once it is empty
+	spare   *strand[K] // one that was in use, to be used again
+	_       [128 - 40]byte
 }
 
-// A keyLine is a key that has tasks.
-type keyLine[K comparable] struct {
-	first, last *keyedTask[K]
-	running     bool // one of its tasks is
-	left        int  // turns left to whoever runs it; changed with Pool.mu held too
-}
-
-// A keyedTask is a task of a Keyed, and also its ticket, or another's.
-type keyedTask[K comparable] struct {
+// A strand is a key that has tasks, and the body of its activation.
+type strand[K comparable] struct {
 	call
-	s    *keyShard[K]
-	key  K
-	line *keyLine[K]   // once it is accepted
-	task queue.Item    // a func(), or a call that is kept; zero: it is only a ticket
-	turn queue.Item    // the task that runs in the turn of this ticket; written with s.mu held
-	gone []queue.Item  // tasks that are dropped with this ticket, and were not told yet
-	succ *keyedTask[K] // in the line
-	ran  bool          // its ticket has had its turn, or was discarded
+	s     *keyShard[K]
+	key   K
+	tasks fifo[queue.Item] // that wait: funcs, and calls that are kept
+	turn  queue.Item       // that has begun, or was dropped
+	gone  bool             // turn was withdrawn: who has done that tells
+	busy  bool             // the activation is queued, or runs
 }
 
 // NewKeyed makes a Keyed on p.
@@ -68,9 +64,11 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 // returns its errors; that of a nil pool is [ErrClosed].
 //
 // A task that waits for its key counts as queued and against the capacity, so a
-// key that is blocked can fill the queue. [DropOldest] then drops the oldest
-// task of the key that came first. If every task in the queue waits for its
-// key, Submit returns [ErrQueueFull].
+// key that is blocked can fill the queue. [DropOldest] displaces what is first in
+// the queue. If that is a key, its first task is dropped, and if the key has more
+// tasks, it goes to the end of the queue. Tasks that wait for a task of their key
+// that runs are not in the queue and are not displaced. If there are no others,
+// Submit returns [ErrQueueFull].
 //
 // Under [CallerRuns] and [Spawn], and in a task that submits to the full queue
 // of its own pool, a task whose key has others cannot run at once. It is
@@ -142,8 +140,8 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	c.kept = true
-	t := c.trace(kind)
+	c.Keep()
+	t := k.p.trace(c, kind)
 	err := k.submit(key, queue.Record(&c.call), c.parent)
 	if err != nil {
 		t.refuse(err)
@@ -153,230 +151,184 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 
 // submit submits a task of key. ctx, if not nil, bounds the wait for room.
 func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
-	s := k.shard(key)
-	t := &keyedTask[K]{s: s, key: key, task: task}
-	t.body, t.pool, t.turns = t, k.p, true
-	it := queue.Record(&t.call)
-	seg := k.p.back.Load() // before the ticket: queue, Q3
-	s.mu.Lock()            // whoever comes to the ticket finds the task in the line
-	ticket, ok := k.p.takeTicket()
-	if ok {
-		t.acceptedLocked(s)
-		k.p.put(seg, ticket, it)
+	s, l := k.shard(key), &k.p.lane
+	s.mu.Lock()
+	t := s.of(k.p, key)
+	ok, owes := false, false
+	if t.busy {
+		if ok = l.Hold(); ok {
+			t.tasks.push(task)
+		}
+	} else {
+		t.tasks.push(task) // before the activation may run
+		t.busy = true
+		t.Again()
+		if ok, owes = l.Try(queue.Record(&t.call)); !ok {
+			t.tasks.unpush()
+			t.busy = false
+			s.forget(t)
+		}
 	}
 	s.mu.Unlock()
-	if !ok {
-		return k.p.pushSlow(it, k.p.policy, ctx)
+	if owes {
+		l.Look()
 	}
-	k.p.pushed(ticket + 1)
-	return nil
+	if ok {
+		return nil
+	}
+	j := &joining[K]{k: k, key: key, task: task}
+	j.rec.Init(j, l)
+	return l.SubmitSlow(queue.Record(&j.rec), kernel.Policy(k.p.policy), ctx)
 }
 
 func (k *Keyed[K]) shard(key K) *keyShard[K] {
 	return &k.shards[maphash.Comparable(k.seed, key)%keyShards]
 }
 
-// accepted puts t in the line of its key.
-func (t *keyedTask[K]) accepted() {
-	s := t.s
-	s.mu.Lock()
-	t.acceptedLocked(s)
-	s.mu.Unlock()
-}
-
-func (t *keyedTask[K]) acceptedLocked(s *keyShard[K]) {
-	if t.line != nil {
-		return // a ticket for a turn that was given back: its task is in the line
+// of is the strand of key. Locked, as all methods of a keyShard.
+func (s *keyShard[K]) of(p *Pool, key K) *strand[K] {
+	t := s.strands[key]
+	if t != nil {
+		return t
 	}
-	l := s.lines.m[t.key]
-	if l == nil {
-		if l = s.spare; l == nil {
-			l = new(keyLine[K])
+	if t = s.spare; t == nil {
+		t = &strand[K]{s: s}
+		t.Init(t, &p.lane)
+	}
+	s.spare = nil
+	t.key = key
+	if key == key { // else, as for NaN, every task has a strand of its own
+		if s.strands == nil {
+			s.strands = map[K]*strand[K]{}
 		}
-		s.spare = nil
-		if t.key == t.key { // else, as for NaN, every task has a line of its own
-			s.lines.put(t.key, l)
-		}
+		s.strands[key] = t
+		s.most = max(s.most, len(s.strands))
 	}
-	t.line = l
-	if l.first == nil {
-		l.first = t
-	} else {
-		l.last.succ = t
-	}
-	l.last = t
+	return t
 }
 
-// popLocked takes the first task out of the line.
-func (l *keyLine[K]) popLocked() (task queue.Item) {
-	t := l.first
-	l.first, t.succ = t.succ, nil
-	task, t.task = t.task, queue.Item{}
-	return task
+// forget forgets t, which is idle.
+func (s *keyShard[K]) forget(t *strand[K]) {
+	if t.key == t.key {
+		delete(s.strands, t.key)
+	}
+	if len(s.strands) == 0 && s.most > 16 {
+		s.strands, s.most = nil, 0
+	}
+	var none K
+	t.key = none
+	s.spare = t
 }
 
-// forgetLocked forgets the line of key if there is nothing in it.
-func (s *keyShard[K]) forgetLocked(key K, l *keyLine[K]) {
-	if l.first != nil || l.running {
-		return
-	}
-	if key == key {
-		s.lines.remove(key)
-	}
-	*l = keyLine[K]{}
-	s.spare = l
+// A joining is a task of a key that waits for room; see [kernel.Joiner].
+type joining[K comparable] struct {
+	rec         call
+	kernel.Body // none: it is never run
+	k           *Keyed[K]
+	key         K
+	task        queue.Item
 }
 
-func (t *keyedTask[K]) takeFirst() bool {
-	s := t.s
+func (j *joining[K]) Join() *call {
+	s := j.k.shard(j.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lines.m[t.key] != nil {
-		return false
+	t := s.of(j.k.p, j.key)
+	t.tasks.push(j.task)
+	if t.busy {
+		return nil
 	}
-	t.acceptedLocked(s)
-	t.line.running = true
-	t.turn = t.line.popLocked()
-	return true
+	t.busy = true
+	t.Again()
+	return &t.call
 }
 
-func (t *keyedTask[K]) takeTurn() bool {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !t.turn.IsZero() {
-		return true // by takeFirst
+// begin makes the first task that waits the one whose turn it is, unless there is one.
+func (t *strand[K]) begin() *call {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if t.turn.IsZero() {
+		t.turn = t.tasks.pop()
 	}
-	if t.line.running {
-		return false
-	}
-	t.line.running = true
-	t.turn = t.line.popLocked()
-	return true
+	return t.inner()
 }
 
-func (t *keyedTask[K]) leaveTurn() bool {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !t.line.running {
-		return false
-	}
-	t.line.left++
-	return true
-}
-
-func (t *keyedTask[K]) free() bool {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.line.left > 0 {
-		return false
-	}
-	t.line.running = false
-	s.forgetLocked(t.key, t.line)
-	return true
-}
-
-func (t *keyedTask[K]) next() queue.Item {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.line.left--
-	return t.line.popLocked()
-}
-
-// inner is the task that has its turn, if that has a context of its own.
-func (t *keyedTask[K]) inner() *call {
+// inner is the task whose turn it is, if that has a context of its own.
+func (t *strand[K]) inner() *call {
 	if t.turn.IsRecord() {
 		return queue.As[call](t.turn)
 	}
 	return nil
 }
 
-func (t *keyedTask[K]) run() error {
-	t.ran = true
+func (t *strand[K]) More() bool {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.tasks.len() > 0
+}
+
+func (t *strand[K]) Next() (first kernel.Result, more bool) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	first = noResult{}
+	if c := t.inner(); c != nil && !t.gone {
+		first = c.Body()
+	}
+	t.turn, t.gone = queue.Item{}, false
+	if t.tasks.len() > 0 {
+		return first, true
+	}
+	t.busy = false
+	t.s.forget(t)
+	return first, false
+}
+
+// noResult is the result of a task that nobody waits for.
+type noResult struct{}
+
+func (noResult) Resolve(error) {}
+
+func (t *strand[K]) Refused() error {
+	if c := t.begin(); c != nil {
+		return c.Body().Refused()
+	}
+	return nil
+}
+
+func (t *strand[K]) Run() error {
 	if c := t.inner(); c != nil {
-		c.w = t.w
-		return c.runBody()
+		c.SetWorker(t.Worker())
+		return c.Body().Run()
 	}
 	t.turn.Func()()
 	return nil
 }
 
-func (t *keyedTask[K]) giveBack(most int) (tickets []*call) {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := t.line
-	for ; l.left > 0 && len(tickets) < most; l.left-- {
-		o := &keyedTask[K]{s: s, key: t.key, line: l}
-		o.body, o.pool, o.turns = o, t.pool, true
-		tickets = append(tickets, &o.call)
-	}
-	l.running = false
-	return tickets // there are others, or left turns, for the tasks in the line, so it stays
-}
-
-func (t *keyedTask[K]) goes() {
-	t.ran = true
-	s, l := t.s, t.line
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.gone = append(t.gone, l.popLocked())
-	if !l.running {
-		for ; l.left > 0; l.left-- { // in a pool that stops: they count as dropped
-			t.gone = append(t.gone, l.popLocked())
-		}
-	}
-	s.forgetLocked(t.key, l)
-}
-
-// resolve is called when the ticket has had its turn, or is discarded.
-func (t *keyedTask[K]) resolve(err error) {
-	if !t.ran && t.turn.IsZero() {
-		t.goes()
-	}
-	gone := t.gone
-	t.gone = nil
-	for _, it := range gone {
-		dropKept(it)
-	}
-	if c := t.inner(); c != nil {
-		c.body.resolve(err)
-	}
-}
-
-func (t *keyedTask[K]) overTurn(err error) {
-	if c := t.inner(); c != nil {
-		c.over(err)
-	}
-}
-
-func (t *keyedTask[K]) refused() error {
-	if c := t.inner(); c != nil {
-		return c.body.refused()
-	}
-	return nil
-}
-
-func (t *keyedTask[K]) returned(e *PanicError) bool {
-	c := t.inner()
-	return c.returns(e)
-}
-
-func (t *keyedTask[K]) outer() context.Context { return nil }
-
-// end ends the context of the task that has its turn. That it has returned is told to
-// overTurn.
-func (t *keyedTask[K]) end(cause error) {
-	if cause == context.Canceled {
+func (t *strand[K]) Over(err error) {
+	dropped := t.turn.IsZero()
+	c := t.begin()
+	if c == nil {
 		return
 	}
+	if t.gone = err == errWithdrawn || dropped && !c.Take(); !t.gone {
+		c.End(err)
+	}
+}
+
+func (t *strand[K]) Resolve(error) {} // see Next
+
+func (t *strand[K]) Returns(err error) bool {
+	c := t.inner()
+	return c != nil && c.Body().Returns(err)
+}
+
+func (t *strand[K]) Cut(cause error) {
 	t.s.mu.Lock()
 	c := t.inner()
 	t.s.mu.Unlock()
 	if c != nil {
-		c.body.end(cause)
+		c.Body().Cut(cause)
 	}
 }
+
+func (t *strand[K]) Outer() context.Context { return nil }

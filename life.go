@@ -3,8 +3,9 @@ package shoal
 import (
 	"context"
 	"fmt"
+	"time"
 
-	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -29,23 +30,16 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// made reports whether p was made by New. The zero Pool has no clock.
-func (p *Pool) made() bool { return !p.epoch.IsZero() }
-
 // State returns the pool's state.
-func (p *Pool) State() State {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stateLocked()
-}
+func (p *Pool) State() State { return p.stateOf(p.lane.Snapshot()) }
 
-func (p *Pool) stateLocked() State {
+func (p *Pool) stateOf(s kernel.Snapshot) State {
 	switch {
-	case !p.made() || p.done.IsOpen():
+	case s.Ended:
 		return Closed
-	case p.phase != phaseOpen:
+	case !s.Open:
 		return Draining
-	case p.paused:
+	case s.Paused:
 		return Paused
 	}
 	return Open
@@ -53,45 +47,21 @@ func (p *Pool) stateLocked() State {
 
 // Pause stops the workers from taking tasks. After Pause has returned, no task
 // is taken from the queue until [Pool.Resume]. A task that was taken before
-// runs on, or may be just about to start. The queue accepts tasks up to its
-// capacity. Pause does not block. On a pool that is paused or closed it does
-// nothing. Shutdown and Close end a pause.
-func (p *Pool) Pause() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.phase != phaseOpen || p.paused {
-		return
-	}
-	p.paused = true
-	p.setAttentionLocked() // from here on no worker takes a ticket
-	p.setAvailLocked(0)
-	p.limit.Store(0) // there is less room now: have submitters look
-	p.revokeLocked()
-}
+// runs on, or may be just about to start. A paused pool accepts as many tasks as
+// it would without the pause: its maximum of workers and its capacity. Pause
+// does not block. On a pool that is paused or closed it does nothing. Shutdown
+// and Close end a pause.
+func (p *Pool) Pause() { p.lane.Pause() }
 
 // Resume ends a pause. On a pool that is not paused it does nothing.
-func (p *Pool) Resume() {
-	p.mu.Lock()
-	p.unpauseLocked()
-	p.setAttentionLocked()
-	p.setAvailLocked(0)
-	p.promoteLocked()
-	p.mu.Unlock()
-	p.rearm()
-}
-
-// unpauseLocked ends a pause, if there is one.
-func (p *Pool) unpauseLocked() {
-	if p.paused && p.watch != nil {
-		p.watch.outAt = p.now() // a pool is not stalled while it is paused
-	}
-	p.paused = false
-}
+func (p *Pool) Resume() { p.lane.Resume() }
 
 // Resize sets the minimum and the maximum of workers. It does not wait until
 // the pool has that size. More workers start when tasks need them, and
 // submitters that wait for room get it at once. If there are too many workers,
-// parked ones leave now, and others when their tasks end.
+// parked ones leave now, and others when their tasks end. Until then the tasks
+// beyond the new maximum count against the capacity. Tasks that wait beyond the
+// new bound stay in the queue.
 //
 // Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
 // error that matches [ErrConfig]. On a pool that is shut down Resize returns
@@ -103,42 +73,7 @@ func (p *Pool) Resize(min, max int) error {
 	if p.up != nil && min > 0 {
 		return fmt.Errorf("%w: Resize(%d, %d): the workers of a sub-pool are its parent's, want a minimum of 0", ErrConfig, min, max)
 	}
-	var off []*worker
-	p.mu.Lock()
-	if p.phase != phaseOpen {
-		p.mu.Unlock()
-		return ErrClosed
-	}
-	if max < p.max {
-		p.revokeLocked()
-	}
-	p.min, p.max = min, max
-	for p.idle.n > 0 && (p.tooManyLocked() || p.config.idle == 0 && p.live-p.departing > min) {
-		w := p.idle.bottom
-		p.idle.remove(w)
-		w.parked = false
-		p.departLocked(w)
-		off = append(off, w)
-	}
-	fresh := p.fillLocked()
-	p.setAttentionLocked()
-	p.limit.Store(0)
-	p.promoteLocked()
-	p.armReclaimLocked(p.now())
-	p.mu.Unlock()
-	startAll(fresh)
-	for _, w := range off {
-		w.wakeup.Set()
-	}
-	p.rearm()
-	p.nudge()
-	return nil
-}
-
-// A quieter is a goroutine that waits for the pool to be quiet.
-type quieter struct {
-	woken sy.Event
-	tail  uint64 // when it began to wait; a moment before does not count
+	return p.lane.Resize(min, max)
 }
 
 // Wait parks until no task of the pool is queued or running. The pool stays
@@ -181,121 +116,33 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 }
 
 func (p *Pool) wait(ctx context.Context) error {
-	if p.inTask(ctx) {
+	switch {
+	case p.lane.InTask(ctx):
 		return ErrWouldDeadlock
-	}
-	if err := ctx.Err(); err != nil { // it is a question
-		p.mu.Lock()
-		_, ok := p.quietLocked()
-		p.mu.Unlock()
+	case ctx.Err() != nil: // it is a question
 		switch {
-		case ok:
+		case p.lane.Quiet():
 			return nil
 		case p.onOwnWorker():
 			return ErrWouldDeadlock
 		}
-		return err
+		return ctx.Err()
 	}
-	q := &quieter{woken: sy.MakeEvent()}
-	p.waiting.Add(1) // before the look; pairs with quiet
-	defer p.waiting.Add(-1)
-	p.mu.Lock()
-	if _, ok := p.quietLocked(); ok {
-		p.mu.Unlock()
+	switch quiet, stopped := p.lane.Wait(ctx, p.onOwnWorker); {
+	case quiet:
 		return nil
-	}
-	q.tail = p.tail.Load() &^ sealedBit
-	p.quieters = append(p.quieters, q)
-	p.mu.Unlock()
-	if p.onOwnWorker() {
-		p.forget(q)
+	case stopped:
 		return ErrWouldDeadlock
-	}
-	if q.woken.WaitOr(ctx.Done()) || !p.forget(q) {
-		return nil
 	}
 	return ctx.Err()
 }
 
-// forget takes q off the list, unless it was woken.
-func (p *Pool) forget(q *quieter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, o := range p.quieters {
-		if o == q {
-			p.quieters = append(p.quieters[:i], p.quieters[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// quietLocked reports whether nothing is queued or running, and tail.
-func (p *Pool) quietLocked() (tail uint64, ok bool) {
-	h := p.head.Load() // first: tail is never behind it
-	tail = p.tail.Load() &^ sealedBit
-	return tail, headBusy(h) == p.lent && p.outside == 0 && p.turning == 0 && ahead(tail, headTicket(h)) == p.husks.Load()
-}
-
-// quiet is called by a worker that made the head word h by finishing a task.
-// If that was a quiet moment, it wakes those who wait for one. A goroutine
-// that begins to wait counts itself in waiting, then looks at head; here head
-// was changed before the look at waiting.
-func (p *Pool) quiet(h uint64) {
-	if p.waiting.Load() == 0 {
-		return
-	}
-	if p.lends.Load() || p.husks.Load() > 0 {
-		p.mu.Lock() // who is busy may serve a sub-pool, what is queued be husks
-		p.notifyLocked()
-		p.mu.Unlock()
-		return
-	}
-	// What runs outside may submit tasks, or leave turns that become tickets, before
-	// it ends: either tail shows these, or it ended after this, and then that moment
-	// was not quiet.
-	left := p.outLeft.Load()
-	tail := p.tail.Load() &^ sealedBit
-	if headBusy(h) != 0 || tail&ticketMask != headTicket(h) {
-		return
-	}
-	p.mu.Lock()
-	if p.outLeft.Load() == left {
-		p.wakeQuietersLocked(tail)
-	} else {
-		p.notifyLocked()
-	}
-	p.mu.Unlock()
-}
-
-// notifyLocked wakes those who wait for a quiet moment, if this is one.
-func (p *Pool) notifyLocked() {
-	if len(p.quieters) == 0 {
-		return
-	}
-	if tail, ok := p.quietLocked(); ok {
-		p.wakeQuietersLocked(tail)
-	}
-}
-
-// wakeQuietersLocked wakes those who wait, after a moment when all tickets up
-// to tail were finished and no more were given out. It may have passed: who
-// began to wait after it, and perhaps submitted before, must not be woken.
-func (p *Pool) wakeQuietersLocked(tail uint64) {
-	if p.outside != 0 || p.turning != 0 {
-		return
-	}
-	keep := p.quieters[:0]
-	for _, q := range p.quieters {
-		if q.tail <= tail {
-			q.woken.Set()
-		} else {
-			keep = append(keep, q)
-		}
-	}
-	clear(p.quieters[len(keep):])
-	p.quieters = keep
-}
+// onOwnWorker reports whether the calling goroutine runs a task of p. A context tells, but Wait,
+// Close and Submit have none. So tasks are called in the name of their pool, and the stack tells;
+// see package caller. To ask takes microseconds, and only calls that are about to park ask. The
+// answer is no for goroutines that a task has started, and in iterators that iter.Pull runs: these
+// have stacks of their own.
+func (p *Pool) onOwnWorker() bool { return p.lane.Depth() > 0 }
 
 // Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
 // accepted, and returns nil when no goroutine of the pool exists any more.
@@ -322,24 +169,23 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if p.inTask(ctx) {
+	if p.lane.InTask(ctx) {
 		return ErrWouldDeadlock
 	}
 	if !p.made() {
 		return nil
 	}
-	p.end(phaseDraining, nil)
-	if !p.done.IsOpen() && p.onOwnWorker() {
+	p.end(false, nil)
+	if done := p.lane.Done(); !done.IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
-	}
-	if !p.done.WaitOr(ctx.Done()) {
-		p.end(phaseStopping, ctx.Err())
+	} else if !done.WaitOr(ctx.Done()) {
+		p.end(true, ctx.Err())
 		if err := p.cutShort(ctx.Err()); err != nil {
 			return err
 		}
 	}
 	p.join()
-	return p.result()
+	return p.outcome(p.lane.Outcome())
 }
 
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
@@ -347,36 +193,41 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // when that is. A task of the pool may call Drain.
 func (p *Pool) Drain() {
 	if p.made() {
-		p.end(phaseDraining, nil)
+		p.end(false, nil)
 	}
 }
 
-// cutShort is called by a Shutdown whose context has ended. It returns nil
-// where nothing but goroutines of the pool's own code is left, so that joining
-// them takes no time of the user's.
+// cutShort is called by a Shutdown whose context has ended. It returns nil if nothing but
+// goroutines of the pool's own code is left: to join them takes no time of the user's.
 func (p *Pool) cutShort(cause error) error {
-	below := p.subsRunning()
 	foreign := p.runsForeign()
+	return p.outcome(p.lane.SetOutcome(func(running int, ended bool) *kernel.Cut {
+		if running > 0 || foreign && !ended { // Close came first, and there was nothing to drop
+			return &kernel.Cut{Running: running, Cause: cause}
+		}
+		return nil
+	}))
+}
+
+// outcome is what all calls of Shutdown report.
+func (p *Pool) outcome(c *kernel.Cut) error {
+	if c == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	running := headBusy(p.head.Load()) + p.outside + below
-	switch {
-	case p.outcome != nil:
-		return p.outcome
-	case running > 0: // Close came first, and there was nothing to drop
-		p.outcome = &ShutdownError{Running: running, Cause: cause}
-		return p.outcome
-	case foreign && !p.done.IsOpen(): // that may be what is waited for, for how long is unknown
-		p.outcome = &ShutdownError{Cause: cause}
-		return p.outcome
+	if p.shutdown == nil {
+		p.shutdown = &ShutdownError{Dropped: c.Dropped, Running: c.Running, Cause: c.Cause}
 	}
-	return nil
+	return p.shutdown
 }
 
 // runsForeign reports whether workers of p, or of its sub-pools, run functions of the user
 // that are no tasks.
 func (p *Pool) runsForeign() bool {
-	if p.foreign || p.kept.Load() {
+	_, isAuto := p.sizer.(auto)
+	_, isRated := p.sizer.(*rated)
+	if p.onStart != nil || p.onStop != nil || p.watch != nil || !isAuto && !isRated || p.kept.Load() {
 		return true
 	}
 	for _, s := range p.Subs() {
@@ -402,8 +253,8 @@ func (p *Pool) Close() error {
 	if !p.made() {
 		return nil
 	}
-	p.end(phaseStopping, ErrClosed)
-	if !p.done.IsOpen() && p.onOwnWorker() {
+	p.end(true, ErrClosed)
+	if !p.lane.Done().IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
 	}
 	p.join()
@@ -418,211 +269,87 @@ func (p *Pool) Done() <-chan struct{} {
 		close(c)
 		return c
 	}
-	return p.done.C()
+	return p.lane.Done().C()
 }
 
 // join waits for the last goroutine of the pool. That goroutine opens done as
-// its last act, but takes a moment to be gone. Where done was open already it
+// its last act, but takes a moment to be gone. If done was open already it
 // may be in that moment now, on another CPU; letting the scheduler have a look
 // takes longer than that.
 func (p *Pool) join() {
-	p.done.Wait()
+	p.lane.Done().Wait()
 	for range 3 {
 		sy.Yield()
 	}
 }
 
-// result is what all calls of Shutdown report.
-func (p *Pool) result() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.outcome != nil {
-		return p.outcome
-	}
-	return nil
+// end moves p, and its sub-pools, towards their end, because of cause: they drain, or with stop
+// drop what is queued.
+func (p *Pool) end(stop bool, cause error) {
+	p.seal()
+	p.lane.End(stop, cause)
 }
 
-// end moves the pool to phase to, if it has not been there, because of cause.
-func (p *Pool) end(to phase, cause error) {
-	var (
-		roused  []*worker
-		orphans []queue.Item
-		calls   []*call
-		seg     *queue.Segment
-		ticket  uint64
-		queued  uint64
-	)
-	below := 0
-	if to == phaseStopping && p.lends.Load() {
-		below = p.subsRunning()
+// seal cancels what is yet to come: no task of SubmitAfter comes any more.
+func (p *Pool) seal() {
+	p.dropDelayed()
+	for _, s := range p.Subs() {
+		s.seal()
 	}
-	p.mu.Lock()
-	if p.phase == phaseOpen {
-		p.phase = phaseDraining
-		p.sealLocked()
-		p.unpauseLocked()
-		orphans = p.refuseLocked()
-		p.endReservationsLocked()
-		p.dropOutsideLocked(len(orphans))
-		p.dropDelayedLocked()
-		if p.reclaimAt != 0 && p.reclaim.Stop() {
-			p.reclaimAt = 0
-			p.helpers--
-		}
-	}
-	if to == phaseStopping && p.phase != phaseStopping {
-		p.phase = phaseStopping
-		seg = p.front.Load()
-		var left int
-		ticket, queued, left = p.dropAllLocked(seg)
-		p.canceling.Store(true) // before the look at the workers' calls
-		calls = p.runningCallsLocked()
-		left += p.dropParkedLocked()
-		running := headBusy(p.head.Load()) + p.outside + below
-		if left > 0 || running > 0 && cause != ErrClosed {
-			p.outcome = &ShutdownError{Dropped: left, Running: running, Cause: cause}
-		}
-	}
-	p.setAttentionLocked()
-	p.setAvailLocked(0)
-	for w := p.idle.top; w != nil; w = p.idle.top {
-		p.rouseLocked(w, 1)
-		roused = append(roused, w)
-	}
-	p.notifyLocked()
-	last := false
-	if len(orphans) > 0 || queued > 0 || len(calls) > 0 {
-		p.helpers++ // to tell of them calls functions of the user: the pool is not over before
-		defer p.helperDone()
-	} else {
-		last = p.endLocked()
-	}
-	p.mu.Unlock()
-
-	for _, w := range roused {
-		w.wakeup.Set()
-	}
-	if p.lends.Load() {
-		p.endSubs(to, cause)
-	}
-	p.tidyLane()
-	p.rearm()
-	for _, it := range orphans {
-		discard(it, ErrDropped)
-	}
-	for ; queued > 0; queued-- {
-		var it queue.Item
-		it, seg = p.takeCell(seg, ticket&ticketMask)
-		ticket++
-		discard(it, ErrDropped)
-	}
-	for _, c := range calls {
-		c.body.end(ErrClosed)
-	}
-	if last {
-		p.finish()
-	}
-}
-
-// sealLocked seals tail: from here on nobody is admitted.
-func (p *Pool) sealLocked() {
-	for {
-		t := p.tail.Load()
-		if t&sealedBit != 0 || p.tail.CompareAndSwap(t, t|sealedBit) {
-			return
-		}
-	}
-}
-
-// dropAllLocked takes all n tickets that wait, from first on. tail is sealed.
-// The caller empties the cells. Of the tasks dropped are discarded; others were
-// begun, by who claimed them. seg is from front.
-func (p *Pool) dropAllLocked(seg *queue.Segment) (first, n uint64, dropped int) {
-	for {
-		h := p.head.Load()
-		first = headTicket(h)
-		n = ahead(p.tail.Load(), first)
-		if p.head.CompareAndSwap(h, h+n<<ticketBit) {
-			husks := p.husksLocked(seg, first, n)
-			p.passed += husks
-			p.dropped += n - husks
-			return first, n, int(n - husks)
-		}
-	}
-}
-
-// runningCallsLocked returns the tasks that run and have a context. One that
-// starts now is not among them, and sees canceling.
-func (p *Pool) runningCallsLocked() (calls []*call) {
-	for _, w := range p.workers {
-		if w != nil {
-			if c := w.call.Load(); c != nil {
-				calls = append(calls, c)
-			}
-		}
-	}
-	for c := range p.outCalls.m {
-		calls = append(calls, c)
-	}
-	return calls
-}
-
-// finish opens done. It is the last act of the pool's last goroutine.
-func (p *Pool) finish() {
-	switch {
-	case p.up == nil:
-		p.done.Open()
-	case p.up.removeSub(p):
-		p.up.finish()
-	default:
-		p.up.tidyLane()
-	}
-}
-
-// endLocked reports whether the calling goroutine is the pool's last: then it
-// must call finish, as its last act.
-func (p *Pool) endLocked() bool {
-	if p.phase < phaseDraining || p.ending || p.live > 0 || p.helpers > 0 || p.outside > 0 || p.backlog() || len(p.lanes) > 1 {
-		return false
-	}
-	if !p.watch.stopLocked() {
-		return false
-	}
-	if p.stopParent != nil {
-		if !p.stopParent() {
-			return false // its function runs, and will come here
-		}
-		p.stopParent = nil
-	}
-	p.ending = true
-	p.setAvailLocked(0) // nobody is started any more
-	return true
 }
 
 // follow closes the pool when parent is done.
 func (p *Pool) follow(parent context.Context) {
-	defer func() {
-		if parent.Err() != nil {
-			p.end(phaseStopping, ErrClosed) // now, not when the function runs
+	p.lane.OnEnd(sy.AfterDone(parent, func() {
+		if p.lane.Begun() {
+			p.end(true, ErrClosed)
+			p.lane.Release()
 		}
-	}()
-	fired := false
-	stop := sy.AfterDone(parent, func() {
+	}))
+	if parent.Err() != nil {
+		p.end(true, ErrClosed) // now, not when the function runs
+	}
+}
+
+// A later is a function that a timer runs. While it runs the pool does not end. Guarded by
+// Pool.mu.
+type later struct {
+	p     *Pool
+	stop  func() bool // keeps the function from running, unless it is too late for that
+	begun bool
+	held  bool // the lane is retained for it
+}
+
+// later has a timer run f after d. The caller holds p.mu.
+func (p *Pool) later(d time.Duration, f func()) *later {
+	l := &later{p: p}
+	l.stop = sy.AfterFunc(d, func() {
 		p.mu.Lock()
-		fired = true
-		p.helpers++
-		p.stopParent = nil
+		l.begun = true
+		l.hold()
 		p.mu.Unlock()
-		p.end(phaseStopping, ErrClosed)
-		p.helperDone()
-	})
-	p.mu.Lock()
-	over := p.ending
-	if !fired && !over {
-		p.stopParent = stop
+		f()
+		if l.held {
+			p.lane.Release()
+		}
+	}).Stop
+	return l
+}
+
+func (l *later) hold() {
+	if !l.held {
+		l.held = l.p.lane.Retain()
 	}
-	p.mu.Unlock()
-	if over {
-		stop() // it would keep p for as long as parent lives
+}
+
+// cancel reports whether it kept the function from running. If not, the pool does not end before
+// the function has.
+func (l *later) cancel() bool {
+	if l.stop() {
+		return true
 	}
+	if !l.begun {
+		l.hold()
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/shoal-go/shoal/internal/caller"
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -39,7 +40,7 @@ type Local[S any] struct {
 // have opened stays open while they live, also after the sub-pool has ended.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
-		p.root().kept.Store(true)
+		p.kept.Store(true)
 	}
 	return &Local[S]{p, caller.NewID(), open, close}
 }
@@ -72,11 +73,11 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 		return none, errNilFunc
 	}
 	c := l.p.taskOf(ctx)
-	if c == nil || c.w == nil {
+	if c == nil || c.Worker() == nil {
 		return none, ErrNotInTask
 	}
-	w := c.w.base()
-	r := w.kept.of(l)
+	w := c.Worker()
+	r := keepOf(w).of(l)
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
@@ -95,17 +96,17 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 }
 
 // openIn opens the resource of w, whose r is locked.
-func (l *Local[S]) openIn(r *kept, w *worker) (err error) {
+func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
 	var v S
-	l.id.Call(func() { v, err = l.open(w.id) })
+	l.id.Call(func() { v, err = l.open(w.ID()) })
 	if err != nil {
 		return err
 	}
 	if l.close != nil {
 		shut := func() { l.close(v) }
-		if !w.kept.opened(shut) {
+		if !keepOf(w).opened(shut) {
 			l.p.guard(shut)
 			return ErrNotInTask // the worker has left since
 		}
@@ -159,6 +160,16 @@ func (k *keep) opened(shut func()) bool {
 	return !k.closed
 }
 
+// keepOf is the keep of w.
+func keepOf(w *kernel.Worker) *keep { return w.Client(func() any { return new(keep) }).(*keep) }
+
+// closeKept closes what was opened on w.
+func closeKept(p *Pool, w *kernel.Worker) {
+	if k, ok := w.Client(nil).(*keep); ok {
+		k.closeAll(p)
+	}
+}
+
 // closeAll closes what was opened, the latest first, also where one of the
 // functions ends the goroutine.
 func (k *keep) closeAll(p *Pool) {
@@ -175,4 +186,18 @@ func closeFrom(p *Pool, all []func()) {
 	}
 	defer closeFrom(p, all[:len(all)-1])
 	p.guard(all[len(all)-1])
+}
+
+// taskOf is the task of p, or of a pool below it, that ctx is the context of or is derived from,
+// unless it has returned.
+func (p *Pool) taskOf(ctx context.Context) *call {
+	for c := p.lane.Task(ctx); c != nil; c = c.Outer() {
+		if c.Lane().IsBelow(&p.lane) {
+			if c.IsOver() {
+				return nil
+			}
+			return c
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -97,7 +98,7 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	if up != nil && (up.p != p || up.ended.Load()) {
 		up = nil
 	}
-	if up != nil || p.inTask(ctx) {
+	if up != nil || p.lane.InTask(ctx) {
 		l := new(loop)
 		l.set(up, ctx, p, n, f, o)
 		return l.run()
@@ -105,17 +106,17 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	t := new(loopTask)
 	t.bind(t, ctx, p)
 	t.l.set(nil, ctx, p, n, f, o)
-	traced := t.trace("Range")
-	if err := p.runHere(queue.Record(&t.call)); err != nil {
+	traced := p.trace(&t.contextCall, "Range")
+	if err := p.lane.RunInline(queue.Record(&t.call)); err != nil {
 		traced.refuse(err)
 		return err
 	}
 	return t.err
 }
 
-// run makes a loopTask the body of its call.
-func (t *loopTask) run() error {
-	t.l.parent = t.given(&t.contextCall)
+// Run makes a loopTask the body of its call.
+func (t *loopTask) Run() error {
+	t.l.parent = given(&t.call, &t.contextCall)
 	return t.l.run()
 }
 
@@ -125,9 +126,7 @@ func (l *loop) set(up *loop, ctx context.Context, p *Pool, n int, f loopFunc, o 
 	if up != nil {
 		l.all, l.root = up.all, up.root
 	} else {
-		p.mu.Lock()
-		l.all = p.max
-		p.mu.Unlock()
+		l.all = p.lane.Max()
 		l.root = l
 	}
 	l.limit = l.all
@@ -139,7 +138,7 @@ func (l *loop) set(up *loop, ctx context.Context, p *Pool, n int, f loopFunc, o 
 
 // run is the caller's part in l.
 func (l *loop) run() error {
-	if l.p.canceling.Load() {
+	if l.p.lane.Stops() {
 		return ErrClosed
 	}
 	func() {
@@ -186,21 +185,21 @@ func (l *loop) call() {
 // begun lets others call the next one.
 func (h *helping) begun() { h.l.root.first.CompareAndSwap(h, nil) }
 
-// run and resolve make a helping the body of its call.
-func (h *helping) run() error {
+// Run and Resolve make a helping the body of its call.
+func (h *helping) Run() error {
 	h.begun()
 	l := h.l
 	if l.next.Load() < l.n {
 		l.call()
 	}
-	for l.work(h.given(&h.contextCall)) {
+	for l.work(given(&h.call, &h.contextCall)) {
 	}
 	return nil
 }
 
-func (h *helping) resolve(err error) {
+func (h *helping) Resolve(err error) {
 	h.begun()
-	h.waitedCall.resolve(err)
+	h.waitedCall.Resolve(err)
 }
 
 // join ends l: it waits until nobody works on it any more. See R2 and R3.
@@ -209,7 +208,7 @@ func (l *loop) join() {
 	l.wants.Store(false)
 	l.lock.Unlock()
 	for _, h := range l.helpers {
-		if !l.p.withdraw(&h.call, context.Canceled) {
+		if !h.Withdraw(context.Canceled) {
 			sy.Reach("wait for a helper")
 			h.latch().Wait()
 		}
@@ -224,7 +223,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 	defer func() {
 		switch {
 		case returned:
-		case l.p.crash && !inGoexit(): // let the process die of it, as it is
+		case l.p.crash && !kernel.InGoexit(): // let the process die of it, as it is
 		default:
 			if r := recover(); r != nil {
 				e := l.p.panicked(r)
@@ -243,7 +242,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 			break
 		}
 		rest := l.n - lo - n
-		if rest > 0 && l.wants.Load() && l.p.hasSpare() {
+		if rest > 0 && l.wants.Load() && l.p.lane.HasSpare() {
 			l.call()
 		}
 		timed := step < l.most && l.share(rest) > step // else the next chunk cannot be larger
@@ -303,7 +302,7 @@ func (l *loop) isOver() bool {
 		return true
 	}
 	err := l.above.Err()
-	if l.p.canceling.Load() { // which comes before the end of the contexts
+	if l.p.lane.Stops() { // which comes before the end of the contexts
 		err = ErrClosed
 	}
 	if err != nil {
@@ -345,21 +344,10 @@ func (l *loop) isErr(err error) bool {
 
 func (l *loop) String() string { return fmt.Sprintf("%v.WithRange", l.parent) }
 
-// hasSpare reports whether there are workers that are parked or may be started.
-func (p *Pool) hasSpare() bool { return p.wake.Load()>>availBit != 0 }
-
 // offer puts c into the queue if there is room. It does not wait, is not counted as rejected
-// if there is none, and does not follow the pool's policy: c is worth that only where a
+// if there is none, and does not follow the pool's policy: c is worth that only if a
 // worker is free.
 func (p *Pool) offer(c *call) bool {
-	if p.pushCall(c) {
-		return true
-	}
-	p.mu.Lock()
-	if p.phase != phaseOpen || !p.room.empty() || !p.admitLocked(queue.Record(c)) {
-		p.mu.Unlock()
-		return false
-	}
-	p.unlockPushed(false)
-	return true
+	it := queue.Record(c)
+	return p.lane.Submit(it) || p.lane.SubmitSlow(it, kernel.Offer, nil) == nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -205,9 +206,8 @@ const minAhead = 32
 // lookAhead is how many items are accepted and not yet yielded: no more than fit
 // into the pool if there is nothing else.
 func (p *Pool) lookAhead() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.max + min(max(p.max, minAhead), p.capacity)
+	most := p.lane.Max()
+	return most + min(max(most, minAhead), p.capacity)
 }
 
 // submit has the pool run f for v.
@@ -216,8 +216,8 @@ func (m *mapping[In, Out]) submit(v In) error {
 	t.bind(t, m.ctx, m.p)
 	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
-		t.over(err)
-		t.resolve(err)
+		t.End(err)
+		t.Resolve(err)
 	}
 	// Not before it is certain: f may end the goroutine, run here. Then there is a result,
 	// and nobody to yield it.
@@ -245,13 +245,13 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 	for !m.isReady() {
 		said := false // that somebody waits
 		switch m.help(nil) {
-		case ran:
+		case kernel.Ran:
 			continue
-		case stranded:
+		case kernel.NoPlace:
 			m.mu.Lock()
 			m.waiting, said = true, true // before it may be nudged
 			m.mu.Unlock()
-			if m.help(m) == ran {
+			if m.help(m) == kernel.Ran {
 				m.unwait()
 				continue
 			}
@@ -288,25 +288,25 @@ func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
 
 // help runs an item that has to be waited for, if there is one that has not
 // started and the caller is a task of the pool.
-func (m *mapping[In, Out]) help(n nudger) (got claimed) {
-	outer := m.p.helperOf(m.ctx)
+func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
+	outer := helperOf(&m.p.lane, m.ctx)
 	if outer.c == nil {
-		return notClaimed
+		return kernel.NotClaimed
 	}
 	open := m.open.all()
 	if m.ordered {
 		open = open[:1]
 	}
 	for _, t := range open {
-		if got = m.p.claim(&t.call, outer, n); got != notClaimed {
+		if got := t.Claim(outer.laneOn(&m.p.lane), n); got != kernel.NotClaimed {
 			return got
 		}
 	}
-	return notClaimed
+	return kernel.NotClaimed
 }
 
-// nudge has who waits look again.
-func (m *mapping[In, Out]) nudge() {
+// Nudge has who waits look again.
+func (m *mapping[In, Out]) Nudge() {
 	m.mu.Lock()
 	waiting := m.waiting
 	m.waiting = false
@@ -330,23 +330,23 @@ func (m *mapping[In, Out]) unwait() {
 // end leaves nothing behind.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil)
-	m.p.unstrand(m)
+	m.p.lane.Unstrand(m)
 	for _, t := range m.open.all() {
-		m.p.withdraw(&t.call, context.Canceled)
+		t.Withdraw(context.Canceled)
 	}
 	for m.open.len() > 0 {
 		m.next()
 	}
 }
 
-func (t *mapTask[In, Out]) run() (err error) {
-	t.out, err = t.m.f(t.given(&t.contextCall), t.in)
+func (t *mapTask[In, Out]) Run() (err error) {
+	t.out, err = t.m.f(given(&t.call, &t.contextCall), t.in)
 	return err
 }
 
-func (t *mapTask[In, Out]) returned(*PanicError) bool { return true }
+func (t *mapTask[In, Out]) Returns(error) bool { return true }
 
-func (t *mapTask[In, Out]) resolve(err error) {
+func (t *mapTask[In, Out]) Resolve(err error) {
 	m := t.m
 	m.mu.Lock()
 	t.err = err

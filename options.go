@@ -49,10 +49,9 @@ const (
 	Spawn
 	// CallerRuns runs the task on the goroutine that submits it.
 	CallerRuns
-	// DropOldest discards the task that has waited longest. After Pause or
-	// Resize, and if tasks of SubmitAfter wait for room, it may have to discard
-	// more than one. If that cannot make room, as at capacity 0, it returns
-	// [ErrQueueFull].
+	// DropOldest discards the task that is first in the queue, and accepts the
+	// new one instead: one for one. At capacity 0, and if no task is in the
+	// queue, it returns [ErrQueueFull]. For tasks of a key see [Keyed.Submit].
 	DropOldest
 )
 
@@ -220,9 +219,13 @@ func WithSizing(s Sizer) Option { return option(func(c *config) { c.sizer = s })
 // WithQueueCapacity sets how many accepted tasks may wait while all workers
 // that the pool may have are busy. So the workers and the queue of an open pool
 // hold at most its maximum of workers and n tasks more, whether or not the
-// workers have started. With 0 a task is accepted only if a worker is idle or
-// may be started. With [Unbounded] there is no bound. The default is 1<<20. The
-// memory of the queue grows with the tasks that wait, and is given back.
+// workers have started, and whether or not the pool is paused. With 0 a task is
+// accepted only if a worker is idle or may be started. With [Unbounded] there is
+// no bound. The default is 1<<20. The memory of the queue grows with the tasks
+// that wait, and is given back.
+//
+// A task that was canceled, or that its waiter ran, may take room until a worker
+// comes to its place in the queue.
 //
 // Three kinds of tasks are accepted beyond the capacity, because to wait for
 // room could stop the pool: under [Block], those that a task submits to its own

@@ -3,11 +3,11 @@ package shoal
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -38,41 +38,28 @@ const maxStacks = 100_000
 // /debug/pprof/goroutine?debug=2: about 1 ms for each 1,000 goroutines. In a
 // process with more than 100,000 goroutines the stacks are left out.
 func (p *Pool) OldestTasks(n int) []RunningTask {
-	return p.withStacks(p.oldest(n))
+	all := p.running()
+	return withStacks(all[:max(0, min(n, len(all)))])
 }
 
-// A suspect is a worker that is inside a task.
-type suspect struct {
-	w      *worker
-	status uint64 // of w
-	age    time.Duration
-}
-
-// oldest returns up to n workers, those that are inside the oldest tasks.
-func (p *Pool) oldest(n int) []suspect {
-	if n <= 0 {
-		return nil
-	}
-	var all []suspect
-	if !p.made() {
-		return nil // it has no clock
-	}
-	p.mu.Lock()
-	p.eachRunningLocked(p.now(), func(w *worker, status uint64, age time.Duration) {
-		all = append(all, suspect{w, status, age})
+// running is the workers that are inside tasks, the oldest first.
+func (p *Pool) running() (all []*kernel.WorkerView) {
+	p.lane.Workers(func(w *kernel.WorkerView) {
+		if w.InTask {
+			all = append(all, w)
+		}
 	})
-	p.mu.Unlock()
-	slices.SortStableFunc(all, func(a, b suspect) int { return cmp.Compare(b.age, a.age) })
-	return all[:min(n, len(all))]
+	slices.SortStableFunc(all, func(a, b *kernel.WorkerView) int { return cmp.Compare(b.Age, a.Age) })
+	return all
 }
 
 // withStacks looks for the stacks of what is running in these workers.
-func (p *Pool) withStacks(all []suspect) []RunningTask {
+func withStacks(all []*kernel.WorkerView) []RunningTask {
 	tasks := make([]RunningTask, len(all))
 	at := make(map[string]int, len(all))
-	for i, s := range all {
-		tasks[i] = RunningTask{Worker: s.w.id, Age: s.age}
-		at[fmt.Sprintf("%p", s.w)] = i
+	for i, w := range all {
+		tasks[i] = RunningTask{Worker: w.ID, Age: w.Age}
+		at[w.Address()] = i
 	}
 	if len(all) == 0 {
 		return tasks
@@ -80,7 +67,7 @@ func (p *Pool) withStacks(all []suspect) []RunningTask {
 	for g := range bytes.SplitSeq(sy.Stacks(maxStacks), []byte("\n\n")) {
 		workers, stack := taskStack(string(g))
 		for _, w := range workers {
-			if i, ok := at[w]; ok && all[i].w.status.Load() == all[i].status {
+			if i, ok := at[w]; ok && all[i].Same() {
 				tasks[i].Stack = stack
 			}
 		}
@@ -92,7 +79,8 @@ func (p *Pool) withStacks(all []suspect) []RunningTask {
 const (
 	inPackage = "github.com/shoal-go/shoal."
 	inCaller  = "github.com/shoal-go/shoal/internal/caller."
-	inLoop    = inPackage + "(*worker).loop("
+	inKernel  = "github.com/shoal-go/shoal/internal/kernel."
+	inLoop    = inKernel + "(*Worker).loop("
 )
 
 // taskStack returns the part of a goroutine's stack that is the innermost task of
@@ -109,7 +97,7 @@ func taskStack(g string) (workers []string, stack string) {
 			}
 		}
 	}
-	for end >= 3 && (strings.HasPrefix(lines[end-2], inPackage) || strings.HasPrefix(lines[end-2], inCaller)) { // two lines per frame, after the heading
+	for end >= 3 && (strings.HasPrefix(lines[end-2], inPackage) || strings.HasPrefix(lines[end-2], inKernel) || strings.HasPrefix(lines[end-2], inCaller)) { // two lines per frame, after the heading
 		end -= 2
 	}
 	return workers, strings.Join(lines[:end], "\n")

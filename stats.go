@@ -3,6 +3,8 @@ package shoal
 import (
 	"iter"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/kernel"
 )
 
 // Stats is a snapshot of a pool. In every snapshot
@@ -42,14 +44,14 @@ type Stats struct {
 	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
 	// is stalled while all workers that it may have are inside tasks, other
 	// tasks wait, and no task ends: as when tasks wait for tasks that are queued
-	// behind them. Without [WithStallAfter] the time counts from the first call
-	// of Stats that finds it so.
+	// behind them. The time is never too large. It counts from the first call of
+	// Stats that finds the pool so, or from the first look of the watchdog, which
+	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration
 
 	// WaitTime is how long tasks waited between being accepted and started,
 	// RunTime how long they ran. One task in 64 is measured, or every task with
-	// [TimingFull], [WithStallAfter] or [WithSlowTask]. Tasks that run on no
-	// worker are not measured.
+	// [TimingFull]. Tasks that run on no worker are not measured.
 	WaitTime, RunTime Histogram
 }
 
@@ -85,88 +87,62 @@ func (p *Pool) Name() string { return p.name }
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {
 	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()
-	if p.watch != nil {
-		p.watch.lookBelow(p.now())
-	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	s := p.statsLocked()
+	p.mu.Unlock()
 	s.WaitTime, s.RunTime = wait, run
+	return s
+}
+
+// statsLocked is all of Stats but the histograms. It is locked by p.mu, so that stalls are noticed
+// in the order of the snapshots.
+func (p *Pool) statsLocked() (s Stats) {
+	before := p.now()
+	k := p.lane.Snapshot()
+	s.Name, s.QueueCapacity = p.name, p.capacity
+	s.State = p.stateOf(k)
+	s.Submitted, s.Completed = k.Submitted, k.Submitted-k.InFlight-k.Dropped-k.Canceled
+	s.Failed, s.Rejected, s.Dropped, s.Canceled, s.Spawned = k.Failed, k.Rejected, k.Dropped, k.Canceled, k.Spawned
+	s.InFlight = int(k.InFlight)
+	s.Queued = min(int(k.Waiting), p.capacity)
+	s.Blocked, s.Reserved = k.Blocked, k.Reserved
+	s.Workers, s.PeakWorkers, s.MinWorkers, s.MaxWorkers = k.Live, k.Peak, k.Min, k.Max
+	s.Running = k.WorkersIn
+	s.Idle = max(0, s.Workers-s.Running)
 	if d := p.watch; d != nil {
 		s.Stalls, s.SlowTasks = d.stalls, d.slowTasks
-		s.Stalled = max(0, d.stallAgeLocked(p.now(), s))
-	} else {
-		s.Stalled = p.stall.look(p, s)
 	}
+	s.Stalled = p.stall.look(p, s, k.Moves, before)
 	return s
-}
-
-// statsLocked is the part of Stats that needs no look at the clock.
-func (p *Pool) statsLocked() (s Stats) {
-	s.Name, s.QueueCapacity = p.name, p.capacity
-	h := p.head.Load() // first: tail is never behind it
-	tail := p.tail.Load() &^ sealedBit
-	waiting := ahead(tail, headTicket(h))
-	busy := headBusy(h)
-	s.State = p.stateLocked()
-	s.Submitted = tail + p.outTotal
-	// Finished tickets, less those that were finished without a task having
-	// run; and the tasks that ran outside.
-	s.Completed = tail - waiting - uint64(busy-p.lent) - p.passed - (p.dropped - p.outDropped) - (p.canceled - p.outCanceled) + p.outDone
-	s.Failed = p.failed
-	s.Rejected = p.rejected.Load()
-	s.Dropped = p.dropped
-	s.Canceled = p.canceled
-	s.Spawned = p.spawned
-	s.InFlight = int(waiting) + busy - p.lent + p.outside - int(p.husks.Load())
-	s.Queued = p.queued(tail, h)
-	s.Blocked = p.room.n
-	s.Reserved = p.reserved
-	s.Workers = p.live
-	s.Running = busy + p.turning
-	s.Idle = max(0, p.live-s.Running)
-	s.PeakWorkers = p.peak
-	s.MinWorkers, s.MaxWorkers = p.min, p.max
-	return s
-}
-
-// queued is the number of tasks that wait. With a free worker for it a task is
-// accepted beyond the capacity; it counts as being handed over then.
-func (p *Pool) queued(tail, h uint64) int {
-	waiting := int(ahead(tail, headTicket(h))) - int(p.husks.Load()) + int(p.parked.Load())
-	return max(0, min(waiting, p.capacity))
 }
 
 // stuck reports whether all workers that p may have are inside tasks, and others
 // wait, or at capacity 0 submitters.
 func (p *Pool) stuck(s Stats) bool {
-	return s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && !p.paused
+	return s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
 }
 
-// A stall is what Stats remembers to notice one. Guarded by mu.
+// A stall is what is remembered to notice one. Guarded by Pool.mu.
 type stall struct {
-	ended uint64 // tasks that had ended, when that was noticed first
+	moves uint64 // see [kernel.Snapshot], when that was noticed first
 	since int64  // when, by the pool's clock, plus 1; 0: there is none
 }
 
-func (l *stall) look(p *Pool, s Stats) time.Duration {
-	if !p.stuck(s) {
+// look is for how long p has been stalled, at least. s and moves are of a moment after before.
+func (l *stall) look(p *Pool, s Stats, moves uint64, before int64) time.Duration {
+	switch {
+	case !p.stuck(s):
 		l.since = 0
-		return 0
+	case l.since == 0 || l.moves != moves:
+		l.moves, l.since = moves, p.now()+1
+	default:
+		return time.Duration(max(0, before+1-l.since))
 	}
-	now := p.now()
-	if l.since == 0 || l.ended != s.Completed {
-		l.ended, l.since = s.Completed, now+1
-	}
-	return time.Duration(now + 1 - l.since)
+	return 0
 }
 
-// Queued is the number of accepted tasks that have not started. It takes no
-// lock.
-func (p *Pool) Queued() int {
-	h := p.head.Load() // first: tail is never behind it
-	return p.queued(p.tail.Load(), h)
-}
+// Queued is the number of accepted tasks that have not started.
+func (p *Pool) Queued() int { return min(p.lane.Queued(), p.capacity) }
 
 // A WorkerState says what a worker does.
 type WorkerState uint8
@@ -209,56 +185,18 @@ func (p *Pool) Workers() iter.Seq[WorkerStats] {
 	}
 }
 
-func (p *Pool) workerStats() []WorkerStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	rows := make([]WorkerStats, 0, p.live)
-	var now int64
-	if p.live > 0 {
-		now = p.now()
-	}
-	for _, w := range p.workers {
-		if w == nil {
-			continue
-		}
-		status := w.status.Load()
-		r := WorkerStats{ID: w.id, Executed: status >> statusBits, Failed: w.faults}
+func (p *Pool) workerStats() (rows []WorkerStats) {
+	p.lane.Workers(func(w *kernel.WorkerView) {
+		r := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
 		switch {
-		case w.parked:
+		case w.Parked:
 			r.State = WorkerParked
-		case status&idleBit != 0:
+		case !w.InTask:
 			r.State = WorkerSpinning
 		default:
-			r.TaskAge = w.ageLocked(status, now)
+			r.TaskAge = w.Age
 		}
 		rows = append(rows, r)
-	}
+	})
 	return rows
-}
-
-// ageLocked is for how long w, whose status says that it is inside a task, has
-// been inside it.
-func (w *worker) ageLocked(status uint64, now int64) time.Duration {
-	switch {
-	case status&exactBit != 0:
-		return time.Duration(max(0, now-w.since.Load()))
-	case w.watched.Load():
-		return time.Duration(max(0, now-w.watchedAt))
-	}
-	w.watchedAt = now
-	w.watched.Store(true)
-	return 0
-}
-
-// eachRunningLocked calls f for every worker that is inside a task, or serves a
-// sub-pool.
-func (p *Pool) eachRunningLocked(now int64, f func(w *worker, status uint64, age time.Duration)) {
-	for _, w := range p.workers {
-		if w == nil || w.parked {
-			continue
-		}
-		if status := w.status.Load(); status&idleBit == 0 {
-			f(w, status, w.ageLocked(status, now))
-		}
-	}
 }

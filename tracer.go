@@ -3,6 +3,8 @@ package shoal
 import (
 	"context"
 	"runtime/trace"
+
+	"github.com/shoal-go/shoal/internal/kernel"
 )
 
 // This file is what follows tasks from their submission to their end: a Tracer of
@@ -54,20 +56,19 @@ func WithTracer(t Tracer) Option { return option(func(c *config) { c.tracer = t 
 
 // traced is the body of a call that is followed.
 type traced struct {
-	body   // the call's own
-	p      *Pool
-	kind   string          // what submitted it
-	own    context.Context // what the task would be given otherwise
-	given  context.Context // what the task is given
-	tracer Tracer          // nil: none, or it is not told any more
-	ended  func(error)     // from Tracer.Started
-	task   *trace.Task     // nil: runtime/trace was off
+	kernel.Body // the call's own
+	p           *Pool
+	kind        string          // what submitted it
+	own         context.Context // what the task would be given otherwise
+	given       context.Context // what the task is given
+	tracer      Tracer          // nil: none, or it is not told any more
+	ended       func(error)     // from Tracer.Started
+	task        *trace.Task     // nil: runtime/trace was off
 }
 
-// follow returns a body for c, which was submitted by kind, if anybody wants to follow
+// followed returns a body for c, which was submitted by kind, if anybody wants to follow
 // it, and the context that takes the place of ctx. Else the body is nil.
-func (c *call) follow(ctx context.Context, kind string) (*traced, context.Context) {
-	p := c.pool
+func (p *Pool) followed(c *call, ctx context.Context, kind string) (*traced, context.Context) {
 	if !p.follows() {
 		return nil, ctx
 	}
@@ -75,7 +76,7 @@ func (c *call) follow(ctx context.Context, kind string) (*traced, context.Contex
 	if told == nil && !trace.IsEnabled() {
 		return nil, ctx
 	}
-	t := &traced{body: c.body, p: p, kind: kind}
+	t := &traced{Body: c.Body(), p: p, kind: kind}
 	if told != nil {
 		t.tracer, ctx = p.tracer, told
 	}
@@ -104,22 +105,24 @@ func (p *Pool) askTracer(ctx context.Context, kind string) (told context.Context
 
 // trace has c followed, if anybody wants that, and returns its new body. It is for
 // who submits c, just before.
-func (c *contextCall) trace(kind string) *traced {
-	t, ctx := c.follow(c.parent, kind)
+func (p *Pool) trace(c *contextCall, kind string) *traced {
+	t, ctx := p.followed(&c.call, c.parent, kind)
 	if t != nil {
-		c.parent, c.body, t.own = ctx, t, c
+		c.parent, t.own = ctx, c
+		c.SetBody(t)
 	}
 	return t
 }
 
 // trace is contextCall.trace for the task of a group, whose context is that of the
 // group's other tasks.
-func (t *groupTask) trace() {
-	if !t.pool.follows() {
+func (t *groupTask) trace(p *Pool) {
+	if !p.follows() {
 		return
 	}
-	if b, ctx := t.follow(t.r, "Group"); b != nil {
-		t.body, b.own = b, groupTaskContext{ctx, t}
+	if b, ctx := p.followed(&t.call, t.r, "Group"); b != nil {
+		b.own = groupTaskContext{ctx, t}
+		t.SetBody(b)
 	}
 }
 
@@ -131,13 +134,13 @@ type groupTaskContext struct {
 
 // Value is the one of the task where that matters to the pool.
 func (c groupTaskContext) Value(key any) any {
-	if _, ok := key.(inTaskKey); ok {
-		return c.t.Value(key)
+	if v, ok := c.t.call.Value(key); ok {
+		return v
 	}
 	return c.Context.Value(key)
 }
 
-func (t *traced) run() error {
+func (t *traced) Run() error {
 	t.given = t.own
 	if tr := t.tracer; tr != nil {
 		t.tracer = nil // whatever becomes of Started, the task is not refused
@@ -147,19 +150,26 @@ func (t *traced) run() error {
 			t.given = ctx
 		}
 	}
-	return t.body.run()
+	return t.Body.Run()
 }
 
 // refuse is called if the task was not accepted. t may be nil.
 func (t *traced) refuse(err error) {
 	if t != nil {
-		t.over(err)
+		t.Over(err)
 	}
 }
 
-// over is called when the task has ended, or is known not to run. It may be called
-// again.
-func (t *traced) over(err error) {
+// Over is called when the task has ended, or is known not to run.
+func (t *traced) Over(err error) {
+	if err != errWithdrawn {
+		t.tell(err)
+	}
+	t.Body.Over(err)
+}
+
+// tell tells the tracers of the end. It may be called again.
+func (t *traced) tell(err error) {
 	tr, ended, task := t.tracer, t.ended, t.task
 	t.tracer, t.ended, t.task = nil, nil, nil
 	switch {
@@ -174,8 +184,8 @@ func (t *traced) over(err error) {
 }
 
 // given is the context that the task of c is given; own if c is not followed.
-func (c *call) given(own context.Context) context.Context {
-	if t, ok := c.body.(*traced); ok {
+func given(c *call, own context.Context) context.Context {
+	if t, ok := c.Body().(*traced); ok {
 		return t.given
 	}
 	return own
@@ -200,14 +210,14 @@ func (p *Pool) inRegion(f func()) func() {
 	}
 }
 
-// runBody runs the task of c, as a region of runtime/trace while that is on.
-func (c *call) runBody() error {
+// regioned is f, the task of c, as a region of runtime/trace while that is on.
+func (p *Pool) regioned(c *call, f func() error) error {
 	if trace.IsEnabled() {
 		ctx := context.Background()
-		if t, ok := c.body.(*traced); ok {
+		if t, ok := c.Body().(*traced); ok {
 			ctx = t.own // it knows the task there
 		}
-		defer trace.StartRegion(ctx, c.pool.traceName()).End()
+		defer trace.StartRegion(ctx, p.traceName()).End()
 	}
-	return c.body.run()
+	return f()
 }

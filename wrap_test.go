@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,7 +132,11 @@ func TestTicketsWrapUnderLoad(t *testing.T) {
 	shutClean(t, p)
 }
 
-func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
+// A task that was claimed by the one that waits for it, or canceled, keeps its place in the
+// queue as a tombstone until a worker comes to it. There are about as many tombstones as the
+// pool accepts tasks, and no more. So the memory of a task that submits and waits for ever is
+// bounded by the capacity, however many rounds it does.
+func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T) {
 	if testpool.Race {
 		t.Skip("the race detector has memory of its own")
 	}
@@ -143,7 +148,7 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	const rounds = 20_000
+	const rounds, capacity = 20_000, 64
 	nop := func(context.Context) (int, error) { return 0, nil }
 	for name, round := range map[string]func(ctx context.Context, p *shoal.Pool){
 		"future":   func(ctx context.Context, p *shoal.Pool) { shoal.Go(ctx, p, nop).Wait(ctx) },
@@ -165,21 +170,24 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
 			}
 		},
 	} {
-		for _, in := range []string{"its own pool", "its own pool, as the tickets wrap", "a sub-pool"} {
+		for _, in := range []string{"its own pool", "its own pool, as the tickets wrap", "a sub-pool", "a sub-pool in which a task waits"} {
 			first := uint64(0)
 			if in == "its own pool, as the tickets wrap" {
 				first = 1<<shoal.TicketBits - rounds/2
 			}
-			root := shoal.NewAt(first, shoal.WithMaxWorkers(1))
+			root := shoal.NewAt(first, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(capacity))
 			defer root.Close()
 			p := root
-			if in == "a sub-pool" {
+			if strings.HasPrefix(in, "a sub-pool") {
 				var err error
-				p, err = root.Sub()
+				p, err = root.Sub(shoal.WithQueueCapacity(capacity))
 				must(t, err)
 			}
 			var before, after int64
 			_, err := shoal.Go(context.Background(), root, func(ctx context.Context) (int, error) {
+				if in == "a sub-pool in which a task waits" {
+					must(t, p.Submit(func() {}))
+				}
 				before = heapInUse()
 				for range rounds {
 					round(ctx, p)
@@ -200,22 +208,6 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNothing(t *testing.T) {
 // ----- helpers: what the tests of this folder need of those in folder tests -----
 
 var bg = context.Background()
-
-// newPool is shoal.New; an error ends the test.
-func newPool(t testing.TB, opts ...shoal.Option) *shoal.Pool {
-	t.Helper()
-	p, err := shoal.New(opts...)
-	must(t, err)
-	return p
-}
-
-// openPool makes a pool that is closed when the test ends.
-func openPool(t testing.TB, opts ...shoal.Option) *shoal.Pool {
-	t.Helper()
-	p := newPool(t, opts...)
-	t.Cleanup(func() { p.Close() })
-	return p
-}
 
 // must fails the test for an error.
 func must(t testing.TB, err error) {

@@ -46,8 +46,14 @@ func eachShape(t *testing.T, f func(t *testing.T, s shape)) {
 // next one, which it must count.
 func fillQueue(t *testing.T, p *shoal.Pool, y *tally, n int) {
 	t.Helper()
+	fillMore(t, p, y, 0, n)
+}
+
+// fillMore is fillQueue if tasks 0 … first-1 of y wait already.
+func fillMore(t *testing.T, p *shoal.Pool, y *tally, first, n int) {
+	t.Helper()
 	was := p.Stats()
-	for i := range n {
+	for i := first; i < n; i++ {
 		if err := y.note(i, p.TrySubmit(y.task(i))); err != nil {
 			t.Fatalf("task %d of the %d there is room for: %v", i+1, n, err)
 		}
@@ -55,17 +61,18 @@ func fillQueue(t *testing.T, p *shoal.Pool, y *tally, n int) {
 	wantErr(t, "the task beyond the bound", y.note(n, p.TrySubmit(y.task(n))), shoal.ErrQueueFull)
 	s := p.Stats()
 	checkIdentity(t, s)
-	if p.Queued() != n || s.Queued != n || s.Rejected != was.Rejected+1 || s.Submitted != was.Submitted+uint64(n) {
-		t.Errorf("with a queue of %d: Queued %d, %+v", n, p.Queued(), s)
+	queued := min(n, s.QueueCapacity) // as Stats.Queued says, if more wait
+	if p.Queued() != queued || s.Queued != queued || s.InFlight != was.InFlight+n-first ||
+		s.Rejected != was.Rejected+1 || s.Submitted != was.Submitted+uint64(n-first) {
+		t.Errorf("with %d that wait: Queued %d, %+v", n, p.Queued(), s)
 	}
 }
 
-// submitBeyond submits task n of y to the full queue of p, which holds tasks 0
-// … n-2, with Submit, and checks that the policy is followed. It returns a
+// submitBeyond submits task n of y to p, which has no room and in which tasks 0
+// … n-2 wait, with Submit, and checks that the policy is followed. It returns a
 // func that checks the rest when there was room.
-func submitBeyond(t *testing.T, p *shoal.Pool, y *tally, s shape) (later func()) {
+func submitBeyond(t *testing.T, p *shoal.Pool, y *tally, s shape, n int) (later func()) {
 	t.Helper()
-	n := s.capacity + 1
 	was := p.Stats()
 	want := was
 	want.Submitted++
@@ -150,7 +157,7 @@ func TestBoundIsExactWhileEveryWorkerIsBusy(t *testing.T) {
 			y := newTally(s.capacity + 2)
 			was := p.Stats()
 			fillQueue(t, p, y, s.capacity)
-			later := submitBeyond(t, p, y, s)
+			later := submitBeyond(t, p, y, s, s.capacity+1)
 			release()
 			synctest.Wait()
 			later()
@@ -162,6 +169,8 @@ func TestBoundIsExactWhileEveryWorkerIsBusy(t *testing.T) {
 	})
 }
 
+// A paused pool accepts as an idle one does: as many tasks as it may have workers, and its
+// capacity.
 func TestBoundIsExactWhilePaused(t *testing.T) {
 	eachShape(t, func(t *testing.T, s shape) {
 		for _, warm := range []int{0, s.workers} {
@@ -170,10 +179,11 @@ func TestBoundIsExactWhilePaused(t *testing.T) {
 			synctest.Wait()
 			for range 2 {
 				p.Pause()
-				y := newTally(s.capacity + 2)
+				room := s.capacity + s.workers
+				y := newTally(room + 2)
 				was := p.Stats()
-				fillQueue(t, p, y, s.capacity)
-				later := submitBeyond(t, p, y, s)
+				fillQueue(t, p, y, room)
+				later := submitBeyond(t, p, y, s, room+1)
 				p.Resume()
 				synctest.Wait()
 				later()
@@ -189,12 +199,13 @@ func TestBoundIsExactWhilePausedWithRunningTasks(t *testing.T) {
 		p := newPool(t, s.options()...)
 		release := hold(t, p, s.workers)
 		p.Pause()
-		y := newTally(s.capacity + 2)
+		room := s.capacity + s.workers
+		y := newTally(room + 2)
 		fillQueue(t, p, y, s.capacity)
-		release() // that makes no room
+		release() // which makes room for as many as have ended
 		synctest.Wait()
-		wantErr(t, "TrySubmit", p.TrySubmit(func() {}), shoal.ErrQueueFull)
-		later := submitBeyond(t, p, y, s)
+		fillMore(t, p, y, s.capacity, room)
+		later := submitBeyond(t, p, y, s, room+1)
 		p.Resume()
 		synctest.Wait()
 		later()

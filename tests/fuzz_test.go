@@ -66,6 +66,8 @@ type poolModel struct {
 	count   mCount
 	cut     bool // Close dropped something
 
+	wasQuiet bool // it may have been quiet for a moment as it came to rest
+
 	all     []*mSubmit
 	waits   []<-chan struct{} // calls of Wait that must not have returned
 	ends    []<-chan struct{} // calls of Shutdown and Close that must not have returned
@@ -86,17 +88,16 @@ func (m *poolModel) fatalf(format string, args ...any) {
 	m.t.Errorf("%s\nafter:\n\t%s", fmt.Sprintf(format, args...), strings.Join(m.log, "\n\t"))
 }
 
-// roomLeft is how many more tasks the pool may accept.
+// roomLeft is how many more tasks the pool may accept. A paused one accepts as others do, and
+// what runs beyond a maximum that was lowered counts against the capacity.
 func (m *poolModel) roomLeft() int {
-	n := m.capacity - len(m.queue)
-	if !m.paused {
-		n += max(0, m.max-len(m.running))
-	}
-	return n
+	return m.capacity + m.max - len(m.queue) - len(m.running)
 }
 
-// settle lets the model's workers do what they can.
+// settle lets the model's workers do what they can. Whoever waits for room is called to take it,
+// and the tasks that are there may have ended before it comes: then the pool was quiet.
 func (m *poolModel) settle() {
+	m.wasQuiet = false
 	for {
 		switch {
 		case !m.paused && len(m.queue) > 0 && len(m.running) < m.max:
@@ -104,6 +105,7 @@ func (m *poolModel) settle() {
 			m.queue = m.queue[1:]
 			m.begin(t, &m.running)
 		case len(m.room) > 0 && m.roomLeft() > 0:
+			m.wasQuiet = m.wasQuiet || len(m.queue)+len(m.running)+len(m.outside) == 0
 			s := m.room[0]
 			m.room = m.room[1:]
 			s.wait = false
@@ -439,14 +441,13 @@ func (m *poolModel) rest() {
 			m.fatalf("the submission of %d returned %v, want %v", s.t.id, s.err, s.want)
 		}
 	}
-	for _, w := range m.waits {
-		if isClosed(w) != quiet {
+	m.waits = slices.DeleteFunc(m.waits, func(w <-chan struct{}) bool {
+		returned := isClosed(w)
+		if returned != quiet && !(returned && m.wasQuiet) {
 			m.fatalf("Wait has returned: %t, the pool is quiet: %t", !quiet, quiet)
 		}
-	}
-	if quiet {
-		m.waits = nil
-	}
+		return returned
+	})
 	for _, e := range m.ends {
 		if isClosed(e) != over {
 			m.fatalf("Shutdown or Close has returned: %t, the pool is done: %t", !over, over)

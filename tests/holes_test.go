@@ -1174,7 +1174,7 @@ func TestH25_AnIdlePoolHoldsNoClosure(t *testing.T) {
 	}()
 	func() { // that was displaced, or never admitted
 		p.Pause()
-		for range 4 {
+		for range 4 + 2 { // the capacity, and the workers
 			if err := p.Submit(use(capture())); err != nil {
 				t.Fatal(err)
 			}

@@ -2,8 +2,10 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,11 +170,65 @@ func TestKeyedUnderDropOldest(t *testing.T) {
 		}
 		release()
 		p.Wait()
-		if fmt.Sprint(ran) != "[7 8 9]" {
-			t.Errorf("the last three run, not %v", ran)
+		if s := slices.Sorted(slices.Values(ran)); !slices.Equal(s, []int{7, 8, 9}) || slices.Index(ran, 7) > slices.Index(ran, 9) {
+			t.Errorf("the last three run, those of a key in order, not %v", ran)
 		}
 		if s := p.Stats(); s.Dropped != 7 || s.Completed != 4 {
 			t.Errorf("%+v", s)
+		}
+		shutClean(t, p)
+	})
+}
+
+// A key has one place in the queue. So DropOldest displaces the first task of the key whose
+// place is the oldest, and that key is the youngest then; tasks that wait behind others of
+// their key cannot be displaced before those.
+func TestKeyedDropOldestDisplacesTheFirstTaskOfTheOldestKey(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(4), shoal.WithFullPolicy(shoal.DropOldest))...)
+		k := shoal.NewKeyed[int](p)
+		release := hold(t, p, 1)
+		ran := map[string]bool{}
+		task := func(name string) func() { return func() { ran[name] = true } }
+		must(t, k.Submit(1, task("1a")))
+		must(t, k.Submit(2, task("2a")))
+		must(t, k.Submit(1, task("1b")))
+		must(t, k.Submit(1, task("1c")))
+		must(t, p.Submit(task("x"))) // displaces 1a; 1b is behind 2a then, and behind x
+		must(t, p.Submit(task("y"))) // displaces 2a
+		must(t, p.Submit(task("z"))) // displaces x
+		release()
+		p.Wait()
+		if want := map[string]bool{"1b": true, "1c": true, "y": true, "z": true}; !maps.Equal(ran, want) {
+			t.Errorf("%v ran, want %v", ran, want)
+		}
+		if s := p.Stats(); s.Dropped != 3 || s.Completed != 5 {
+			t.Errorf("%+v", s)
+		}
+		shutClean(t, p)
+	})
+}
+
+// Tasks that wait for a task of their key that runs have no place in the queue. If there are
+// no others there is nothing to displace.
+func TestKeyedDropOldestRefusesIfAllWaitForTheirKey(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		synctest.Wait()
+		ran := 0
+		for range 2 {
+			must(t, k.Submit(1, func() { ran++ }))
+		}
+		wantErr(t, "of the key", k.Submit(1, nothing), shoal.ErrQueueFull)
+		wantErr(t, "of another key", k.Submit(2, nothing), shoal.ErrQueueFull)
+		wantErr(t, "of no key", p.Submit(nothing), shoal.ErrQueueFull)
+		close(gate)
+		p.Wait()
+		if s := p.Stats(); ran != 2 || s.Dropped != 0 || s.Rejected != 3 || s.Completed != 3 {
+			t.Errorf("%d ran: %+v", ran, s)
 		}
 		shutClean(t, p)
 	})

@@ -326,14 +326,15 @@ func TestShutdownResumesAPausedPool(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			p := newPool(t, fixed(1, shoal.WithQueueCapacity(capacity))...)
 			p.Pause()
-			y := newTally(capacity + 1)
-			fillQueue(t, p, y, capacity)
+			room := capacity + 1 // of the worker
+			y := newTally(room + 1)
+			fillQueue(t, p, y, room)
 			waiter := make(chan error, 1)
 			go func() { waiter <- p.Submit(func() { t.Error("a refused task ran") }) }()
 			synctest.Wait()
 			shutClean(t, p)
 			wantErr(t, "a Submit that waited for room", <-waiter, shoal.ErrClosed)
-			if n := y.checkAccepted(t); n != capacity {
+			if n := y.checkAccepted(t); n != room {
 				t.Errorf("%d", n)
 			}
 		})

@@ -621,23 +621,37 @@ func ExamplePool_Reserve() {
 	// Output: 5 jobs, never more than 2 at once: true
 }
 
-func TestDropOldestDropsAsManyAsItTakes(t *testing.T) {
-	p := newPool(t, shoal.WithMaxWorkers(3), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
-	r, err := p.Reserve(bg, 3)
-	must(t, err)
-	p.Pause()
-	var lost []error
-	for range 3 {
-		must(t, r.Submit(bg, fine, func(err error) { lost = append(lost, err) }))
-	}
-	ran := false
-	must(t, p.Submit(func() { ran = true })) // a paused pool takes one
-	if len(lost) != 3 || lost[0] != shoal.ErrDropped || p.Stats().Dropped != 3 || p.Queued() != 1 {
-		t.Errorf("%v are lost, %d wait; want three dropped, and one that waits", lost, p.Queued())
-	}
-	p.Resume()
-	shutClean(t, p)
-	if !ran {
-		t.Error("the task that they were dropped for did not run")
+// DropOldest is one for one: a task that there is no room for displaces the oldest one that
+// waits, and no more than that, also if Resize has left more than the bound.
+func TestDropOldestIsOneForOne(t *testing.T) {
+	for _, lower := range []bool{false, true} {
+		p := newPool(t, shoal.WithMaxWorkers(3), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
+		r, err := p.Reserve(bg, 3)
+		must(t, err)
+		p.Pause()
+		y := newTally(7)
+		var lost []int
+		for i := range 3 {
+			must(t, y.note(i, r.Submit(bg, func(context.Context) error { y.hit(i); return nil }, func(err error) {
+				wantErr(t, "lost", err, shoal.ErrDropped)
+				lost = append(lost, i)
+			})))
+		}
+		must(t, y.note(3, p.Submit(y.task(3)))) // there is room for one more
+		if s := p.Stats(); len(lost) != 0 || s.Dropped != 0 || s.InFlight != 4 {
+			t.Errorf("%v are lost before the bound: %+v", lost, s)
+		}
+		if lower { // now two wait beyond the bound
+			must(t, p.Resize(0, 1))
+		}
+		for i := range 3 {
+			must(t, y.note(4+i, p.Submit(y.task(4+i))))
+			if s := p.Stats(); len(lost) != i+1 || lost[i] != i || s.Dropped != uint64(i+1) || s.InFlight != 4 {
+				t.Errorf("lowered: %t: after %d tasks beyond the bound %v are lost, want one each, the oldest: %+v", lower, i+1, lost, s)
+			}
+		}
+		p.Resume()
+		shutClean(t, p)
+		y.checkDropped(t, 3)
 	}
 }

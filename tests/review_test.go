@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -788,7 +789,7 @@ func TestReviewAWaitThatRunsItsTaskIsNoStall(t *testing.T) {
 			})
 			f.Wait(bg)
 			shutClean(t, p)
-			if d := <-told; d != 16*time.Second {
+			if d := <-told; d != 17500*time.Millisecond { // the end is at 6 s, and is seen at 7.5 s
 				t.Errorf("at the front %v: told of a stall after %v", front, d)
 			}
 			if len(told) != 0 {
@@ -842,27 +843,35 @@ func TestReviewGroupKeepsNoTaskThatRanInItsGo(t *testing.T) {
 	}
 }
 
-// Turns that nobody takes are tickets where tasks are dropped: there is enough to drop, and
-// it is the oldest.
-func TestReviewDropOldestDropsTurnsThatWereGivenBack(t *testing.T) {
+// A key whose worker has stopped has its place in the queue again: what waits there can be
+// displaced, the first task first.
+func TestReviewDropOldestDisplacesWhatWaitsBehindATaskThatHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(3, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)
 		k := shoal.NewKeyed[int](p)
 		gate := make(chan struct{})
 		must(t, k.Submit(1, func() { <-gate }))
-		n := 0
-		for ; k.Submit(1, nothing) == nil; n++ { // the two free workers are room too
+		n, ran := 0, []int(nil)
+		for i := 0; k.Submit(1, func() { ran = append(ran, i) }) == nil; i++ { // the two free workers are room too
 			synctest.Wait()
+			n++
 		}
-		p.Pause() // which takes that room away
-		close(gate)
+		p.Pause()
+		close(gate) // which makes room for one
 		synctest.Wait()
-		ran := false
-		must(t, p.Submit(func() { ran = true }))
+		var late atomic.Int32
+		must(t, p.Submit(func() { late.Add(1) }))
+		if got := p.Stats().Dropped; n != 4 || got != 0 {
+			t.Errorf("of %d tasks that waited for their key %d were dropped while there was room", n, got)
+		}
+		must(t, p.Submit(func() { late.Add(1) }))
+		if got := p.Stats().Dropped; got != 1 {
+			t.Errorf("of %d tasks that waited for their key %d were dropped, want one for one", n, got)
+		}
 		p.Resume()
 		p.Wait()
-		if got := p.Stats().Dropped; n != 4 || got != 3 || !ran {
-			t.Errorf("of %d tasks that waited for their key %d were dropped, ran: %t", n, got, ran)
+		if late.Load() != 2 || !slices.Equal(ran, []int{1, 2, 3}) {
+			t.Errorf("tasks %v of the key ran, want all but the first, 0, in order; and %d others", ran, late.Load())
 		}
 		shutClean(t, p)
 	})
@@ -887,10 +896,10 @@ func TestReviewDroppingATurnIsNoEndOfAStall(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(6 * time.Second)
 		must(t, p.Submit(nothing))
-		if got := p.Stats(); got.Stalled != 6*time.Second || got.Dropped != 1 {
-			t.Errorf("stalled for %v with %d dropped, want 6s and 1", got.Stalled, got.Dropped)
+		if got := p.Stats(); got.Stalled != 3500*time.Millisecond || got.Dropped != 1 { // it is seen after 2.5 s
+			t.Errorf("stalled for %v with %d dropped, want 3.5s and 1", got.Stalled, got.Dropped)
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(7 * time.Second)
 		if got := p.Stats().Stalls; got != 1 {
 			t.Errorf("%d stalls, want 1", got)
 		}

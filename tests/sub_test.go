@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,20 +110,35 @@ func TestSubBoundIsExact(t *testing.T) {
 	})
 }
 
-// A parent whose workers a sub-pool has has that much less room.
-func TestSubTakesRoomFromItsParent(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPool(t, fixed(2, shoal.WithQueueCapacity(0))...)
-		s := newSub(t, p)
-		must(t, p.Submit(nothing)) // so that there is an old limit
-		synctest.Wait()
-		release := hold(t, s, 2)
-		wantErr(t, "both are lent", p.TrySubmit(nothing), shoal.ErrQueueFull)
-		release()
-		synctest.Wait()
-		must(t, p.TrySubmit(nothing))
-		shutClean(t, p)
-	})
+// Each pool of a family counts its own tasks alone: a parent whose workers a sub-pool has
+// accepts as many tasks as without.
+func TestSubTakesNoRoomFromItsParent(t *testing.T) {
+	for _, capacity := range []int{0, 3} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2, shoal.WithQueueCapacity(capacity))...)
+			s := newSub(t, p)
+			must(t, p.Submit(nothing)) // so that there is an old lease
+			synctest.Wait()
+			release := hold(t, s, 2)
+			var ran atomic.Int32
+			room := 2 + capacity
+			for range room {
+				must(t, p.TrySubmit(func() { ran.Add(1) }))
+			}
+			wantErr(t, "the task beyond the bound", p.TrySubmit(nothing), shoal.ErrQueueFull)
+			synctest.Wait()
+			if st := p.Stats(); ran.Load() != 0 || st.InFlight != room || st.Queued != capacity || st.Running != 2 {
+				t.Errorf("%d ran while the sub-pool has both workers: %+v", ran.Load(), st)
+			}
+			release()
+			synctest.Wait()
+			if n := int(ran.Load()); n != room {
+				t.Errorf("%d of %d ran", n, room)
+			}
+			must(t, p.TrySubmit(nothing))
+			shutClean(t, p)
+		})
+	}
 }
 
 func TestSubOfHigherPriorityComesFirst(t *testing.T) {
@@ -933,5 +949,59 @@ func TestOwnTasksHaveTheirShareBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) 
 			t.Errorf("capacity %d: the sub-pool did %d tasks before %d of its parent's were done", capacity, n, own)
 		}
 		must(t, s.Close())
+	}
+}
+
+// A task that submits to a full pool of its family, and runs what it waits for itself, does not
+// change the order of what waits there, and everything is counted once.
+func TestSubKeepsTheOrderOfWhatWaitsAmongTasksThatWereClaimed(t *testing.T) {
+	for _, capacity := range []int{0, 1, 16} {
+		for _, workers := range []int{1, 3} {
+			p := newPool(t, fixed(workers)...)
+			s := newSub(t, p, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity), shoal.WithTiming(shoal.TimingFull))
+			const users = 3
+			n := testpool.Reps(500, 150, 100)
+			var orders [users]struct {
+				sync.Mutex
+				ran []int
+			}
+			var claimed atomic.Int64
+			g := p.Group(bg)
+			for u := range users {
+				g.Go(func(ctx context.Context) error {
+					for i := range n {
+						if err := s.Submit(func() {
+							if workers == 1 { // else two tasks may run side by side
+								orders[u].Lock()
+								orders[u].ran = append(orders[u].ran, i)
+								orders[u].Unlock()
+							}
+						}); err != nil {
+							return err
+						}
+						for range 3 {
+							if _, err := shoal.Go(ctx, s, func(context.Context) (int, error) { claimed.Add(1); return 0, nil }).Wait(ctx); err != nil {
+								return err
+							}
+						}
+						shoal.Go(ctx, s, func(context.Context) (int, error) { return 0, nil }).Cancel()
+					}
+					return nil
+				})
+			}
+			must(t, g.Wait())
+			s.Wait()
+			for u := range users {
+				if ran := orders[u].ran; workers == 1 && (len(ran) != n || !slices.IsSorted(ran)) {
+					t.Errorf("capacity %d: %d of %d tasks ran, in order: %t", capacity, len(ran), n, slices.IsSorted(ran))
+				}
+			}
+			st := s.Stats()
+			checkIdentity(t, st)
+			if want := uint64(users * n * 5); st.Submitted != want || st.InFlight != 0 || claimed.Load() != int64(users*n*3) {
+				t.Errorf("capacity %d, %d workers: %d claimed, want %d submitted: %+v", capacity, workers, claimed.Load(), want, st)
+			}
+			shutClean(t, p)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -52,6 +54,23 @@ func (l *alarmLog) want(t *testing.T, want ...string) {
 	}
 }
 
+// wantSlow is want for tasks of which it is not certain whether the pool knows when they began:
+// they have run for at least d, and are told of at most d/4 late.
+func (l *alarmLog) wantSlow(t *testing.T, d time.Duration, at ...time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.at, at) {
+		t.Errorf("alarms at %v, want %v", l.at, at)
+	}
+	for _, a := range l.all {
+		if a.Kind != shoal.AlarmSlowTask || a.Count != 1 || a.For < d || a.For > d+d/4 {
+			t.Errorf("%v for %v, %d", a.Kind, a.For, a.Count)
+		}
+	}
+}
+
 func sleep(d time.Duration) func() { return func() { time.Sleep(d) } }
 
 func hangHere(gate <-chan struct{}) { <-gate }
@@ -66,7 +85,8 @@ func TestSlowTaskIsToldOfExactlyThen(t *testing.T) {
 		time.Sleep(950 * time.Millisecond)
 		must(t, p.Submit(sleep(5*time.Second))) // on a worker that slept
 		time.Sleep(2 * time.Second)
-		l.want(t, "1s: slow task for 1s, 1", "1.95s: slow task for 1s, 1")
+		// They are seen at 0.25 s and at 1 s.
+		l.want(t, "1.25s: slow task for 1s, 1", "2s: slow task for 1s, 1")
 		if n := p.Stats().SlowTasks; n != 2 {
 			t.Errorf("SlowTasks is %d, want 2", n)
 		}
@@ -74,7 +94,7 @@ func TestSlowTaskIsToldOfExactlyThen(t *testing.T) {
 		time.Sleep(time.Hour) // an idle pool has no timer that would keep a bubble going: this ends
 		must(t, p.Submit(sleep(1500*time.Millisecond)))
 		p.Wait()
-		l.want(t, "1s: slow task for 1s, 1", "1.95s: slow task for 1s, 1", "1h0m6.95s: slow task for 1s, 1")
+		l.want(t, "1.25s: slow task for 1s, 1", "2s: slow task for 1s, 1", "1h0m7.2s: slow task for 1s, 1")
 	})
 }
 
@@ -88,11 +108,13 @@ func TestSlowTasksInAFloodAreToldOfTogether(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		p.Wait()
-		l.want(t, "8s: slow task for 8s, 1", "9s: slow task for 8.99s, 99")
+		// Two are timed, the first one and the 65th: their age is known from the start. The
+		// others are seen at 2 s.
+		l.want(t, "8s: slow task for 8s, 1", "10s: slow task for 9.36s, 99")
 		if len(l.all) != 2 {
 			return
 		}
-		if a := l.all[1]; len(a.Tasks) != 10 || a.Tasks[0].Age != 8990*time.Millisecond || a.Tasks[9].Age != 8900*time.Millisecond {
+		if a := l.all[1]; len(a.Tasks) != 10 || a.Tasks[0].Age != 9360*time.Millisecond || a.Tasks[9].Age != 8*time.Second {
 			t.Errorf("the tasks named are %v", a.Tasks)
 		}
 	})
@@ -110,16 +132,16 @@ func TestStallIsToldOfOnceAndExactlyThen(t *testing.T) {
 		must(t, p.Submit(func() {})) // from 2.3 s on
 		time.Sleep(500 * time.Millisecond)
 		must(t, p.Submit(sleep(5*time.Second)))
-		if s := p.Stats(); s.Stalled != 500*time.Millisecond || s.Stalls != 0 {
+		if s := p.Stats(); s.Stalled != 300*time.Millisecond || s.Stalls != 0 { // it is seen at 2.5 s
 			t.Errorf("stalled for %v, %d told of", s.Stalled, s.Stalls)
 		}
 		l.want(t)
 		// At 10 s one ends, the empty one too, the next one begins; none waits.
 		time.Sleep(10 * time.Second)
-		l.want(t, "3.3s: stall for 1s, 2")
+		l.want(t, "3.5s: stall for 1s, 2")
 		must(t, p.Submit(func() {})) // at 12.8 s
 		time.Sleep(time.Hour)
-		l.want(t, "3.3s: stall for 1s, 2", "13.8s: stall for 1s, 2")
+		l.want(t, "3.5s: stall for 1s, 2", "14s: stall for 1s, 2")
 		if s := p.Stats(); s.Stalled != 0 || s.Stalls != 2 {
 			t.Errorf("stalled for %v, %d told of", s.Stalled, s.Stalls)
 		}
@@ -138,7 +160,7 @@ func TestStallWhileTasksAreDropped(t *testing.T) {
 				must(t, p.Submit(func() {}))
 				time.Sleep(100 * time.Millisecond)
 			}
-			l.want(t, "1s: stall for 1s, 1")
+			l.want(t, "1.25s: stall for 1s, 1")
 		}
 	})
 }
@@ -199,7 +221,7 @@ func TestStallOfAPoolWhoseWorkersHangInASubPool(t *testing.T) {
 		must(t, sub.Submit(func() {}))
 		p.Wait()
 		sub.Wait()
-		l.want(t, "1s: stall for 1s, 1", "3s: stall for 3s, 1")
+		l.want(t, "1.25s: stall for 1s, 1", "3.75s: stall for 3s, 1")
 		if s := l.all[0].Tasks[0].Stack; !strings.Contains(s, "tests.TestStallOf") {
 			t.Errorf("the parent's alarm has the stack\n%s", s)
 		}
@@ -228,7 +250,8 @@ func TestAlarmNamesTheTaskThatHangs(t *testing.T) {
 			t.Errorf("the alarm is %+v", a)
 		}
 		for i, task := range a.Tasks {
-			if want := []time.Duration{time.Minute + time.Second, time.Minute}[i]; task.Age != want {
+			// The first one is timed. The second one and the stall are seen after 15 s.
+			if want := []time.Duration{time.Minute + 15*time.Second, time.Minute}[i]; task.Age != want {
 				t.Errorf("task %d is %v old, want %v", i, task.Age, want)
 			}
 			checkHangStack(t, task.Stack)
@@ -358,10 +381,11 @@ func TestAlarmHandlerThatPanics(t *testing.T) {
 			}
 		}))...)
 		for range 4 {
-			must(t, p.Submit(sleep(1500*time.Millisecond)))
+			must(t, p.Submit(sleep(1400*time.Millisecond)))
 		}
 		p.Wait()
-		l.want(t, "1s: slow task for 1s, 1", "2.5s: slow task for 1s, 1", "4s: slow task for 1s, 1", "5.5s: slow task for 1s, 1")
+		// The first one is timed, the others are seen at 1.5 s, 3 s and 4.25 s.
+		l.wantSlow(t, time.Second, time.Second, 2500*time.Millisecond, 4*time.Second, 5250*time.Millisecond)
 	})
 }
 
@@ -370,10 +394,10 @@ func TestWatchdogWhileDraining(t *testing.T) {
 		noLog(t)
 		l := newAlarmLog()
 		p := openPool(t, fixed(1, shoal.WithSlowTask(time.Second), shoal.WithAlarmHandler(l.add))...)
-		must(t, p.Submit(sleep(500*time.Millisecond)))
-		must(t, p.Submit(sleep(2*time.Second))) // it begins after Shutdown
+		must(t, p.Submit(sleep(400*time.Millisecond)))
+		must(t, p.Submit(sleep(2*time.Second))) // it begins after Shutdown, and is seen at 0.5 s
 		must(t, p.Shutdown(t.Context()))
-		l.want(t, "1.5s: slow task for 1s, 1")
+		l.wantSlow(t, time.Second, 1500*time.Millisecond)
 	})
 }
 
@@ -385,7 +409,6 @@ func TestWatchdogOptions(t *testing.T) {
 		{[]shoal.Option{shoal.WithStallAfter(0)}, "WithStallAfter(0s): want at least 1ms"},
 		{[]shoal.Option{shoal.WithSlowTask(-time.Second)}, "WithSlowTask(-1s): want at least 1ms"},
 		{[]shoal.Option{shoal.WithSlowTask(time.Microsecond)}, "WithSlowTask(1µs): want at least 1ms"},
-		{[]shoal.Option{shoal.WithSlowTask(time.Second), shoal.WithTiming(shoal.TimingOff)}, "WithTiming(TimingOff)"},
 	} {
 		_, err := shoal.New(c.opts...)
 		if !errors.Is(err, shoal.ErrConfig) || !strings.Contains(err.Error(), c.want) {
@@ -394,23 +417,28 @@ func TestWatchdogOptions(t *testing.T) {
 	}
 }
 
-func TestNoGoroutineAndNoTimingWithoutTheWatchdog(t *testing.T) {
-	p := openPool(t, fixed(1, shoal.WithAlarmHandler(func(shoal.Alarm) { t.Error("alarm") }))...)
-	for range 1000 {
-		must(t, p.Submit(func() {}))
+func TestTheWatchdogTimesNoTasks(t *testing.T) {
+	for _, opts := range [][]shoal.Option{nil, {shoal.WithStallAfter(time.Hour)}, {shoal.WithSlowTask(time.Hour)}} {
+		p := openPool(t, fixed(1, append(opts, shoal.WithAlarmHandler(func(shoal.Alarm) { t.Error("alarm") }))...)...)
+		for range 1000 {
+			must(t, p.Submit(func() {}))
+		}
+		p.Wait()
+		if n := p.Stats().RunTime.Count; n > 1000/32 {
+			t.Errorf("%d of 1000 tasks were timed", n)
+		}
 	}
-	p.Wait()
-	if n := p.Stats().RunTime.Count; n > 1000/32 {
-		t.Errorf("%d of 1000 tasks were timed", n)
-	}
-	q := openPool(t, fixed(1, shoal.WithStallAfter(time.Hour))...)
-	for range 1000 {
-		must(t, q.Submit(func() {}))
-	}
-	q.Wait()
-	if n := q.Stats().RunTime.Count; n != 1000 {
-		t.Errorf("%d of 1000 tasks were timed", n)
-	}
+}
+
+func TestTheWatchdogNeedsNoTiming(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, fixed(1, shoal.WithTiming(shoal.TimingOff), shoal.WithSlowTask(time.Second), shoal.WithAlarmHandler(l.add))...)
+		must(t, p.Submit(sleep(3*time.Second)))
+		p.Wait()
+		l.want(t, "1.25s: slow task for 1s, 1")
+	})
 }
 
 func TestLogger(t *testing.T) {
@@ -486,12 +514,12 @@ func TestStallCountsFromTheEndOfATaskWhoseWorkerHasLeft(t *testing.T) {
 		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
 		must(t, p.Submit(sleep(10*time.Second)))
 		for range 40 {
-			must(t, p.Submit(sleep(500*time.Millisecond)))
+			must(t, p.Submit(sleep(510*time.Millisecond)))
 		}
 		time.Sleep(5200 * time.Millisecond)
-		must(t, p.Resize(1, 1)) // at 5.5 s the second worker ends its task, and leaves
+		must(t, p.Resize(1, 1)) // at 5.61 s the second worker ends its task, and leaves
 		time.Sleep(time.Minute)
-		l.want(t, "6.5s: stall for 1s, 1")
+		l.want(t, "6.75s: stall for 1s, 1")
 	})
 }
 
@@ -588,10 +616,10 @@ func TestStallAtCapacity0(t *testing.T) {
 		l := newAlarmLog()
 		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
 		must(t, p.Submit(sleep(time.Hour)))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + 100*time.Millisecond)
 		go p.Submit(func() {})
 		p.Wait()
-		l.want(t, "1m1s: stall for 1s, 1")
+		l.want(t, "1m1.25s: stall for 1s, 1")
 	})
 }
 
@@ -620,11 +648,11 @@ func TestMoreWorkersThatHangAreAnotherStall(t *testing.T) {
 		for range 4 {
 			must(t, p.Submit(func() { hangHere(gate) }))
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(5100 * time.Millisecond)
 		must(t, p.Resize(0, 2))
 		time.Sleep(time.Hour)
 		close(gate)
-		l.want(t, "1s: stall for 1s, 1", "6s: stall for 1s, 2")
+		l.want(t, "1.25s: stall for 1s, 1", "6.25s: stall for 1s, 2")
 	})
 }
 
@@ -642,6 +670,104 @@ func TestALogThatPanicsHarmsNobody(t *testing.T) {
 		p.Wait()
 		if s := p.Stats(); s.SlowTasks != 1 || s.Completed != 2 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Whatever the thresholds are, and whenever something begins, an alarm comes once, not too early,
+// and at most a quarter late.
+func TestAlarmsComeInTime(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		inBubble(t, func(t *testing.T) {
+			noLog(t)
+			d := [2]time.Duration{}
+			opts := []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithTiming(shoal.Timing(rnd.IntN(3)))}
+			given := 1 + rnd.IntN(3)
+			for i, opt := range []func(time.Duration) shoal.Option{shoal.WithStallAfter, shoal.WithSlowTask} {
+				if d[i] = time.Millisecond + time.Duration(rnd.Int64N(1<<(10+rnd.IntN(20)))); given>>i&1 != 0 {
+					opts = append(opts, opt(d[i]))
+				}
+			}
+			l := newAlarmLog()
+			p := openPool(t, append(opts, shoal.WithAlarmHandler(l.add))...)
+			begins := time.Duration(rnd.Int64N(int64(min(d[0], d[1]))))
+			must(t, p.Submit(sleep(begins)))
+			must(t, p.Submit(sleep(2*(d[0]+d[1])))) // it hangs
+			must(t, p.Submit(func() {}))            // it waits
+			p.Wait()
+			n := [2]int{}
+			for i, a := range l.all {
+				n[a.Kind]++
+				d := d[a.Kind]
+				if late := l.at[i] - begins - d; late < 0 || late > d/4+4 || a.For < d || a.For > d+late {
+					t.Errorf("a %v, %v after it is due, %v, for %v", a.Kind, late, d, a.For)
+				}
+			}
+			if n != [2]int{given & 1, given >> 1} {
+				t.Errorf("%d alarms of the kinds %b", n, given)
+			}
+		})
+	}
+}
+
+func TestASubPoolThatIsMadeWhileAWorkerIsAwakeIsWatched(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(1))
+		must(t, p.Submit(sleep(1100*time.Millisecond)))
+		time.Sleep(time.Second)
+		sub, err := p.Sub(shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		must(t, err)
+		must(t, sub.Submit(sleep(5*time.Second)))
+		must(t, sub.Submit(func() {}))
+		sub.Wait()
+		l.want(t, "2.25s: stall for 1s, 1") // it begins at 1.1 s, and is seen at 1.25 s
+	})
+}
+
+// A pause ends a stall, also if it is over before the next sample.
+func TestAShortPauseIsNoPartOfAStall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		must(t, p.Submit(sleep(5*time.Second)))
+		must(t, p.Submit(func() {}))
+		time.Sleep(1100 * time.Millisecond)
+		p.Pause()
+		time.Sleep(50 * time.Millisecond)
+		p.Resume() // at 1.15 s
+		p.Wait()
+		l.want(t, "2.25s: stall for 1s, 1")
+	})
+}
+
+func TestAPoolWithAWatchdogThatIsDroppedIsCollected(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		watched := []shoal.Option{shoal.WithStallAfter(time.Second), shoal.WithSlowTask(time.Second)}
+		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(time.Minute))
+		drop := func(q *shoal.Pool, err error) weak.Pointer[shoal.Pool] {
+			must(t, err)
+			must(t, q.Submit(sleep(900*time.Millisecond)))
+			return weak.Make(q)
+		}
+		refs := []weak.Pointer[shoal.Pool]{
+			drop(shoal.New(append(watched, shoal.WithIdleTimeout(time.Minute))...)),
+			drop(p.Sub(watched...)),
+		}
+		time.Sleep(2 * time.Second)
+		must(t, p.Submit(func() {})) // the last one of a family that was used may stay
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		runtime.GC()
+		runtime.GC()
+		for i, r := range refs {
+			if r.Value() != nil {
+				t.Errorf("pool %d is not collected", i)
+			}
 		}
 	})
 }

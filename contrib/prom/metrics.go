@@ -10,9 +10,9 @@ import (
 
 const (
 	waitName = "shoal_task_wait_seconds"
-	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.WithTiming or the watchdog."
+	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.WithTiming."
 	runName  = "shoal_task_run_seconds"
-	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.WithTiming or the watchdog."
+	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.WithTiming."
 )
 
 // A number is a metric that is a counter or a gauge, of statistics S.

@@ -39,10 +39,11 @@ var (
 // has no offset.
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
-		`|^github\.com/shoal-go/shoal\.\(\*worker\)\.(main|main-fm|leave|gone|countOut|resume|main\.deferwrap1|leave\.deferwrap1)\(` +
-		`|^github\.com/shoal-go/shoal\.(\S+\.)?\(\*Pool\)\.(rearm|backlog|finish|launch|removeSub|helperDone|unlockEnding|due|reclaimIdle|reclaimIdle-fm|` +
-		`runSpawned\.func1|runSpawned\.func1\.deferwrap1|SubmitAfter\.func1|follow\.func\d(\.deferwrap\d)?)\(` +
-		`|^github\.com/shoal-go/shoal\.(\(\*watchdog\)\.look(\.func1)?|startAll)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Worker\)\.(main|main-fm|end|end\.func1|end\.deferwrap\d|resume)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|reclaimIdle|reclaimIdle-fm)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|spawn\.func1|spawn\.func1\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*Pool\)\.(later\.func1|due|SubmitAfter\.func\d|follow\.func\d)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*watchdog\)\.look\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )

@@ -1,9 +1,9 @@
 // Package suite runs models as tests. Its flags belong to go test:
 //
-//	go test -tags poolsim -run TestExplore                  every schedule of every model
-//	go test -tags poolsim -run TestExplore -explore.random 100000 -explore.seed 7
-//	go test -tags poolsim -run TestExplore -explore.most 10000
-//	go test -tags poolsim -run 'TestExplore/close/Submit_and_Close' -explore.replay '0*31 2*4 1'
+//	go test -tags poolsim -run TestExplore ./internal/kernel       every schedule of every model
+//	go test -tags poolsim -run TestExplore ./internal/kernel -explore.random 100000 -explore.seed 7
+//	go test -tags poolsim -run TestExplore ./internal/kernel -explore.most 10000
+//	go test -tags poolsim -run 'TestExplore/close/Submit_and_Close' ./internal/kernel -explore.replay '0*31 2*4 1'
 package suite
 
 import (

@@ -6,105 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // A call is what the queue holds of a task that is more than a func(): one that
 // has a context, or somebody who waits for it. It is the first part of the
 // types that are its body.
-type call struct {
-	body  body
-	pool  *Pool
-	state sy.Uint64 // callWaiting, then callTaken or callClaimed, then callOver
-	turns bool      // body is a turnTaker
-	kept  bool      // it stands in the line of its key, and has no ticket of its own
-	shell bool      // a guest has claimed it, and its ticket counts: see Pool.shells; guarded by Pool.mu
-	at    uint64    // the ticket; written before it is put
-	w     *worker   // whose goroutine it runs on, if that is a worker's; written before it starts
-}
-
-const (
-	callWaiting = iota // nobody has begun with it
-	callTaken          // by who took its ticket
-	callClaimed        // by somebody else: what lies in the queue is a husk
-	callOver           // it has returned, or will not run
-)
-
-// A body is what a call does.
-type body interface {
-	refused() error // why it must not start: its context has ended
-	outer() context.Context
-	run() error                  // the task itself
-	end(cause error)             // ends its context; context.Canceled: it has returned
-	returned(e *PanicError) bool // reports whether somebody gets e, which is about to be its result
-	resolve(err error)           // gives who waits the result; once, as the last touch
-}
-
-// take makes the caller the one who runs c, or gives it its result.
-func (c *call) take() bool { return c.state.CompareAndSwap(callWaiting, callTaken) }
-
-// isHusk reports whether somebody else than the owner of its ticket, who asks,
-// has begun with it.
-func isHusk(it queue.Item) bool {
-	if !it.IsRecord() {
-		return false
-	}
-	s := queue.As[call](it).state.Load()
-	return s == callClaimed || s == callOver
-}
-
-// returns reports whether somebody gets e, which is about to be the result of c. c may be nil.
-func (c *call) returns(e *PanicError) bool { return c != nil && c.body.returned(e) }
-
-// returned is that of a body whose result nobody gets.
-func (c *call) returned(*PanicError) bool { return false }
-
-// over ends the context of a call that has returned err, or because of err will not
-// run.
-func (c *call) over(err error) {
-	if c.kept && err == errWithdrawn {
-		return
-	}
-	if t, ok := c.body.(*traced); ok {
-		t.over(err)
-	}
-	if c.turns {
-		c.body.(turnTaker).overTurn(err)
-	}
-	c.state.Store(callOver)
-	c.body.end(context.Canceled)
-}
-
-// discard resolves a task that will not run. The caller owns its ticket.
-func discard(it queue.Item, err error) {
-	if it.IsRecord() && !isHusk(it) {
-		c := queue.As[call](it)
-		c.over(err)
-		c.body.resolve(err)
-	}
-}
-
-// inTaskKey is the key under which a task's context tells its pool's tasks
-// from others: the value is the *call.
-type inTaskKey struct{ p *Pool }
-
-// taskOf returns the task of p that ctx is the context of, or is derived from,
-// unless that has returned.
-func (p *Pool) taskOf(ctx context.Context) *call {
-	if ctx == nil {
-		return nil
-	}
-	c, ok := ctx.Value(inTaskKey{p}).(*call)
-	if !ok || c.state.Load() == callOver {
-		return nil
-	}
-	return c
-}
-
-// inTask reports whether ctx is, or is derived from, the context of a task of
-// p that has not returned.
-func (p *Pool) inTask(ctx context.Context) bool { return p.taskOf(ctx) != nil }
+type call = kernel.Record
 
 // A lazyContext ends with its parent, or when it is told to. What a context
 // needs for that is made when somebody asks for Done.
@@ -198,27 +107,42 @@ type contextCall struct {
 	lazyContext
 }
 
-func (c *contextCall) bind(b body, ctx context.Context, p *Pool) {
-	c.body, c.pool, c.parent = b, p, ctx
+func (c *contextCall) bind(b kernel.Body, ctx context.Context, p *Pool) {
+	c.Init(b, &p.lane)
+	c.parent = ctx
 }
 
-func (c *contextCall) refused() error {
-	if c.kept && !c.take() {
+// The methods of kernel.Body, but for Run.
+
+func (c *contextCall) Refused() error {
+	if c.Kept() && !c.Take() {
 		return errWithdrawn
 	}
 	return c.parent.Err()
 }
 
+func (c *contextCall) Over(err error) {
+	if c.Kept() && err == errWithdrawn {
+		return
+	}
+	c.SetOver()
+	c.end(context.Canceled)
+}
+
+func (c *contextCall) Cut(cause error)    { c.end(cause) }
+func (c *contextCall) Returns(error) bool { return false }
+func (c *contextCall) Resolve(error)      {}
+
 // errWithdrawn is why a task of a key whose turn comes must not run if it was withdrawn.
 // Whoever has withdrawn it tells its end and its result.
 var errWithdrawn = errors.New("shoal: withdrawn")
 
-func (c *contextCall) outer() context.Context { return c.parent }
+func (c *contextCall) Outer() context.Context { return c.parent }
 
 // Value tells the pool that the context belongs to one of its tasks.
 func (c *contextCall) Value(key any) any {
-	if k, ok := key.(inTaskKey); ok && c.pool.isBelow(k.p) {
-		return &c.call
+	if v, ok := c.call.Value(key); ok {
+		return v
 	}
 	return c.lazyContext.Value(key)
 }
@@ -229,14 +153,12 @@ type contextTask struct {
 	f func(context.Context)
 }
 
-func (c *contextTask) run() error {
+func (c *contextTask) Run() error {
 	f := c.f
 	c.f = nil // what it captured is not needed for as long as the context
-	f(c.given(&c.contextCall))
+	f(given(&c.call, &c.contextCall))
 	return nil
 }
-
-func (c *contextTask) resolve(error) {}
 
 // A waitedCall is a call that somebody may wait for.
 type waitedCall struct {
@@ -247,9 +169,9 @@ type waitedCall struct {
 	wake     sy.Latch // made by the first who waits
 }
 
-func (c *waitedCall) returned(*PanicError) bool { return true }
+func (c *waitedCall) Returns(error) bool { return true }
 
-func (c *waitedCall) resolve(err error) {
+func (c *waitedCall) Resolve(err error) {
 	c.mu.Lock()
 	c.err = err
 	c.resolved = true
@@ -296,26 +218,26 @@ func (c *waitedCall) isResolved() bool {
 // ctx, or the stack, tells that it is called by a task of c's pool, it runs c,
 // if that has not started.
 func (c *waitedCall) await(ctx context.Context) error {
-	var n nudger // told when there is a place to run c
+	var n kernel.Nudger // told when there is a place to run c
 	for !c.isResolved() {
 		if err := ctx.Err(); err != nil && !c.isResolved() {
 			return err // and does not help
 		}
-		if c.pool == nil {
+		if c.Lane() == nil {
 			return waitFor(c.waker(), ctx)
 		}
 		wake := sy.Latch{}
 		if n != nil {
 			wake = c.waker() // before it may be told
 		}
-		switch got, err := c.pool.helpWith(&c.call, ctx, n); {
+		switch got, err := helpWith(&c.call, ctx, n); {
 		case err != nil:
 			return err
-		case got == stranded && n == nil:
+		case got == kernel.NoPlace && n == nil:
 			n = &waiting{c}
-			defer c.pool.unstrand(n)
+			defer c.Lane().Unstrand(n)
 			continue
-		case got == ran:
+		case got == kernel.Ran:
 			continue
 		}
 		if wake.IsZero() {
@@ -335,8 +257,8 @@ func waitFor(l sy.Latch, ctx context.Context) error {
 	return ctx.Err()
 }
 
-// nudge has those who wait look again whether to help.
-func (c *waitedCall) nudge() {
+// Nudge has those who wait look again whether to help.
+func (c *waitedCall) Nudge() {
 	c.mu.Lock()
 	wake := c.wake
 	if c.resolved {
@@ -354,8 +276,116 @@ type resultTask struct {
 	f func(context.Context) error
 }
 
-func (c *resultTask) run() error {
+func (c *resultTask) Run() error {
 	f := c.f
 	c.f = nil // as there
-	return f(c.given(&c.contextCall))
+	return f(given(&c.call, &c.contextCall))
+}
+
+// This is how a task waits for other tasks of its family without keeping them
+// from being run: it runs what it waits for itself, if that has not started. See
+// [kernel.Record].
+
+// waiting is a Nudger for one of those who wait for the same thing, each of whom is to be
+// told.
+type waiting struct{ kernel.Nudger }
+
+// A helper is a task that waits for others.
+type helper struct {
+	c   *call        // nil: the context does not tell
+	own *kernel.Lane // the pool that it has a worker of, as the stack tells; it goes before c
+}
+
+// any reports whether there is one.
+func (h helper) any() bool { return h.c != nil || h.own != nil }
+
+// helperOf tells who helps with tasks of l, if ctx is that of a task of the family. It tells
+// both what ctx does and, where the stack knows better, that.
+func helperOf(l *kernel.Lane, ctx context.Context) helper {
+	h := helper{c: l.Task(ctx)}
+	if h.c != nil && l.Up() != nil && !h.in(l) && l.AllBusy() {
+		h.own = calledBelow(l, h) // asked only where there would be no place for h
+	}
+	return h
+}
+
+// outerOf tells who is calling: ctx does, or else the stack. Unlike helperOf it is asked
+// before it is known whether that will matter. Workers that are free now may wait for the
+// caller later, in tasks that began meanwhile.
+func outerOf(l *kernel.Lane, ctx context.Context) helper {
+	h := helper{c: l.Task(ctx)}
+	switch {
+	case h.c == nil && l.MayBeInTask():
+		h.own = calledFrom(l)
+	case h.c != nil:
+		h.own = calledBelow(l, h)
+	}
+	return h
+}
+
+// calledFrom is the lane that the calling goroutine runs a task of: l, or the first one above
+// it, as the stack tells. nil: it is in none of them.
+func calledFrom(l *kernel.Lane) *kernel.Lane {
+	for l != nil && l.Depth() == 0 {
+		l = l.Up()
+	}
+	return l
+}
+
+// calledBelow is calledFrom, for h, whose context tells of a task. It is nil unless the stack
+// tells of a lane nearer to l: one of the task around that task.
+func calledBelow(l *kernel.Lane, h helper) *kernel.Lane {
+	for !h.in(l) {
+		if l.Depth() > 0 {
+			return l
+		}
+		l = l.Up()
+	}
+	return nil
+}
+
+// in reports whether the task, or one that it runs inside of, has a worker of l. One that has
+// ended, and whose context somebody has kept, has none.
+func (h helper) in(l *kernel.Lane) bool {
+	if h.own != nil {
+		return h.own.IsBelow(l)
+	}
+	for c := h.c; c != nil; c = c.Outer() {
+		if c.Lane().IsBelow(l) && !c.IsOver() {
+			return true
+		}
+	}
+	return l.Up() == nil
+}
+
+// laneOn is the first lane that h is in, from l on upwards.
+func (h helper) laneOn(l *kernel.Lane) *kernel.Lane {
+	for !h.in(l) {
+		l = l.Up()
+	}
+	return l
+}
+
+// helpWith has c run by a waiter that has ctx. The error is [ErrWouldDeadlock] if it is called
+// by c itself, or by a task that cannot run c.
+func helpWith(c *call, ctx context.Context, n kernel.Nudger) (kernel.Outcome, error) {
+	l := c.Lane()
+	h := helperOf(l, ctx)
+	if h.c == nil && (c.Kept() || c.Waits()) && l.AllBusy() {
+		// ctx does not tell, the stack does. Finding out takes long, so it is
+		// asked only where it matters.
+		h.own = calledFrom(l)
+	}
+	switch {
+	case !h.any():
+		return kernel.NotClaimed, nil
+	case c.Kept(): // others of its key come first
+		return kernel.NotClaimed, ErrWouldDeadlock
+	}
+	for o := h.c; o != nil; o = o.Outer() {
+		if o == c {
+			return kernel.NotClaimed, ErrWouldDeadlock
+		}
+	}
+	return c.Claim(h.laneOn(l), n), nil
 }

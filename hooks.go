@@ -1,0 +1,152 @@
+package shoal
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"github.com/shoal-go/shoal/internal/kernel"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is what a pool does with panics, and with functions of the user that are no tasks.
+
+// An owner is a Pool as the kernel sees it; see [kernel.Owner].
+type owner Pool
+
+func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
+	p := (*Pool)(o)
+	e := p.panicked(v)
+	p.report(e, func() bool { return r != nil && r.Body().Returns(e) }, func() { uncounted(e) })
+	return e
+}
+
+func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
+func (o *owner) Region(f func()) func()  { return (*Pool)(o).inRegion(f) }
+func (o *owner) Traced(r *call) error    { return (*Pool)(o).regioned(r, r.Body().Run) }
+func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
+func (o *owner) HookBroken()             { (*Pool)(o).logHookGoexit("start") }
+
+func (o *owner) Timed(waited, ran int64) {
+	record(&o.wtime, waited)
+	record(&o.rtime, ran)
+}
+
+// panicked is what becomes of a panic of value r. It is for the deferred function that
+// has recovered it.
+func (p *Pool) panicked(r any) *PanicError {
+	return &PanicError{Value: r, Stack: userStack(), Pool: p.name}
+}
+
+// userStack is the calling goroutine's stack, without what the runtime and the pool have
+// put on it since a function of the user panicked or called runtime.Goexit. It is for
+// deferred functions.
+func userStack() []byte { return fromUser(debug.Stack()) }
+
+// fromUser is userStack for a stack as debug.Stack prints it.
+func fromUser(stack []byte) []byte {
+	head, frames, _ := bytes.Cut(stack, []byte("\n"))
+	lines := bytes.SplitAfter(frames, []byte("\n")) // two for each frame: the call, the place
+	frame := func(i int, prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(s string) bool { return bytes.HasPrefix(lines[i], []byte(s)) })
+	}
+	for i := 0; i+1 < len(lines); i += 2 {
+		if !frame(i, "panic(", "runtime.Goexit(") {
+			continue
+		}
+		for i += 2; i+1 < len(lines) && frame(i, "runtime.", "internal/runtime/"); {
+			i += 2 // where the runtime itself panics, as for an index out of range
+		}
+		return bytes.Join([][]byte{head, bytes.Join(lines[i:], nil)}, []byte("\n"))
+	}
+	return stack
+}
+
+// report gives e to the panic handler. Without one it goes into the log, unless returned
+// says that somebody gets it. A handler that panics or calls runtime.Goexit ends the
+// process, after uncounted, which does what is left to do for the task.
+func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
+	if p.onPanic == nil {
+		if !returned() {
+			p.logPanic(e)
+		}
+		return
+	}
+	over := false
+	defer func() {
+		if over {
+			return
+		}
+		r, stack := recover(), userStack()
+		uncounted()
+		die(func() string {
+			if r == nil {
+				return fmt.Sprintf("%v; the panic handler called runtime.Goexit\n\n%s", e, stack)
+			}
+			return fmt.Sprintf("%v; the panic handler panicked: %v\n\n%s", e, r, stack)
+		})
+	}()
+	p.onPanic(e)
+	over = true
+}
+
+// nobody is for report: the panic is returned to nobody.
+func nobody() bool { return false }
+
+// noGoexit calls f, a function of the user, of that name, that must not end its goroutine:
+// if it does, the process ends. A panic of f goes on.
+func (p *Pool) noGoexit(name string, f func()) {
+	returned := false
+	defer func() {
+		if !returned && kernel.InGoexit() {
+			stack := userStack()
+			die(func() string {
+				return fmt.Sprintf("shoal: %s of pool %q called runtime.Goexit\n\n%s", name, p.name, stack)
+			})
+		}
+	}()
+	f()
+	returned = true
+}
+
+// die ends the process by a panic with that text, and does not return. The panic is on a
+// goroutine of its own: on this one a submitter, or a task around, could recover it.
+func die(text func() string) {
+	sy.Go(func() {
+		s := "shoal: a panic handler has failed, and what it panicked with cannot be printed"
+		defer func() { panic(s) }() // also if a method of the user's, in text, ends the goroutine
+		s = text()
+	})
+	sy.MakeLatch().Wait()
+}
+
+// log is where the pool logs.
+func (p *Pool) log() *slog.Logger {
+	if p.logger != nil {
+		return p.logger
+	}
+	return slog.Default()
+}
+
+func (p *Pool) logPanic(e *PanicError) {
+	defer func() { recover() }() // a log that panics: there is nobody left to tell
+	p.noGoexit("the log", func() { p.log().Error(e.Error(), "stack", string(e.Stack)) })
+}
+
+func (p *Pool) logHookGoexit(hook string) {
+	defer func() { recover() }() // as there
+	p.log().Error("shoal: worker hook called runtime.Goexit; later workers run without it",
+		"pool", p.name, "hook", hook)
+}
+
+// guard runs f, a function of the user that is no task, and reports a panic.
+func (p *Pool) guard(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.report(p.panicked(r), nobody, func() {})
+		}
+	}()
+	p.lane.Call(f)
+}
