@@ -15,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,10 @@ func run(only string, parallel int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	files, err := code(".")
+	if err != nil {
+		return err
+	}
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
@@ -65,7 +70,7 @@ func run(only string, parallel int) error {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			begun := time.Now()
-			by, err := m.test(filepath.Join(dir, fmt.Sprint(i)))
+			by, err := m.test(filepath.Join(dir, fmt.Sprint(i)), files)
 			mu.Lock()
 			defer mu.Unlock()
 			took := time.Since(begun).Round(100 * time.Millisecond)
@@ -91,56 +96,42 @@ func run(only string, parallel int) error {
 }
 
 // test builds the mutant and runs what should kill it; it says what did.
-func (m mutant) test(dir string) (by string, err error) {
+func (m mutant) test(dir string, files map[string]string) (by string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	file, err := filepath.Abs(m.file)
+	file, source, err := find(files, m.old)
 	if err != nil {
 		return "", err
 	}
-	source, err := os.ReadFile(file)
-	if err != nil {
+	if file, err = filepath.Abs(file); err != nil {
 		return "", err
-	}
-	if n := bytes.Count(source, []byte(m.old)); n != 1 {
-		return "", fmt.Errorf("%s has %d places of %q, want one", m.file, n, m.old)
 	}
 	broken := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(broken, bytes.Replace(source, []byte(m.old), []byte(m.new), 1), 0o666); err != nil {
+	if err := os.WriteFile(broken, []byte(strings.Replace(source, m.old, m.new, 1)), 0o666); err != nil {
 		return "", err
 	}
-	replace := map[string]string{file: broken}
-	forTests, err := writeOverlay(filepath.Join(dir, "tests.json"), replace)
+	overlay, err := writeOverlay(filepath.Join(dir, "overlay.json"), map[string]string{file: broken})
 	if err != nil {
 		return "", err
 	}
-	// The models need none of the tests from outside the package, which take longer
-	// to compile than all the rest.
-	outside, err := testsFromOutside()
+	root, err := filepath.Abs(".")
 	if err != nil {
 		return "", err
 	}
-	for _, f := range outside {
-		replace[f] = "" // as if it were not there
-	}
-	forModels, err := writeOverlay(filepath.Join(dir, "models.json"), replace)
+	own, err := filepath.Rel(root, filepath.Dir(file))
 	if err != nil {
 		return "", err
 	}
-	packages := []string{"."}
-	if d := filepath.Dir(m.file); d != "." {
-		packages = []string{"./" + d, "."}
-	}
-	withTests := append(packages[:len(packages):len(packages)], "./tests")
+	withModels, withTests := places(filepath.ToSlash(own))
 	// The models first: they are quick, and say the same every time.
-	for _, p := range packages {
-		if m.models == "-" {
+	for _, p := range withModels {
+		if m.models == "" {
 			break
 		}
 		for _, preemptions := range [][]string{nil, {"-explore.night"}} { // few kill most, and in less time
 			args := append([]string{"-tags", "poolsim", "-failfast", "-run", "TestExplore/" + m.models, "-explore.time", "4m"}, preemptions...)
-			if by, err := execute(forModels, p, args...); by != "" || err != nil {
+			if by, err := execute(overlay, p, args...); by != "" || err != nil {
 				return by, err
 			}
 		}
@@ -149,11 +140,71 @@ func (m mutant) test(dir string) (by string, err error) {
 		if m.tests == "" {
 			break
 		}
-		if by, err := execute(forTests, p, "-run", m.tests); by != "" || err != nil {
+		if by, err := execute(overlay, p, "-run", m.tests); by != "" || err != nil {
 			return by, err
 		}
 	}
 	return "", nil
+}
+
+// kernel is the package whose models and tests are run for everything that it is built on.
+const kernel = "./internal/kernel"
+
+// places are the packages whose models, and those whose tests, are to kill a mutant of the
+// package in folder own: its own, then the kernel's, then those of the pool.
+func places(own string) (withModels, withTests []string) {
+	if own == "." {
+		return nil, []string{".", "./tests"}
+	}
+	own = "./" + own
+	if own == "./internal/queue" || own == "./internal/grow" {
+		withModels = []string{own}
+	}
+	withTests = []string{own}
+	if own != kernel {
+		withTests = append(withTests, kernel)
+	}
+	return append(withModels, kernel), append(withTests, ".", "./tests")
+}
+
+// find returns the one of files that has text, and its content.
+func find(files map[string]string, text string) (file, source string, err error) {
+	n := 0
+	for name, s := range files {
+		if k := strings.Count(s, text); k > 0 {
+			n += k
+			file, source = name, s
+		}
+	}
+	if n != 1 {
+		return "", "", fmt.Errorf("there are %d places of %q, want one", n, text)
+	}
+	return file, source, nil
+}
+
+// code reads the code of the module in folder root. Tests are not code, nor are other modules,
+// this command and the examples.
+func code(root string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != root:
+			_, err := os.Stat(filepath.Join(name, "go.mod"))
+			if err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "mutants" || d.Name() == "examples" {
+				return filepath.SkipDir
+			}
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			source, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			files[name] = string(source)
+		}
+		return nil
+	})
+	return files, err
 }
 
 // writeOverlay writes a file for go test -overlay.
@@ -164,28 +215,6 @@ func writeOverlay(name string, replace map[string]string) (string, error) {
 	}
 	return name, os.WriteFile(name, overlay, 0o666)
 }
-
-// testsFromOutside are the files of the root's package shoal_test.
-var testsFromOutside = sync.OnceValues(func() (files []string, err error) {
-	names, err := filepath.Glob("*_test.go")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		if !bytes.Contains(source, []byte("\npackage shoal_test\n")) && !bytes.HasPrefix(source, []byte("package shoal_test\n")) {
-			continue
-		}
-		if name, err = filepath.Abs(name); err != nil {
-			return nil, err
-		}
-		files = append(files, name)
-	}
-	return files, nil
-})
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)$`)
 
