@@ -13,10 +13,10 @@ test: ## the quick tests
 race: ## the tests under the race detector
 	go test -race ./...
 
-explore: ## the engine under every schedule of small programs, a few minutes
+explore: ## the kernel under every schedule of small programs, a few minutes
 	bash scripts/explore
 
-mutants: ## break the engine in many ways; each must be noticed, a few minutes
+mutants: ## break the code in many ways; each must be noticed, a few minutes
 	go run ./internal/mutants
 
 torture: ## 1,000,000,000 tasks, each with a word that must be written once
@@ -46,7 +46,10 @@ api: ## compare what the packages export with internal/api/; scripts/api -update
 tidy: ## go mod tidy in every module
 	bash scripts/tidy
 
+shape: ## count what makes the code easy or hard to enter; nothing may be more than it was
+	go run ./internal/shape
+
 cover: ## coverage of the root package by the quick tests
 	go test -coverpkg=. -coverprofile=cover.out . ./tests && go tool cover -func=cover.out | tail -1
 
-.PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick api tidy cover
+.PHONY: help check test race explore mutants torture histories fuzz nightly chaos bench quick api tidy shape cover
