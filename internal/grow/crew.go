@@ -1,6 +1,7 @@
 package grow
 
 import (
+	_ "sync/atomic" // so that the compiler inlines the atomics, to which package sy gives other names
 	"time"
 
 	"github.com/shoal-go/shoal/internal/sy"

@@ -1,6 +1,12 @@
 package kernel
 
-import "github.com/shoal-go/shoal/internal/queue"
+import (
+	// In a package that does not import it, the compiler calls the methods of the atomics, to which
+	// package sy gives other names, instead of inlining them.
+	_ "sync/atomic"
+
+	"github.com/shoal-go/shoal/internal/queue"
+)
 
 // What is changed without the lock is three words. Each is written by compare-and-swap or by
 // add, so every question about it has one answer at one moment.
