@@ -66,10 +66,7 @@ func (a *account) recall() {
 	}
 }
 
-// use gives it a ticket, by a permit that was held.
-func (a *account) use(it queue.Item) { a.putLocked(it) }
-
-// grant gives it a ticket, by a new permit.
+// grant gives it a ticket, by a new permit. By one that was held, putLocked does.
 func (a *account) grant(it queue.Item) {
 	a.granted++
 	a.putLocked(it)

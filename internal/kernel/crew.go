@@ -169,7 +169,6 @@ func (c *Crew) gone(w *Worker, d *deeds) {
 	if w.leaving {
 		c.departing--
 	}
-	c.stopSearch(w)
 	s := &c.staff
 	s.all[w.id] = nil
 	s.freeIDs = append(s.freeIDs, w.id)

@@ -159,7 +159,7 @@ func (l *Lane) goOn(r *Record) {
 		if !stops {
 			sy.Reach("activate again")
 			r.Again()
-			l.use(queue.Record(r))
+			l.putLocked(queue.Record(r))
 			l.crew.list(l)
 		}
 		l.crew.leave(&d)

@@ -116,7 +116,7 @@ func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 		ok = true
 		sy.Reach("submit reserved")
 		r.give(1)
-		l.use(it)
+		l.putLocked(it)
 		l.crew.list(l)
 	}
 	l.crew.leave(&d)

@@ -356,8 +356,8 @@ var kernelMutants = []mutant{
 		old: "\tr.l.granted -= uint64(r.n)\n\tr.give",
 		new: "\tr.give"},
 	{name: "kernel: a task for a reserved place is not listed", models: "permits/",
-		old: "\t\tl.use(it)\n\t\tl.crew.list(l)\n",
-		new: "\t\tl.use(it)\n"},
+		old: "\t\tl.putLocked(it)\n\t\tl.crew.list(l)\n",
+		new: "\t\tl.putLocked(it)\n"},
 	// ----- crew -----
 	{name: "kernel: others are hired while one asks", models: "life/",
 		old: "return c.asking == 0 && (c.apart",
