@@ -10,8 +10,9 @@ import (
 // rest: it restores what must hold whenever the lock is free.
 //
 //	R  In no lane does somebody wait for capacity that is free.
-//	W  If a ready lane has a task and a worker is available, one is searching.
-//	L  A lane that is not ready has no task and no lease; or it is muted, and at its maximum.
+//	W  If a ready lane has a task and a worker is available, one is searching, or those who are
+//	   about to are in functions of the user (mayHire).
+//	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
 //
 // restore announces, then looks, then acts, until there is nothing to do. Whoever breaks R or W
 // without the lock (by a step on head that frees capacity, by a put, by ceasing to search) does
@@ -21,7 +22,8 @@ import (
 
 func (c *Crew) enter() { c.mu.Lock() }
 
-// read calls f under the lock. f changes nothing that restore looks at.
+// read calls f under the lock. After f nobody has to be woken: what it changes, if anything, only
+// keeps a lane from its end, or may wait for the next leave.
 func (c *Crew) read(f func()) {
 	c.mu.Lock()
 	f()

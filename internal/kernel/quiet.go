@@ -15,6 +15,8 @@ import (
 // begins to wait counts itself in waiting, then looks at head; the worker changes head, then looks
 // at waiting. So one of the two sees the other. The moment may have passed when the worker has the
 // lock: who began to wait after it, and perhaps submitted before, must not be woken.
+//
+// Anybody adds to waiting; quieters is guarded by the lock of the family.
 
 // A quieter waits for quiescence.
 type quieter struct {

@@ -19,6 +19,10 @@ import (
 // Why nobody waits in vain: a task that waits on a worker waits for tasks that have begun, or has
 // run them. Tasks that have begun run, or wait themselves for tasks that have begun. Unless tasks
 // wait for each other in a circle, somebody runs.
+//
+// Anybody may move state from waiting, by compare-and-swap; who has done that runs the task or
+// gives it its result, and alone writes state afterwards. The rest is written before r is submitted,
+// or by who runs it.
 type Record struct {
 	body   Body
 	lane   *Lane

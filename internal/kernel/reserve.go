@@ -10,6 +10,8 @@ import (
 // A Reservation is permits that are held for tasks that are yet to come: places of free workers.
 // Who waits for places is listed, like a submitter without room, and workers see that by the
 // slow-path flag. Guarded by the lock of the family, but for revoked.
+//
+// Invariant: reserved of the account is the sum of n over the lane's reservations.
 type Reservation struct {
 	l       *Lane
 	n       int

@@ -15,7 +15,8 @@ import (
 // detached, in one of their own.
 //
 // The order at the end of a task is always the same: its context ends, then it is counted, then
-// those who wait get its result. So counters are right for whoever has seen a result.
+// those who wait get its result. So counters are right for whoever has seen a result. What is
+// counted is written under the lock of the family; the fields of a Worker are its own.
 
 // An Owner is what a lane's pool does around tasks.
 type Owner interface {

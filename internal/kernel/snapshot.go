@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// This file is what is seen of a lane from outside, under the lock. It changes nothing but what
+// readers keep: the most workers that were seen at once, and the mark by which a reader tells the
+// task that it saw from later ones.
+
 // A Snapshot is a lane at one moment.
 type Snapshot struct {
 	Count

@@ -19,6 +19,9 @@ import (
 // lists itself, so that settle sets the slow-path flag, and settle looks for free capacity after
 // that. Workers free capacity by a step on the word that has the flag: such a step is either
 // before the flag, and settle sees the capacity, or after it, and the worker sees the flag.
+//
+// The list of those who wait is guarded by the lock of the family. A waiter's woken is set, and its
+// err written before, by whoever takes it off the list.
 
 // A Policy says what becomes of a task for which there is no room.
 type Policy int

@@ -1,3 +1,22 @@
+// Package kernel is the engine of a pool: lanes, which are queues with a bound, and a crew of workers
+// that serves them. docs/engine.md has the words and the proofs.
+//
+//	word      the three words that change without the lock
+//	line      a queue, which knows no pool
+//	account   permits: what is out never exceeds capacity + max, but for what runs inline
+//	lane      ready, idle, muted; whose turn it is
+//	crew      the workers: how many there are, and who is parked
+//	gate      the lock and its exits; R, W and L hold whenever it is free
+//	submit    how a task is admitted
+//	worker    how it is taken, and how a worker rests
+//	run       what happens around it
+//	record    tasks with a context, strands, claiming
+//	quiet     quiescence
+//	life      pause, resize, the end
+//	reserve   places of free workers
+//	sample    a timer that runs while a worker is awake
+//	snapshot  what is seen from outside
+//	audit     what must hold as the lock is left, for models
 package kernel
 
 import (
