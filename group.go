@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	_ "sync/atomic" // so that the compiler inlines the atomics, to which package sy gives other names
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -424,10 +425,7 @@ func (g *Group) help(ctx context.Context, r *round, outer helper, n kernel.Nudge
 }
 
 // nudge has those in Wait look again whether to help.
-func (g *Group) nudge() {
-	g.mu.Lock()
-	g.unlockAndWake()
-}
+func (g *Group) nudge() { g.mu.Lock(); g.unlockAndWake() }
 
 // A groupNudger is a Group as a kernel.Nudger.
 type groupNudger Group
