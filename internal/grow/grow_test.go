@@ -11,6 +11,8 @@ import (
 type hand struct{ now, procs, runnable int64 }
 
 func newHand(procs int64) (*Crew, *hand) {
+	holding.Store(0) // a run of the plant ends with workers held back
+	yielders.Store(0)
 	h := &hand{procs: procs}
 	c := &Crew{
 		clock: func() int64 { return h.now },
