@@ -38,7 +38,7 @@
 //
 // [Keyed] runs the tasks of one key in order. [Func] takes values instead of
 // closures. [Local] gives each worker a resource of its own. [Pool.Sub] makes a
-// pool that borrows the workers of another one, with a limit and a share.
+// pool whose tasks run on the workers of another one, with a limit and a share.
 // [Pool.SubmitAfter] delays a task.
 //
 // # Options
@@ -62,7 +62,7 @@
 // pipelines. [Reject] returns [ErrQueueFull], so that a server can answer at
 // once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on
 // the submitting goroutine, [Spawn] on a new one beyond the limit, and
-// [DropOldest] discards the task that has waited longest. [Pool.SubmitContext]
+// [DropOldest] discards the one that is first in the queue. [Pool.SubmitContext]
 // waits for room until its context ends.
 //
 // # Tasks that wait for tasks
