@@ -28,7 +28,7 @@ type Sizing struct {
 }
 
 // auto is recognized by the pool, which knows more than a Sizing can tell: see
-// worker.giveWay.
+// package grow.
 type auto struct{}
 
 // Auto keeps as many runnable workers as there are CPUs, and adds more only
