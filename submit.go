@@ -235,8 +235,10 @@ func (p *Pool) due(t *delayed) {
 	task := t.task
 	t.task = nil
 	p.removeDelayed(t)
+	// Under the lock: who has found that it is due, and then shuts the pool down, has it run.
+	refused := task != nil && p.lane.AcceptLater(queue.Func(task)) != nil
 	p.mu.Unlock()
-	if task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
+	if refused {
 		p.lane.CountDropped(1)
 	}
 }

@@ -36,6 +36,14 @@ func policyModels() (ms []suite.Model) {
 			s.hasRun("Wait returned", 0, 1)
 			s.end()
 		})
+		add(name+" begins when the worker is free, and Wait", 3, []string{place}, func(s *sim) {
+			s.pool(2, of(1, 0))
+			s.submit(0, 0)
+			s.give(0, 1, s.inlineTask(0, 1, nil), p, nil)
+			s.wait(0)
+			s.hasRun("Wait returned", 0, 1)
+			s.end()
+		})
 		add(name+" and Close", 3, nil, func(s *sim) {
 			s.drops = true
 			s.pool(0, of(1, 0))

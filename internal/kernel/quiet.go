@@ -22,6 +22,7 @@ import (
 type quieter struct {
 	woken sy.Event
 	given uint64 // tickets given out when it began; a moment before does not count
+	apart bool   // tasks without tickets ran when it began, and one has since; see widen
 }
 
 // quietAfter reports whether l was quiet when head was h, and the tickets given out then.
@@ -73,7 +74,7 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 func (l *Lane) wakeQuieters(at uint64) {
 	keep := l.quieters[:0]
 	for _, q := range l.quieters {
-		if (at-q.given)&mask < 1<<37 {
+		if !q.apart && (at-q.given)&mask < 1<<37 {
 			q.woken.Set()
 		} else {
 			keep = append(keep, q)
@@ -108,7 +109,7 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 		c.leave(&d)
 		return true, false
 	}
-	q.given = ticketOf(l.tail.Load())
+	q.given, q.apart = ticketOf(l.tail.Load()), l.inline > 0
 	l.quieters = append(l.quieters, q)
 	c.touch(l)
 	c.leave(&d) // looks

@@ -208,9 +208,14 @@ func InGoexit() bool {
 	}
 }
 
-// widen changes the number of tasks that run inline. Locked, by whoever is busy.
+// widen changes the number of tasks that run inline. Locked, by whoever is busy. At none, those
+// that ran when somebody began to wait have ended.
 func (l *Lane) widen(d int) {
-	l.inline += d
+	if l.inline += d; l.inline == 0 {
+		for _, q := range l.quieters {
+			q.apart = false
+		}
+	}
 	l.limit.Store(uint64(l.max + l.inline))
 }
 
@@ -322,14 +327,14 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 		l.Call(f)
 	default:
 		r.worker = place
-		if l.stops.Load() {
-			r.body.Cut(ErrClosed)
-		}
 		if err = r.body.Refused(); err != nil {
 			canceled = true
-		} else {
-			err = l.invoke(r)
+			break
 		}
+		if l.stops.Load() { // only now a strand knows which task that is
+			r.body.Cut(ErrClosed)
+		}
+		err = l.invoke(r)
 	}
 	returned = true
 }
