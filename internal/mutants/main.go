@@ -154,7 +154,7 @@ const kernel = "./internal/kernel"
 // package in folder own: its own, then the kernel's, then those of the pool.
 func places(own string) (withModels, withTests []string) {
 	if own == "." {
-		return nil, []string{".", "./tests"}
+		return []string{"."}, []string{".", "./tests"}
 	}
 	own = "./" + own
 	if own == "./internal/queue" || own == "./internal/grow" {

@@ -40,10 +40,8 @@ func TestEveryMutantApplies(t *testing.T) {
 			t.Errorf("two mutants are called %q", m.name)
 		}
 		seen[m.name] = true
-		if file, _, err := find(files, m.old); err != nil {
+		if _, _, err := find(files, m.old); err != nil {
 			t.Errorf("%s: %v", m.name, err)
-		} else if m.models != "" && filepath.Dir(file) == filepath.Clean(root) {
-			t.Errorf("%s: no model is to kill a mutant of %s", m.name, filepath.Base(file))
 		}
 		if m.old == m.new {
 			t.Errorf("%s changes nothing", m.name)
