@@ -377,6 +377,10 @@ func (w *Worker) stopLocked() (now int64) {
 	if w.turn.noted {
 		c.serve(l, -1)
 	}
+	if w.yields && l.up != nil { // it keeps its place meanwhile: else a lane whose workers yield is never at its maximum
+		l.below++
+		l.holds++
+	}
 	if w.turn.single {
 		l.left(nil)
 	} else {
@@ -403,7 +407,7 @@ func (w *Worker) finish() {
 		w.pass()
 	}
 	if l := w.at; l != nil {
-		if w.turn.noted || w.crew.solo.Load() != l {
+		if w.turn.noted || w.yields && l.up != nil || w.crew.solo.Load() != l {
 			w.finishWith(func() {})
 		} else {
 			w.finishAlone()
@@ -554,9 +558,18 @@ func (w *Worker) tick() bool {
 		if w.yields = w.at != nil; !w.yields {
 			w.seat.Yields(&c.clock)
 		}
+		l := w.at
 		w.finish() // who waits for the task must not wait for the yield
 		sy.Reach("yield")
 		w.seat.Yield(&c.clock)
+		if l != nil && l.up != nil {
+			var d deeds
+			c.enter()
+			l.below--
+			c.freed(l)
+			c.release(l)
+			c.leave(&d)
+		}
 	}
 	return true
 }
