@@ -613,7 +613,7 @@ var resultModels = []suite.Model{
 		}))
 		s.shutdown()
 	})},
-	{Name: "sub/the room of what a guest runs while the sub-pool is paused", Bound: 2, Reach: []string{"claim", "call"}, Run: onPool(func(s *sim) {
+	{Name: "sub/the room of what a guest runs while the sub-pool is paused", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
 		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2)})
 		began, e := sy.MakeEvent(), sy.MakeEvent()
 		s.Go("other", func() { began.Wait(); s.to(s.sub, 3, func() {}); e.Set() })
