@@ -280,9 +280,9 @@ func (g *Group) enter() (r *round, here bool, err error) {
 		return g.open(), false, nil
 	}
 	r = g.open()
-	if g.p.lane.Nesting(r) > 0 {
+	if n := g.p.lane.Nesting(r); n > 0 {
 		g.state.Add(groupOne)
-		return g.open(), g.p.lane.RunsNested(r), nil
+		return g.open(), kernel.Nests(n), nil
 	}
 	w := sy.MakeEvent()
 	g.mu.Lock()

@@ -3,7 +3,6 @@ package shoal
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -309,47 +308,4 @@ func (p *Pool) follow(parent context.Context) {
 	if parent.Err() != nil {
 		p.end(true, ErrClosed) // now, not when the function runs
 	}
-}
-
-// A later is a function that a timer runs. While it runs the pool does not end. Guarded by
-// Pool.mu.
-type later struct {
-	p     *Pool
-	stop  func() bool // keeps the function from running, unless it is too late for that
-	begun bool
-	held  bool // the lane is retained for it
-}
-
-// later has a timer run f after d. The caller holds p.mu.
-func (p *Pool) later(d time.Duration, f func()) *later {
-	l := &later{p: p}
-	l.stop = sy.AfterFunc(d, func() {
-		p.mu.Lock()
-		l.begun = true
-		l.hold()
-		p.mu.Unlock()
-		f()
-		if l.held {
-			p.lane.Release()
-		}
-	}).Stop
-	return l
-}
-
-func (l *later) hold() {
-	if !l.held {
-		l.held = l.p.lane.Retain()
-	}
-}
-
-// cancel reports whether it kept the function from running. If not, the pool does not end before
-// the function has.
-func (l *later) cancel() bool {
-	if l.stop() {
-		return true
-	}
-	if !l.begun {
-		l.hold()
-	}
-	return false
 }

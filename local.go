@@ -72,7 +72,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if l.p == nil || l.open == nil {
 		return none, errNilFunc
 	}
-	c := l.p.taskOf(ctx)
+	c := l.p.lane.TaskIn(ctx)
 	if c == nil || c.Worker() == nil {
 		return none, ErrNotInTask
 	}
@@ -186,18 +186,4 @@ func closeFrom(p *Pool, all []func()) {
 	}
 	defer closeFrom(p, all[:len(all)-1])
 	p.guard(all[len(all)-1])
-}
-
-// taskOf is the task of p, or of a pool below it, that ctx is the context of or is derived from,
-// unless it has returned.
-func (p *Pool) taskOf(ctx context.Context) *call {
-	for c := p.lane.Task(ctx); c != nil; c = c.Outer() {
-		if c.Lane().IsBelow(&p.lane) {
-			if c.IsOver() {
-				return nil
-			}
-			return c
-		}
-	}
-	return nil
 }

@@ -109,7 +109,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
-	if p.lane.RunsNested(ctx) {
+	if kernel.Nests(p.lane.Nesting(ctx)) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -175,10 +175,12 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	return n, nil
 }
 
-// A delayed is a task of SubmitAfter that is not yet due. Guarded by Pool.mu.
+// A delayed is a task of SubmitAfter that is not yet due. While its timer's function runs the pool
+// does not end. Guarded by Pool.mu.
 type delayed struct {
-	task func() // nil: it was stopped, or dropped
-	*later
+	task  func() // nil: it was stopped, or dropped
+	timer *sy.Timer
+	held  bool // the lane is retained for its function, which is about to run
 }
 
 // SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
@@ -204,7 +206,7 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 		p.delayed = map[*delayed]struct{}{}
 	}
 	p.delayed[t] = struct{}{}
-	t.later = p.later(d, func() { p.due(t) })
+	t.timer = sy.AfterFunc(d, func() { p.due(t) })
 	return func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -216,7 +218,7 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 func (p *Pool) forgetDelayed(t *delayed) bool {
 	was := t.task != nil
 	t.task = nil // whoever keeps the stop function does not keep the task
-	if was && t.cancel() {
+	if was && p.cancel(t) {
 		p.removeDelayed(t)
 	}
 	return was
@@ -229,17 +231,33 @@ func (p *Pool) removeDelayed(t *delayed) {
 	}
 }
 
+// cancel reports whether it kept the timer's function from running. If not, the pool does not end
+// before that has. The caller holds p.mu.
+func (p *Pool) cancel(t *delayed) bool {
+	if t.timer.Stop() {
+		return true
+	}
+	if !t.held {
+		t.held = p.lane.Retain()
+	}
+	return false
+}
+
 // due submits t. It runs on the timer's goroutine.
 func (p *Pool) due(t *delayed) {
 	p.mu.Lock()
 	task := t.task
 	t.task = nil
+	held := t.held || p.lane.Retain()
 	p.removeDelayed(t)
 	// Under the lock: who has found that it is due, and then shuts the pool down, has it run.
 	refused := task != nil && p.lane.AcceptLater(queue.Func(task)) != nil
 	p.mu.Unlock()
 	if refused {
 		p.lane.CountDropped(1)
+	}
+	if held {
+		p.lane.Release()
 	}
 }
 
@@ -252,7 +270,7 @@ func (p *Pool) dropDelayed() {
 		if p.forgetDelayed(t) {
 			n++
 		} else {
-			t.cancel() // it was stopped too late: its function is about to run
+			p.cancel(t) // it was stopped too late: its function is about to run
 		}
 	}
 	p.mu.Unlock()

@@ -74,8 +74,10 @@ func (a *account) grant(it queue.Item) {
 
 // parked is how many permits are held for tasks that wait in strands: those that are out, and
 // neither leased nor reserved nor tickets.
-func (a *account) parked() uint64 {
-	t := a.tail.Load()
+func (a *account) parked() uint64 { return a.parkedAt(a.tail.Load()) }
+
+// parkedAt is parked when tail is t.
+func (a *account) parkedAt(t uint64) uint64 {
 	return (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
 }
 
@@ -109,8 +111,7 @@ func (a *account) count() (c Count) {
 	h := a.head.Load() // first: tail is never behind it
 	t := a.tail.Load()
 	c.Submitted = a.granted + a.extra - a.skipped - numOf(t) - uint64(a.reserved)
-	parked := (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
-	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + parked
+	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + a.parkedAt(t)
 	c.InFlight = c.Waiting + numOf(h) - a.tombs
 	c.Waiting -= min(a.tombs, c.Waiting)
 	c.Busy = int(numOf(h))

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal/internal/grow"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -50,7 +51,7 @@ type Crew struct {
 	closing   bool   // all lanes have ended
 	ending    bool   // the last goroutine is about to open done
 	reclaim   reclaim
-	resting   map[uint64]weakLane // lanes, by number, whose samplers rest
+	resting   map[uint64]weak.Pointer[Lane] // lanes, by number, whose samplers rest
 }
 
 // A Config is what a crew is told once.

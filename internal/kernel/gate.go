@@ -79,7 +79,7 @@ func (c *Crew) leave(d *deeds) {
 		n.Nudge()
 	}
 	for _, g := range d.gone {
-		g.l.discard(g.it, ErrDropped)
+		discard(g.it, ErrDropped)
 		g.l.Release()
 	}
 	for _, t := range d.drops {

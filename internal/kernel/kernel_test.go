@@ -179,25 +179,30 @@ func TestStress(t *testing.T) {
 	}
 }
 
+// acceptsAtOnce is how many of 40 tasks f that 8 goroutines try to submit are accepted.
+func (l *Lane) acceptsAtOnce(f func()) int64 {
+	var ok atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				if l.try(f) == nil {
+					ok.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return ok.Load()
+}
+
 // TestBound: with every worker blocked exactly capacity + max are accepted.
 func TestBound(t *testing.T) {
 	for range 100 {
 		l := newLane(3, 5, 0)
 		block := make(chan bool)
-		var ok atomic.Int64
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				for range 5 {
-					if l.try(func() { <-block }) == nil {
-						ok.Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if ok.Load() != 8 {
-			t.Fatalf("accepted %d of a bound of 8", ok.Load())
+		if n := l.acceptsAtOnce(func() { <-block }); n != 8 {
+			t.Fatalf("accepted %d of a bound of 8", n)
 		}
 		close(block)
 		l.shut()

@@ -65,10 +65,6 @@ type sched struct {
 	cold  *cold // its place in the ring of lanes that have cells but nothing to do
 }
 
-type weakLane = weak.Pointer[Lane]
-
-func makeWeak(l *Lane) weakLane { return weak.Make(l) }
-
 const (
 	none = -1 << 63  // urgent: no lane is ready
 	most = 1<<63 - 1 // urgent: every worker is to come to the lock

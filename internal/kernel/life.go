@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
 	"github.com/shoal-go/shoal/internal/fair"
@@ -130,7 +131,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	}
 	c.lastID++
 	l.number = c.lastID
-	c.subs[l.number] = sub{makeWeak(l), up}
+	c.subs[l.number] = sub{weak.Make(l), up}
 	up.subs++
 	l.nextSample()
 	c.leave(&d)
@@ -142,7 +143,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 
 // A sub is a lane below up, which it does not keep in memory.
 type sub struct {
-	lane weakLane
+	lane weak.Pointer[Lane]
 	up   *Lane
 }
 
@@ -319,8 +320,7 @@ type Cut struct {
 }
 
 // End moves l, and the lanes below it, to their end: it refuses, and runs what was accepted, or
-// with stop drops it and cuts the contexts of what runs. cause is why. End does not wait. first
-// is called under the lock the first time.
+// with stop drops it and cuts the contexts of what runs. cause is why. End does not wait.
 func (l *Lane) End(stop bool, cause error) {
 	c := l.crew
 	if c == nil {
@@ -414,7 +414,7 @@ func (l *Lane) dropAll(d *deeds) int {
 		for i := range n {
 			at := (t + i) & mask
 			seg := l.front.Seek(seg, at)
-			if it := seg.Cell(at).Peek(); it.IsRecord() && !queue.As[Record](it).Waits() {
+			if isTombstone(seg.Cell(at).Peek()) {
 				tombs++
 			}
 		}
@@ -440,7 +440,7 @@ func (d *drops) tell() {
 	for ; d.n > 0; d.n-- {
 		var it queue.Item
 		it, d.seg = d.l.fetch(d.seg, d.t)
-		d.l.discard(it, ErrDropped)
+		discard(it, ErrDropped)
 		d.t = (d.t + 1) & mask
 	}
 	d.l.Release()

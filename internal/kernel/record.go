@@ -125,15 +125,28 @@ func joined(it queue.Item) queue.Item {
 	return it
 }
 
-// discard tells it that it will not run, because of err. The caller owns its ticket, and has
-// counted it. In a strand that is the first task; the strand goes on.
-func (l *Lane) discard(it queue.Item, err error) {
+// isTombstone reports whether it was begun by somebody else than the owner of its ticket.
+func isTombstone(it queue.Item) bool { return it.IsRecord() && !queue.As[Record](it).Waits() }
+
+// drop ends it, which will not run because of err, unless somebody has claimed it. The caller owns
+// its ticket. In a strand that is the first task; the strand goes on. The result, if there is one,
+// is to be told once the task was counted.
+func drop(it queue.Item, err error) (res Result, claimed bool) {
 	if !it.IsRecord() {
-		return
+		return nil, false
 	}
-	if r := queue.As[Record](it); r.take() {
-		r.End(err)
-		r.passed().Resolve(err)
+	r := queue.As[Record](it)
+	if !r.take() {
+		return nil, true
+	}
+	r.End(err)
+	return r.passed(), false
+}
+
+// discard is drop for a task that was counted.
+func discard(it queue.Item, err error) {
+	if res, _ := drop(it, err); res != nil {
+		res.Resolve(err)
 	}
 }
 
@@ -206,19 +219,17 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 		c.leave(&d)
 		return NotClaimed
 	}
-	for a := l; a != stay; a = a.up {
-		if a.workersIn()+a.below >= a.max {
-			if n != nil {
-				sy.Reach("no place")
-				a.strand(n)
-			}
-			c.leave(&d)
-			return NoPlace
-		}
+	full := l
+	for full != stay && full.workersIn()+full.below < full.max {
+		full = full.up
 	}
-	if l != stay && !l.enterLocked(int64(l.max+l.inline)) {
+	if full == stay && l != stay && !l.enterLocked(int64(l.max+l.inline)) {
+		full = l // a worker has come, without the lock
+	}
+	if full != stay {
 		if n != nil {
-			l.strand(n)
+			sy.Reach("no place")
+			full.strand(n)
 		}
 		c.leave(&d)
 		return NoPlace
@@ -235,8 +246,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	c.touch(l)
 	l.stirred++
 	if l == stay {
-		l.enterLocked(-1)
-		l.widen(+1)
+		l.enterInline()
 	} else {
 		l.came(stay)
 	}
@@ -374,20 +384,24 @@ func (l *Lane) Nesting(ctx context.Context) int {
 	return 0
 }
 
-// InTask reports whether ctx is, or is derived from, the context of a task of l, or of a lane
-// below it, that has not returned.
-func (l *Lane) InTask(ctx context.Context) bool {
+// TaskIn is the task of l, or of a lane below it, that ctx is the context of or is derived from,
+// unless that has returned.
+func (l *Lane) TaskIn(ctx context.Context) *Record {
 	if ctx == nil || l.crew == nil {
-		return false
+		return nil
 	}
 	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
-	for ; r != nil; r = r.Outer() {
-		if r.lane.IsBelow(l) {
-			return r.state.Load() != over
-		}
+	for r != nil && !r.lane.IsBelow(l) {
+		r = r.Outer()
 	}
-	return false
+	if r == nil || r.IsOver() {
+		return nil
+	}
+	return r
 }
+
+// InTask reports whether there is such a task.
+func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
 // MayBeInTask returns false if no task of l's family runs, so that none can be calling.
 func (l *Lane) MayBeInTask() bool {
@@ -410,12 +424,6 @@ func (l *Lane) AllBusy() (all bool) {
 	return all
 }
 
-// RunsNested reports whether the caller is in a task of l, as the stack or ctx tells, and not in
-// so many that it should not run one more inside.
-func (l *Lane) RunsNested(ctx context.Context) bool {
-	n := 0
-	if l.crew != nil {
-		n = l.Nesting(ctx)
-	}
-	return n > 0 && n <= maxNesting
-}
+// Nests reports whether a task that is in n tasks of a lane, one inside the other, is to run one
+// more inside, if n is more than none.
+func Nests(n int) bool { return n > 0 && n <= maxNesting }

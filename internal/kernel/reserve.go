@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -51,12 +52,9 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 func (l *Lane) forgetReserver(q *Reserver) (listed bool) {
 	var d deeds
 	l.crew.enter()
-	for i, o := range l.reservers {
-		if o == q {
-			l.reservers = append(l.reservers[:i], l.reservers[i+1:]...)
-			listed = true
-			break
-		}
+	if i := slices.Index(l.reservers, q); i >= 0 {
+		l.reservers = slices.Delete(l.reservers, i, i+1)
+		listed = true
 	}
 	l.crew.touch(l)
 	l.crew.leave(&d)

@@ -38,7 +38,7 @@ type Owner interface {
 	HookBroken()
 }
 
-// runSlow runs a task that is a record, or is timed or traced. It reports whether it was a task.
+// runSlow runs a task that is a record, or is timed or traced.
 func (w *Worker) runSlow(it queue.Item) {
 	if it.IsRecord() {
 		w.runRecord(queue.As[Record](it))
@@ -232,12 +232,17 @@ func (l *Lane) beginInline(it queue.Item) queue.Item {
 		l.cuts(r)
 	}
 	l.extra++
-	l.enterLocked(-1)
-	l.widen(+1)
+	l.enterInline()
 	return it
 }
 
-// endInline is for who was busy here and inline. Locked.
+// enterInline makes a goroutine busy here that does not count against the maximum, and endInline
+// ends that. Locked.
+func (l *Lane) enterInline() {
+	l.enterLocked(-1)
+	l.widen(+1)
+}
+
 func (l *Lane) endInline() {
 	l.widen(-1) // first: the limit is never above what busy may be
 	l.head.Add(^uint64(0))

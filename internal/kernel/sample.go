@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -30,9 +31,9 @@ func (l *Lane) nextSample() {
 	case s.sample == nil || l.ended:
 	case c.live == c.idle.n:
 		if c.resting == nil {
-			c.resting = map[uint64]weakLane{}
+			c.resting = map[uint64]weak.Pointer[Lane]{}
 		}
-		c.resting[l.number] = makeWeak(l) // it does not keep a lane in memory that was dropped
+		c.resting[l.number] = weak.Make(l) // it does not keep a lane in memory that was dropped
 	default:
 		s.armed = true
 		if s.timer == nil {

@@ -14,7 +14,7 @@ type Snapshot struct {
 	Count
 	Dropped, Canceled, Failed, Spawned, Rejected uint64
 	Blocked, Reserved                            int
-	Live, Peak, Parked, Min, Max                 int
+	Live, Peak, Min, Max                         int
 	WorkersIn                                    int    // workers busy here, and in the lanes below
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
@@ -37,7 +37,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Dropped, s.Canceled, s.Failed, s.Spawned = l.dropped, l.canceled, l.failed, l.spawned
 	s.Rejected = l.rejected.Load()
 	s.Blocked, s.Reserved = l.blocked.n, l.reserved
-	s.Live, s.Peak, s.Parked, s.Max = c.live, c.staff.peak, c.idle.n, l.max
+	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max
 	if l.up == nil {
 		s.Min = c.Min
 	}
@@ -50,7 +50,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	}
 	if l.up != nil {
 		l.most = max(l.most, s.WorkersIn)
-		s.Live, s.Peak, s.Parked = s.WorkersIn, l.most, 0
+		s.Live, s.Peak = s.WorkersIn, l.most
 	}
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }

@@ -176,14 +176,13 @@ func (l *Lane) compact() {
 	}
 	sy.Reach("compact")
 	l.recall()
-	l.enterLocked(-1)
-	l.widen(+1)
+	l.enterInline()
 	seg, t, n := l.takeAllLocked()
 	for ; n > 0; n-- {
 		var it queue.Item
 		it, seg = l.fetch(seg, t)
 		t = (t + 1) & mask
-		if it.IsRecord() && !queue.As[Record](it).Waits() {
+		if isTombstone(it) {
 			l.tombs--
 			continue
 		}
@@ -232,13 +231,7 @@ func (l *Lane) displace(it queue.Item, d *deeds) bool {
 	l.accept(it)
 	l.crew.leave(d)
 	old, _ := l.fetch(seg, t)
-	claimed := old.IsRecord() && !queue.As[Record](old).take()
-	var res Result
-	if old.IsRecord() && !claimed {
-		r := queue.As[Record](old)
-		r.End(ErrDropped)
-		res = r.passed()
-	}
+	res, claimed := drop(old, ErrDropped)
 	var e deeds
 	l.crew.enter()
 	if claimed {

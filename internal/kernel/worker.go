@@ -269,7 +269,7 @@ func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 		w.timed = sy.Since(l.epoch)
 		w.waited = w.timed - *seg.Stamp(t)
 		w.since.Store(w.timed + grow.Ahead)
-		w.publish(true)
+		w.publish(exactBit)
 	}
 	return it
 }
@@ -280,14 +280,14 @@ func (w *Worker) endTiming() {
 		l := w.at
 		l.owner.Timed(w.waited, sy.Since(l.epoch)-w.timed)
 		w.timed = -1
-		w.publish(false)
+		w.publish(0)
 	}
 }
 
 // begin makes w busy in l, where it has taken a ticket.
 func (w *Worker) begin(l *Lane, t turn) {
 	w.at, w.turn, w.seenFor = l, t, 0
-	w.publish(false)
+	w.publish(0)
 }
 
 // A turn is the time from a worker's coming into a lane to its next look whose turn it is.
@@ -363,7 +363,7 @@ func (w *Worker) stopLocked() (now int64) {
 	if l == nil {
 		return 0
 	}
-	w.status.Store(uint64(w.seat.Done())<<statusBits | idleBit)
+	w.publish(idleBit)
 	if h := l.head.Add(^uint64(0)); l.waiting.Load() != 0 {
 		if at, ok := l.quietAfter(h); ok { // it may have passed when leave looks
 			l.wakeQuieters(at)
@@ -421,7 +421,7 @@ func (w *Worker) finish() {
 // finishAlone is finish in the only lane that is ready: it takes the lock only if somebody waits.
 func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
-	w.status.Store(uint64(w.seat.Done())<<statusBits | idleBit)
+	w.publish(idleBit)
 	h := l.head.Add(^uint64(0))
 	w.stopped()
 	at, quiet := uint64(0), false
@@ -519,14 +519,9 @@ func (w *Worker) resume() {
 	w.wakeup.Set()
 }
 
-// publish tells readers how many tasks w has run, and whether since is the start of the one that
-// it is in.
-func (w *Worker) publish(exact bool) {
-	s := uint64(w.seat.Done()) << statusBits
-	if exact {
-		s |= exactBit
-	}
-	w.status.Store(s)
+// publish tells readers how many tasks w has run, and bits.
+func (w *Worker) publish(bits uint64) {
+	w.status.Store(uint64(w.seat.Done())<<statusBits | bits)
 }
 
 // tick is called now and then between two tasks. It returns false if w is to leave.
@@ -543,12 +538,13 @@ func (w *Worker) tick() bool {
 		inTask, began = int(numOf(h)), ticketOf(h)
 	}
 	yield, aside := w.seat.Tick(&c.clock, inTask, began)
-	exact := w.seat.EachTask()
-	if exact {
+	bits := uint64(0)
+	if w.seat.EachTask() {
+		bits = exactBit
 		w.since.Store(w.seat.Now())
 	}
 	if w.at != nil {
-		w.publish(exact)
+		w.publish(bits)
 	}
 	switch {
 	case aside && c.Sizer == nil:

@@ -28,7 +28,7 @@ var upward = map[string]string{
 	"gate.go Crew.wakeSamplers":      "the exit wakes what rests with the workers",
 	"gate.go Crew.check":             "models look at the state at each exit",
 	"gate.go Worker.resume":          "a deed",
-	"gate.go Lane.discard":           "a deed",
+	"gate.go discard":                "a deed",
 	"gate.go drops.tell":             "a deed",
 	"gate.go Lane.Release":           "the end of a deed",
 
@@ -53,10 +53,10 @@ var upward = map[string]string{
 	"run.go Worker.endTiming": "a worker ends the timing of its task",
 	"run.go Worker.stopLocked": "a worker that has run a task which failed stops under the " +
 		"lock",
-	"record.go Lane.runHere": "inline join",
-	"record.go Lane.cuts":    "inline join",
-	"record.go Lane.widen":   "inline join",
-	"quiet.go Lane.finish":   "a quiet lane that accepts no more ends",
+	"record.go Lane.runHere":     "inline join",
+	"record.go Lane.cuts":        "inline join",
+	"record.go Lane.enterInline": "inline join",
+	"quiet.go Lane.finish":       "a quiet lane that accepts no more ends",
 }
 
 // A call is a mention of a function or method of the package outside its file: one that is handed

@@ -42,7 +42,7 @@ var (
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Worker\)\.(main|main-fm|end|end\.func1|end\.deferwrap\d|resume)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|reclaimIdle|reclaimIdle-fm)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|spawn\.func1|spawn\.func1\.deferwrap1)\(` +
-		`|^github\.com/shoal-go/shoal\.\(\*Pool\)\.(later\.func1|due|SubmitAfter\.func\d|follow\.func\d)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*Pool\)\.(due|SubmitAfter\.func\d|follow\.func\d)\(` +
 		`|^github\.com/shoal-go/shoal\.\(\*watchdog\)\.look\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
