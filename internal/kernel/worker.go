@@ -30,6 +30,7 @@ type Worker struct {
 	inTask   bool
 	due      bool    // a tick is due
 	yields   bool    // it yields when it has stopped
+	keeps    *Lane   // where it has kept its place while it yielded
 	leaving  bool    // told to leave; set like searches
 	ended    *Record // the last task, if it was a record and its strand has not gone on
 	pending  Result  // of the last task, to be resolved after that was counted
@@ -216,7 +217,7 @@ func (w *Worker) hand() (it queue.Item, ok bool) {
 func (w *Worker) take() (queue.Item, bool) {
 	c, l := w.crew, w.at
 	if l == nil {
-		if l = c.solo.Load(); l == nil {
+		if l = c.solo.Load(); l == nil || w.keeps != nil {
 			return w.takeLocked()
 		}
 	}
@@ -320,6 +321,12 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	c := w.crew
 	var d deeds
 	c.enter()
+	if l := w.keeps; l != nil {
+		w.keeps = nil
+		l.below--
+		c.freed(l)
+		c.release(l)
+	}
 	now := w.stopLocked()
 	if c.closing || c.tooMany() {
 		c.depart(w)
@@ -377,9 +384,12 @@ func (w *Worker) stopLocked() (now int64) {
 	if w.turn.noted {
 		c.serve(l, -1)
 	}
-	if w.yields && l.up != nil { // it keeps its place meanwhile: else a lane whose workers yield is never at its maximum
+	if w.yields && l.up != nil && c.said.only != l {
+		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,
+		// and those of lower priority starve.
 		l.below++
 		l.holds++
+		w.keeps = l
 	}
 	if w.turn.single {
 		l.left(nil)
@@ -407,7 +417,7 @@ func (w *Worker) finish() {
 		w.pass()
 	}
 	if l := w.at; l != nil {
-		if w.turn.noted || w.yields && l.up != nil || w.crew.solo.Load() != l {
+		if w.turn.noted || w.crew.solo.Load() != l {
 			w.finishWith(func() {})
 		} else {
 			w.finishAlone()
@@ -554,18 +564,9 @@ func (w *Worker) tick() bool {
 		if w.yields = w.at != nil; !w.yields {
 			w.seat.Yields(&c.clock)
 		}
-		l := w.at
 		w.finish() // who waits for the task must not wait for the yield
 		sy.Reach("yield")
 		w.seat.Yield(&c.clock)
-		if l != nil && l.up != nil {
-			var d deeds
-			c.enter()
-			l.below--
-			c.freed(l)
-			c.release(l)
-			c.leave(&d)
-		}
 	}
 	return true
 }
