@@ -65,11 +65,9 @@ func withStacks(all []*kernel.WorkerView) []RunningTask {
 		return tasks
 	}
 	for g := range bytes.SplitSeq(sy.Stacks(maxStacks), []byte("\n\n")) {
-		workers, stack := taskStack(string(g))
-		for _, w := range workers {
-			if i, ok := at[w]; ok && all[i].Same() {
-				tasks[i].Stack = stack
-			}
+		worker, stack := taskStack(string(g))
+		if i, ok := at[worker]; ok && all[i].Same() {
+			tasks[i].Stack = stack
 		}
 	}
 	return tasks
@@ -83,22 +81,17 @@ const (
 	inLoop    = inKernel + "(*Worker).loop("
 )
 
-// taskStack returns the part of a goroutine's stack that is the innermost task of
-// a worker, and the address of that worker, and of those that it is a guest of.
-func taskStack(g string) (workers []string, stack string) {
+// taskStack returns the part of a goroutine's stack that is the task of a worker, and the address
+// of that worker. It returns nothing if the goroutine is no worker's.
+func taskStack(g string) (worker, stack string) {
 	lines := strings.Split(strings.TrimSuffix(g, "\n"), "\n")
-	end := 0
-	for i, l := range lines {
-		if l, ok := strings.CutPrefix(l, inLoop); ok {
-			w, _, _ := strings.Cut(l, ")")
-			workers = append(workers, strings.TrimSuffix(w, "?"))
-			if end == 0 {
-				end = i
-			}
-		}
+	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, inLoop) })
+	if end < 0 {
+		return "", ""
 	}
+	worker, _, _ = strings.Cut(strings.TrimPrefix(lines[end], inLoop), ")")
 	for end >= 3 && (strings.HasPrefix(lines[end-2], inPackage) || strings.HasPrefix(lines[end-2], inKernel) || strings.HasPrefix(lines[end-2], inCaller)) { // two lines per frame, after the heading
 		end -= 2
 	}
-	return workers, strings.Join(lines[:end], "\n")
+	return strings.TrimSuffix(worker, "?"), strings.Join(lines[:end], "\n")
 }
