@@ -4,9 +4,9 @@
 // addresses on it can be read. So a call is made from nested call instructions
 // that spell a number, one digit each. Whoever asks walks the stack and reads it.
 //
-// A call costs about two nanoseconds and 24 bytes of stack per digit, base 32, of
-// the number; numbers are given out in order, from 1. Asking takes
-// microseconds, and more on a deep stack.
+// A call costs about two nanoseconds and 24 bytes of stack per decimal digit of the
+// number; numbers are given out in order, from 1. Asking takes microseconds, and
+// more on a deep stack.
 //
 // What is asked about is the stack of the calling goroutine. Goroutines that the
 // function has started, and iterators that [iter.Pull] runs, have stacks of their
@@ -31,7 +31,7 @@ var lastID atomic.Uint64
 
 // NewID returns an ID that was never returned before.
 func NewID() ID {
-	learnOnce.Do(learn)
+	learnOnce()
 	return ID(lastID.Add(1))
 }
 
@@ -41,7 +41,7 @@ func NewID() ID {
 //go:noinline
 func (id ID) Call(f func()) {
 	if sites == nil {
-		id.note(f)
+		id.note().during(f)
 		return
 	}
 	s := speller{uint64(id), f}
@@ -49,24 +49,35 @@ func (id ID) Call(f func()) {
 }
 
 // Depth is how many calls in the name of id the calling goroutine is inside of.
-func (id ID) Depth() int {
+func (id ID) Depth() (depth int) {
 	if id == 0 {
 		return 0
 	}
 	if sites == nil {
-		return id.noted()
+		return id.note().add(0)
 	}
 	// The caller is often a goroutine on a new stack of 2 KB that is about to
 	// park. Room for few frames lets it stay there: to move it costs more than the
 	// walk, and doubles its memory.
-	r := reader{id: id}
 	var few [24]uintptr
-	got := runtime.Callers(2, few[:])
-	r.read(few[:got])
-	if got == len(few) {
-		r.readFrom(2 + 1 + len(few))
+	pcs := few[:]
+	got := runtime.Callers(2, pcs)
+	for got == len(pcs) {
+		pcs = make([]uintptr, 8*len(pcs))
+		got = runtime.Callers(2, pcs)
 	}
-	return r.depth
+	n := uint64(0)                 // what the digits spell that lie inside of the next address
+	for _, pc := range pcs[:got] { // the innermost first
+		switch i := slices.Index(sites[:], pc); {
+		case 1 <= i && i <= base:
+			n = n*base + uint64(i-1)
+			continue
+		case i == 0 && n == uint64(id):
+			depth++
+		}
+		n = 0
+	}
+	return depth
 }
 
 // A speller calls f after n. It is what the nested calls share, so that each of
@@ -77,7 +88,7 @@ type speller struct {
 }
 
 // base is that of the digits.
-const base = 32
+const base = 10
 
 // spell calls f after n, lowest digit first. Each case is a call instruction,
 // whose return address stands for the digit. That the number is over needs no
@@ -112,50 +123,6 @@ func (s *speller) spell() {
 		s.spell()
 	case 9:
 		s.spell()
-	case 10:
-		s.spell()
-	case 11:
-		s.spell()
-	case 12:
-		s.spell()
-	case 13:
-		s.spell()
-	case 14:
-		s.spell()
-	case 15:
-		s.spell()
-	case 16:
-		s.spell()
-	case 17:
-		s.spell()
-	case 18:
-		s.spell()
-	case 19:
-		s.spell()
-	case 20:
-		s.spell()
-	case 21:
-		s.spell()
-	case 22:
-		s.spell()
-	case 23:
-		s.spell()
-	case 24:
-		s.spell()
-	case 25:
-		s.spell()
-	case 26:
-		s.spell()
-	case 27:
-		s.spell()
-	case 28:
-		s.spell()
-	case 29:
-		s.spell()
-	case 30:
-		s.spell()
-	case 31:
-		s.spell()
 	}
 }
 
@@ -168,7 +135,7 @@ type table [1 + base + 1]uintptr
 // then calls are noted by goroutine.
 var (
 	sites     *table
-	learnOnce sync.Once
+	learnOnce = sync.OnceFunc(learn)
 )
 
 func learn() {
@@ -196,41 +163,4 @@ func (t *table) ifDistinct() *table {
 		}
 	}
 	return t
-}
-
-// A reader counts the calls in the name of id in return addresses, which it is
-// given innermost first.
-type reader struct {
-	id    ID
-	depth int
-	n     uint64 // what the digits spell that lie inside of the next address
-}
-
-func (r *reader) read(pcs []uintptr) {
-	for _, pc := range pcs {
-		switch i := slices.Index(sites[:], pc); {
-		case 1 <= i && i <= base:
-			r.n = r.n*base + uint64(i-1)
-			continue
-		case i == 0 && r.n == uint64(r.id):
-			r.depth++
-		}
-		r.n = 0
-	}
-}
-
-// readFrom reads the stack without the first frames, skip of them as
-// [runtime.Callers] counts them here. It is not inlined: its own frame is large.
-//
-//go:noinline
-func (r *reader) readFrom(skip int) {
-	pcs := make([]uintptr, 128)
-	for {
-		got := runtime.Callers(skip, pcs)
-		if got < len(pcs) {
-			r.read(pcs[:got])
-			return
-		}
-		pcs = make([]uintptr, 8*len(pcs))
-	}
 }

@@ -1,67 +1,50 @@
 package caller
 
 import (
-	"bytes"
+	"fmt"
 	"runtime"
-	"strconv"
 	"sync"
 )
 
 // This file is what is done where the stack cannot be read: calls are noted under
 // the number of the goroutine, which is in the heading of the stack as Go prints it.
-// That takes a microsecond a call, and a lock.
+// That takes a few microseconds a call, and a lock.
 
 // notes is how many calls each goroutine is inside of, in each name.
-var notes struct {
+var notes = struct {
 	mu    sync.Mutex
 	calls map[note]int
-}
+}{calls: map[note]int{}}
 
 type note struct {
-	goroutine uint64
+	goroutine uint64 // its number; 0: it has none
 	id        ID
 }
 
-func (n note) add(d int) {
-	notes.mu.Lock()
-	defer notes.mu.Unlock()
-	if notes.calls == nil {
-		notes.calls = make(map[note]int)
-	}
-	if notes.calls[n] += d; notes.calls[n] == 0 {
-		delete(notes.calls, n)
-	}
+// note is what the calling goroutine has noted for id.
+func (id ID) note() (n note) {
+	n.id = id
+	var heading [64]byte // goroutine 7 [running]:
+	fmt.Sscanf(string(heading[:runtime.Stack(heading[:], false)]), "goroutine %d", &n.goroutine)
+	return n
 }
 
-// note calls f, and notes that meanwhile. Where the goroutine has no number there
-// is nothing to note: the answer is no.
-func (id ID) note(f func()) {
-	if g := goroutine(); g != 0 {
-		n := note{g, id}
-		n.add(+1)
-		defer n.add(-1)
-	}
+// during calls f, and notes that meanwhile.
+func (n note) during(f func()) {
+	n.add(+1)
+	defer n.add(-1)
 	f()
 }
 
-// noted is Depth by what was noted.
-func (id ID) noted() int {
-	n := note{goroutine(), id}
+// add adds d calls, and returns how many there are. Where the goroutine has no number
+// there is nothing to note: the answer is none.
+func (n note) add(d int) (calls int) {
 	notes.mu.Lock()
 	defer notes.mu.Unlock()
-	return notes.calls[n]
-}
-
-// goroutine is the number of the calling goroutine, or 0.
-func goroutine() uint64 {
-	var buf [64]byte
-	heading := bytes.Fields(buf[:runtime.Stack(buf[:], false)]) // goroutine 7 [running]:
-	if len(heading) < 2 {
+	if calls = notes.calls[n] + d; calls == 0 || n.goroutine == 0 {
+		delete(notes.calls, n)
 		return 0
 	}
-	n, err := strconv.ParseUint(string(heading[1]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	notes.calls[n] = calls
+	return calls
 }

@@ -85,7 +85,8 @@ func (q *Queue[T]) Put(it *Item[T]) {
 	}
 	it.class.queued++
 	q.heap = append(q.heap, it)
-	q.up(len(q.heap) - 1)
+	it.pos = len(q.heap)
+	q.fix(it.pos - 1)
 }
 
 // Remove takes it out of q, if it is there.
@@ -94,16 +95,13 @@ func (q *Queue[T]) Remove(it *Item[T]) {
 	if i < 0 {
 		return
 	}
-	it.pos = 0
 	it.class.queued--
-	n := len(q.heap) - 1
-	last := q.heap[n]
-	q.heap[n] = nil
-	q.heap = q.heap[:n]
-	if i < n {
-		q.set(i, last)
-		q.up(i)
-		q.down(last.pos - 1)
+	last := len(q.heap) - 1
+	q.swap(i, last)
+	it.pos = 0
+	q.heap[last] = nil
+	if q.heap = q.heap[:last]; i < last {
+		q.fix(i)
 	}
 }
 
@@ -134,8 +132,7 @@ func (q *Queue[T]) Starves() bool {
 func (q *Queue[T]) Charge(it *Item[T], ns int64) {
 	it.v += min(max(ns, -most), most) * scale / it.weight
 	if it.pos != 0 {
-		q.up(it.pos - 1)
-		q.down(it.pos - 1)
+		q.fix(it.pos - 1)
 	}
 }
 
@@ -146,34 +143,31 @@ func (it *Item[T]) before(o *Item[T]) bool {
 	return it.v-o.v < 0
 }
 
-func (q *Queue[T]) set(i int, it *Item[T]) { q.heap[i] = it; it.pos = i + 1 }
-
-func (q *Queue[T]) up(i int) {
-	it := q.heap[i]
-	for i > 0 && it.before(q.heap[(i-1)/2]) {
-		q.set(i, q.heap[(i-1)/2])
-		i = (i - 1) / 2
-	}
-	q.set(i, it)
+func (q *Queue[T]) swap(i, j int) {
+	h := q.heap
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i+1, j+1
 }
 
-func (q *Queue[T]) down(i int) {
-	it := q.heap[i]
-	for {
-		c := 2*i + 1
-		if c >= len(q.heap) {
-			break
-		}
-		if c+1 < len(q.heap) && q.heap[c+1].before(q.heap[c]) {
-			c++
-		}
-		if !q.heap[c].before(it) {
-			break
-		}
-		q.set(i, q.heap[c])
-		i = c
+// fix moves the item at i, the only one that may be out of place, to where it belongs.
+func (q *Queue[T]) fix(i int) {
+	for i > 0 && q.heap[i].before(q.heap[(i-1)/2]) {
+		q.swap(i, (i-1)/2)
+		i = (i - 1) / 2
 	}
-	q.set(i, it)
+	for {
+		first := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(q.heap); c++ {
+			if q.heap[c].before(q.heap[first]) {
+				first = c
+			}
+		}
+		if first == i {
+			return
+		}
+		q.swap(i, first)
+		i = first
+	}
 }
 
 // Sound reports whether the invariant holds. It is for checks.
