@@ -44,7 +44,7 @@ type Crew struct {
 	dirty     *Lane // lanes whose state was changed
 	cold      cold  // head of the ring
 	colds     int
-	nudged    []Nudger
+	deeds     deeds
 	subs      map[uint64]sub
 	lastID    uint64
 	served    uint64 // turns begun under the lock
@@ -85,7 +85,7 @@ type staff struct {
 }
 
 // hire makes a worker that searches; leave starts it.
-func (c *Crew) hire(d *deeds) *Worker {
+func (c *Crew) hire() *Worker {
 	w := &Worker{crew: c, searches: true, timed: -1}
 	w.cycle = func() { w.again = w.loop() }
 	w.status.Store(idleBit)
@@ -101,7 +101,7 @@ func (c *Crew) hire(d *deeds) *Worker {
 	c.live++
 	s.peak = max(s.peak, c.live)
 	c.searching++
-	d.add(w)
+	c.wakeLater(w)
 	return w
 }
 
@@ -121,25 +121,25 @@ func (c *Crew) backlogCount() int {
 }
 
 // fill hires the workers that are missing to the minimum. Locked.
-func (c *Crew) fill(d *deeds) {
+func (c *Crew) fill() {
 	for c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max {
-		c.hire(d)
+		c.hire()
 	}
 }
 
 // rouse wakes a parked worker, which searches then.
-func (c *Crew) rouse(w *Worker, d *deeds) {
+func (c *Crew) rouse(w *Worker) {
 	c.unpark(w)
 	w.searches = true
 	c.searching++
-	d.add(w)
+	c.wakeLater(w)
 }
 
 // dismiss tells a parked worker to leave.
-func (c *Crew) dismiss(w *Worker, d *deeds) {
+func (c *Crew) dismiss(w *Worker) {
 	c.unpark(w)
 	c.depart(w)
-	d.add(w)
+	c.wakeLater(w)
 }
 
 // depart tells w to leave. Its searching is over. Locked.
@@ -164,7 +164,7 @@ func (c *Crew) stopSearch(w *Worker) {
 func (c *Crew) tooMany() bool { return c.live-c.departing > c.root.max }
 
 // gone counts w out: it is no worker any more. Locked.
-func (c *Crew) gone(w *Worker, d *deeds) {
+func (c *Crew) gone(w *Worker) {
 	c.live--
 	c.staff.replaces = true
 	if w.leaving {
@@ -176,7 +176,7 @@ func (c *Crew) gone(w *Worker, d *deeds) {
 	if c.live == 0 {
 		s.all, s.freeIDs = nil, nil // memory returns after a burst
 	}
-	c.fill(d)
+	c.fill()
 }
 
 // An idleList is the parked workers, the latest on top: the hottest stack is used first, and the
@@ -248,7 +248,6 @@ func (c *Crew) stopReclaim() {
 // reclaimIdle sends all workers away that have been idle for long enough.
 func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
-	var d deeds
 	c.enter()
 	c.reclaim.armed = false
 	for c.root.phase == open && c.live-c.departing > c.Min {
@@ -257,9 +256,9 @@ func (c *Crew) reclaimIdle() {
 			break
 		}
 		sy.Reach("reclaim")
-		c.dismiss(w, &d)
+		c.dismiss(w)
 	}
 	c.armReclaim(now)
 	c.release(c.root)
-	c.leave(&d)
+	c.leave()
 }

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"github.com/shoal-go/shoal/internal/queue"
-	"github.com/shoal-go/shoal/internal/sy"
-)
+import "github.com/shoal-go/shoal/internal/sy"
 
 // This file is the lock of a family, and the only one that unlocks it. Code under the lock
 // changes state and marks the lanes whose state it has changed (touch). The exit, leave, does the
@@ -39,34 +36,34 @@ func (c *Crew) touch(l *Lane) {
 
 // deeds are what is to be done once the lock is free.
 type deeds struct {
-	workers *Worker // to be woken or started
-	gone    []gone  // tasks to be told that they will not run
-	drops   []drops // the same
+	workers *Worker  // to be woken or started
+	calls   []func() // to be called then
 }
 
-// A gone is a task of l that will not run. Until that is told, the lane does not end.
-type gone struct {
-	l  *Lane
-	it queue.Item
-}
+// wakeLater notes that w is to be woken or started.
+func (c *Crew) wakeLater(w *Worker) { w.next, c.deeds.workers = c.deeds.workers, w }
 
-func (d *deeds) add(w *Worker) { w.next, d.workers = d.workers, w }
-
-func (d *deeds) tell(l *Lane, it queue.Item) {
+// later has f called once the lock is free. Until it has returned, l does not end.
+func (l *Lane) later(f func()) {
 	l.holds++
-	d.gone = append(d.gone, gone{l, it})
+	l.crew.deeds.calls = append(l.crew.deeds.calls, func() {
+		f()
+		l.Release()
+	})
 }
 
 // leave is the only exit of the lock.
-func (c *Crew) leave(d *deeds) {
-	c.restore(d)
-	if d.workers != nil {
+func (c *Crew) leave() {
+	c.restore()
+	if c.deeds.workers != nil {
 		c.wakeSamplers()
 	}
-	last := c.closing && c.live == 0 && c.root.holds == 0 && !c.ending
-	c.ending = c.ending || last
-	nudged := c.nudged
-	c.nudged = nil
+	if c.closing && c.live == 0 && c.root.holds == 0 && !c.ending {
+		c.ending = true
+		c.deeds.calls = append(c.deeds.calls, c.root.done.Open) // the last act of the last goroutine
+	}
+	d := c.deeds
+	c.deeds = deeds{}
 	c.check()
 	c.mu.Unlock()
 	for w := d.workers; w != nil; {
@@ -75,24 +72,14 @@ func (c *Crew) leave(d *deeds) {
 		w.resume()
 		w = next
 	}
-	for _, n := range nudged {
-		n.Nudge()
-	}
-	for _, g := range d.gone {
-		discard(g.it, ErrDropped)
-		g.l.Release()
-	}
-	for _, t := range d.drops {
-		t.tell()
-	}
-	if last {
-		c.root.done.Open() // the last act of the last goroutine
+	for _, f := range d.calls {
+		f()
 	}
 }
 
 // restore makes R, W and L true.
-func (c *Crew) restore(d *deeds) {
-	c.settle(d)
+func (c *Crew) restore() {
+	c.settle()
 	for {
 		c.announce()
 		if c.said.avail == 0 || c.wake.Load()&searchMask != 0 || c.top() == nil {
@@ -100,11 +87,11 @@ func (c *Crew) restore(d *deeds) {
 		}
 		if w := c.idle.top; w != nil {
 			sy.Reach("rouse")
-			c.rouse(w, d)
+			c.rouse(w)
 			w.asks = c.Sizer == nil
 		} else if c.mayHire() {
 			sy.Reach("hire")
-			c.hire(d).asks = !c.Eager && !c.staff.replaces
+			c.hire().asks = !c.Eager && !c.staff.replaces
 		} else {
 			break
 		}
@@ -114,10 +101,10 @@ func (c *Crew) restore(d *deeds) {
 }
 
 // settle settles the lanes whose state was changed.
-func (c *Crew) settle(d *deeds) {
+func (c *Crew) settle() {
 	for l := c.dirty; l != nil; l = c.dirty {
 		c.dirty, l.next, l.dirty = l.next, nil, false
-		l.settle(d)
+		l.settle()
 	}
 }
 
@@ -169,7 +156,7 @@ func (c *Crew) announce() {
 }
 
 // settle does in one lane what R and L ask for: it announces, looks and acts.
-func (l *Lane) settle(d *deeds) {
+func (l *Lane) settle() {
 	for {
 		if want := l.wantsSlowPath(); want != l.slow {
 			l.slow = want
@@ -192,7 +179,7 @@ func (l *Lane) settle(d *deeds) {
 		w.wake()
 	}
 	l.grantReservations()
-	l.settleQuiet(d)
+	l.settleQuiet()
 	if !l.ended {
 		l.crew.cool(l)
 	}
@@ -208,6 +195,6 @@ func (l *Lane) wantsSlowPath() bool {
 func (c *Crew) look() {
 	if w := c.wake.Load(); w&searchMask == 0 && w >= availOne {
 		c.enter()
-		c.leave(new(deeds))
+		c.leave()
 	}
 }

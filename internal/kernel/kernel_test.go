@@ -69,11 +69,10 @@ func (l *Lane) close()             { l.End(true, ErrClosed); l.done.Wait() }
 // sound fails the test if something does not hold in l's family.
 func (l *Lane) sound(t testing.TB, name string) {
 	t.Helper()
-	var d deeds
 	l.crew.enter()
-	l.crew.restore(&d)
+	l.crew.restore()
 	fault := l.crew.audit()
-	l.crew.leave(&d)
+	l.crew.leave()
 	if fault != "" {
 		t.Errorf("%s: %s", name, fault)
 	}
@@ -94,7 +93,7 @@ func within(t testing.TB, name string, l *Lane, f func()) {
 				b.count(), b.prio, b.max, b.capacity, b.inline, b.below, b.muted, b.held, b.paused, b.slow, numOf(b.tail.Load()), b.blocked.n, b.blocked.called, len(b.reservers), b.granted, b.tombs)
 		}
 		fault := l.crew.audit()
-		l.crew.leave(new(deeds))
+		l.crew.leave()
 		buf := make([]byte, 1<<20)
 		t.Fatalf("%s: hangs: %s\n%s\n%s", name, fault, state, buf[:runtime.Stack(buf, true)])
 	}

@@ -140,7 +140,7 @@ func (c *Crew) freed(l *Lane) {
 		c.list(l)
 	}
 	for n := range l.nudgers {
-		c.nudged = append(c.nudged, n)
+		c.deeds.calls = append(c.deeds.calls, n.Nudge)
 	}
 	l.nudgers = nil
 	c.touch(l)

@@ -216,7 +216,7 @@ func TestLaneCollected(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		root.crew.enter()
 		left = len(root.crew.subs)
-		root.crew.leave(new(deeds))
+		root.crew.leave()
 		if left == 0 {
 			break
 		}

@@ -83,9 +83,8 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	c.enter()
 	c.list(l)
 	l.nextSample()
-	var d deeds
-	c.fill(&d)
-	c.leave(&d)
+	c.fill()
+	c.leave()
 }
 
 func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
@@ -112,10 +111,9 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	if c == nil {
 		return ErrClosed
 	}
-	var d deeds
 	c.enter()
 	if up.phase != open {
-		c.leave(&d)
+		c.leave()
 		return ErrClosed
 	}
 	l.up = up
@@ -134,7 +132,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	c.subs[l.number] = sub{weak.Make(l), up}
 	up.subs++
 	l.nextSample()
-	c.leave(&d)
+	c.leave()
 	if sy.Shorter == 0 {
 		runtime.AddCleanup(l, (*place).collected, &place{up, l.number})
 	}
@@ -188,14 +186,14 @@ func (c *Crew) forget(up *Lane, number uint64) {
 }
 
 // finish is called when l has nothing left to do and accepts no more. Locked.
-func (l *Lane) finish(d *deeds) {
+func (l *Lane) finish() {
 	c := l.crew
 	l.ended = true
 	if l.up == nil {
 		sy.Reach("closing")
 		c.closing = true
 		for c.idle.top != nil {
-			c.dismiss(c.idle.top, d)
+			c.dismiss(c.idle.top)
 		}
 		return
 	}
@@ -221,7 +219,6 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 	if c == nil {
 		return false
 	}
-	var d deeds
 	c.enter()
 	if l.phase == open && l.paused != paused {
 		changed = true
@@ -232,7 +229,7 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 		}
 		c.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
 	}
-	c.leave(&d)
+	c.leave()
 	return changed
 }
 
@@ -242,10 +239,9 @@ func (l *Lane) Resize(min, max int) error {
 	if c == nil {
 		return ErrClosed
 	}
-	var d deeds
 	c.enter()
 	if l.phase != open {
-		c.leave(&d)
+		c.leave()
 		return ErrClosed
 	}
 	if max < l.max {
@@ -258,12 +254,12 @@ func (l *Lane) Resize(min, max int) error {
 	if l.up == nil {
 		c.Min = min
 		for c.idle.n > 0 && (c.tooMany() || c.Idle == 0 && c.live-c.departing > min) {
-			c.dismiss(c.idle.bottom, &d)
+			c.dismiss(c.idle.bottom)
 		}
-		c.fill(&d)
+		c.fill()
 		c.armReclaim(c.clock.Now())
 	}
-	c.leave(&d)
+	c.leave()
 	return nil
 }
 
@@ -302,10 +298,9 @@ func (l *Lane) Begun() bool {
 
 // Release ends a Retain. It may be the last act of a goroutine of the pool.
 func (l *Lane) Release() {
-	var d deeds
 	l.crew.enter()
 	l.crew.release(l)
-	l.crew.leave(&d)
+	l.crew.leave()
 }
 
 func (c *Crew) release(l *Lane) {
@@ -330,18 +325,17 @@ func (l *Lane) End(stop bool, cause error) {
 	if stop {
 		to = stopping
 	}
-	var d deeds
 	var cut []*Record
 	c.enter()
 	for _, b := range c.under(l) {
-		cut = append(cut, b.endLocked(to, cause, &d)...)
+		cut = append(cut, b.endLocked(to, cause)...)
 	}
-	l.holds++ // cutting calls functions of the user
-	c.leave(&d)
-	for _, r := range cut {
-		r.body.Cut(ErrClosed)
-	}
-	l.Release()
+	l.later(func() {
+		for _, r := range cut {
+			r.body.Cut(ErrClosed)
+		}
+	})
+	c.leave()
 }
 
 // under is l and all lanes below it, in the order in which they were made.
@@ -364,7 +358,7 @@ func (c *Crew) under(l *Lane) []*Lane {
 	return all
 }
 
-func (l *Lane) endLocked(to phase, cause error, d *deeds) (cut []*Record) {
+func (l *Lane) endLocked(to phase, cause error) (cut []*Record) {
 	c := l.crew
 	c.touch(l)
 	if l.phase == open {
@@ -375,7 +369,7 @@ func (l *Lane) endLocked(to phase, cause error, d *deeds) (cut []*Record) {
 			l.paused = false
 			c.freed(l)
 		}
-		l.refuse(d)
+		l.refuse()
 		l.endReservations()
 		if l.up == nil {
 			c.stopReclaim()
@@ -386,7 +380,7 @@ func (l *Lane) endLocked(to phase, cause error, d *deeds) (cut []*Record) {
 	}
 	l.phase = stopping
 	running := int(numOf(l.head.Load()))
-	dropped := l.dropAll(d)
+	dropped := l.dropAll()
 	l.stops.Store(true) // before the look at the workers' calls
 	for _, w := range c.staff.all {
 		if w != nil {
@@ -405,10 +399,11 @@ func (l *Lane) endLocked(to phase, cause error, d *deeds) (cut []*Record) {
 }
 
 // dropAll drops what waits, here and in strands, and returns how many tasks that were.
-func (l *Lane) dropAll(d *deeds) int {
+func (l *Lane) dropAll() int {
 	parked := l.parked() // there may be such tasks, and no cells: a strand that runs inline
 	l.giveBack(parked)
-	seg, t, n := l.takeAllLocked()
+	seg := l.front.Load()
+	t, n, tasks := l.takeAllLocked()
 	tombs := uint64(0)
 	if l.tombs > 0 {
 		for i := range n {
@@ -422,28 +417,13 @@ func (l *Lane) dropAll(d *deeds) int {
 	}
 	l.dropped += n - tombs + parked
 	if n > 0 {
-		l.holds++
-		d.drops = append(d.drops, drops{l, seg, t, n})
+		l.later(func() { // a putter may be slow
+			for it := range tasks {
+				discard(it, ErrDropped)
+			}
+		})
 	}
 	return int(n - tombs + parked)
-}
-
-// drops are n tickets of l, from t on, that were taken to discard their tasks.
-type drops struct {
-	l    *Lane
-	seg  *queue.Segment
-	t, n uint64
-}
-
-// tell discards them. A putter may be slow, so that is not done under the lock.
-func (d *drops) tell() {
-	for ; d.n > 0; d.n-- {
-		var it queue.Item
-		it, d.seg = d.l.fetch(d.seg, d.t)
-		discard(it, ErrDropped)
-		d.t = (d.t + 1) & mask
-	}
-	d.l.Release()
 }
 
 // Done is opened when the last goroutine of the lane has left.

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"iter"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -147,15 +148,22 @@ func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	}
 }
 
-// takeAllLocked takes all n tickets that wait, from t on, to discard their tasks.
-func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
-	seg = l.front.Load()
+// takeAllLocked takes the n tickets that wait, from t on. Their tasks are to be fetched once.
+func (l *line) takeAllLocked() (t, n uint64, tasks iter.Seq[queue.Item]) {
+	seg := l.front.Load()
 	for {
 		h := l.head.Load()
 		t = ticketOf(h)
 		n = (ticketOf(l.tail.Load()) - t) & mask
 		if l.head.CompareAndSwap(h, h+n<<ticketBit) {
-			return seg, t, n
+			return t, n, func(yield func(queue.Item) bool) {
+				for i := range n {
+					var it queue.Item
+					if it, seg = l.fetch(seg, (t+i)&mask); !yield(it) {
+						return
+					}
+				}
+			}
 		}
 	}
 }

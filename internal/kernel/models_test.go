@@ -208,10 +208,9 @@ func oneModels() (ms []suite.Model) {
 			b := s.record(0, 0, func() error { e.Wait(); return nil })
 			s.giveRecord(b, Block)
 			s.Go("waiter", func() { s.wait(0); waited.Open() })
-			var d deeds
 			s.root.crew.enter()
 			waits := len(s.root.quieters) == 1
-			s.root.crew.leave(&d)
+			s.root.crew.leave()
 			e.Set()
 			b.resolved.Wait() // it was counted: that was the moment
 			s.and(0, 1, func() {

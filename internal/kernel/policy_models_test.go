@@ -317,10 +317,9 @@ func policyModels() (ms []suite.Model) {
 
 // blocked is how many wait for room in lane k.
 func (s *sim) blocked(k int) int {
-	var d deeds
 	l := s.lanes[k]
 	l.crew.enter()
 	n := l.blocked.n
-	l.crew.leave(&d)
+	l.crew.leave()
 	return n
 }

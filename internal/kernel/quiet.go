@@ -31,7 +31,7 @@ func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
 }
 
 // settleQuiet wakes those who wait, and ends a lane that has nothing left to do. Locked.
-func (l *Lane) settleQuiet(d *deeds) {
+func (l *Lane) settleQuiet() {
 	if len(l.quieters) == 0 && l.phase == open {
 		return
 	}
@@ -48,7 +48,7 @@ func (l *Lane) settleQuiet(d *deeds) {
 	}
 	l.atEnd = nil
 	if l.passAll() { // else a worker has come to a tombstone, and comes here when it has passed it
-		l.finish(d)
+		l.finish()
 	}
 }
 
@@ -103,16 +103,15 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 	q := &quieter{woken: sy.MakeEvent()}
 	l.waiting.Add(1) // before the look
 	defer l.waiting.Add(-1)
-	var d deeds
 	c.enter()
 	if _, ok := l.quiet(); ok {
-		c.leave(&d)
+		c.leave()
 		return true, false
 	}
 	q.given, q.apart = ticketOf(l.tail.Load()), l.inline > 0
 	l.quieters = append(l.quieters, q)
 	c.touch(l)
-	c.leave(&d) // looks
+	c.leave() // looks
 	if asked() {
 		return !l.forget(q), true
 	}

@@ -170,7 +170,6 @@ func (r *Record) passed() Result {
 func (l *Lane) goOn(r *Record) {
 	s := r.body.(Strand)
 	for {
-		var d deeds
 		l.crew.enter()
 		stops := l.phase == stopping
 		if !stops {
@@ -179,7 +178,7 @@ func (l *Lane) goOn(r *Record) {
 			l.putLocked(queue.Record(r))
 			l.crew.list(l)
 		}
-		l.crew.leave(&d)
+		l.crew.leave()
 		if !stops {
 			return
 		}
@@ -213,10 +212,9 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	if !r.Waits() {
 		return NotClaimed
 	}
-	var d deeds
 	c.enter()
 	if l.phase == stopping { // r is about to be dropped. While l is paused r runs: it is part of the task that waits
-		c.leave(&d)
+		c.leave()
 		return NotClaimed
 	}
 	full := l
@@ -231,7 +229,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 			sy.Reach("no place")
 			full.strand(n)
 		}
-		c.leave(&d)
+		c.leave()
 		return NoPlace
 	}
 	if !r.state.CompareAndSwap(waiting, claimed) {
@@ -239,7 +237,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 			l.head.Add(^uint64(0))
 			c.freed(l)
 		}
-		c.leave(&d)
+		c.leave()
 		return NotClaimed
 	}
 	l.tombs++
@@ -252,7 +250,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	}
 	sy.Reach("claim")
 	l.cuts(r)
-	c.leave(&d)
+	c.leave()
 	l.runHere(queue.Record(r), stay)
 	return Ran
 }
@@ -283,26 +281,22 @@ func (r *Record) Withdraw(err error) bool {
 	if l == nil || l.crew == nil {
 		return false
 	}
-	var d deeds
 	l.crew.enter()
-	ok := l.phase != stopping && r.state.CompareAndSwap(waiting, claimed)
-	if ok {
-		l.holds++ // the lane does not end before that is told
-		l.stirred++
-		if !r.kept { // else it counts when its turn comes
-			l.tombs++
-			l.canceled++
-			l.crew.touch(l)
-		}
-	}
-	l.crew.leave(&d)
-	if !ok {
+	defer l.crew.leave()
+	if l.phase == stopping || !r.state.CompareAndSwap(waiting, claimed) {
 		return false
 	}
 	sy.Reach("withdraw")
-	r.End(err)
-	r.body.Resolve(err)
-	l.Release()
+	l.stirred++
+	if !r.kept { // else it counts when its turn comes
+		l.tombs++
+		l.canceled++
+		l.crew.touch(l)
+	}
+	l.later(func() {
+		r.End(err)
+		r.body.Resolve(err)
+	})
 	return true
 }
 

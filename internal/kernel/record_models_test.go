@@ -187,12 +187,11 @@ func recordModels() (ms []suite.Model) {
 				b := s.record(a, i, nil)
 				submit(s, b)
 				s.await(b, s.root)
-				var d deeds
 				s.root.crew.enter()
 				if n := s.lanes[a].tombs; n > 2 {
 					s.Failf("%d tombstones in a lane of one", n)
 				}
-				s.root.crew.leave(&d)
+				s.root.crew.leave()
 			}
 			e.Open()
 		})

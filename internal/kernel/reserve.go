@@ -29,16 +29,15 @@ type Reserver struct {
 // Reserve parks until a worker is free, and holds the places of all that are, up to n.
 func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	c := l.crew
-	var d deeds
 	c.enter()
 	if l.phase != open {
-		c.leave(&d)
+		c.leave()
 		return nil, ErrClosed
 	}
 	q := &Reserver{want: n, woken: sy.MakeEvent()}
 	l.reservers = append(l.reservers, q)
 	c.touch(l)
-	c.leave(&d) // announces it, and looks
+	c.leave() // announces it, and looks
 	if !q.woken.WaitOr(ctx.Done()) && l.forgetReserver(q) {
 		return nil, ctx.Err()
 	}
@@ -50,14 +49,13 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 
 // forgetReserver takes q off the list, unless it was woken.
 func (l *Lane) forgetReserver(q *Reserver) (listed bool) {
-	var d deeds
 	l.crew.enter()
 	if i := slices.Index(l.reservers, q); i >= 0 {
 		l.reservers = slices.Delete(l.reservers, i, i+1)
 		listed = true
 	}
 	l.crew.touch(l)
-	l.crew.leave(&d)
+	l.crew.leave()
 	return listed
 }
 
@@ -107,7 +105,6 @@ func (r *Reservation) Len() (n int) {
 // Submit uses a place for it. It returns false if none is left.
 func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 	l := r.l
-	var d deeds
 	l.crew.enter()
 	switch {
 	case l.phase != open:
@@ -119,17 +116,16 @@ func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 		l.putLocked(it)
 		l.crew.list(l)
 	}
-	l.crew.leave(&d)
+	l.crew.leave()
 	return ok, err
 }
 
 // Release gives back what is left.
 func (r *Reservation) Release() {
-	var d deeds
 	r.l.crew.enter()
 	r.l.granted -= uint64(r.n)
 	r.give(r.n)
-	r.l.crew.leave(&d)
+	r.l.crew.leave()
 }
 
 // Revoked is opened when the places are not wanted any more.

@@ -130,13 +130,12 @@ func (w *Worker) carryOn() (it queue.Item, ok bool) {
 	if !strand || w.turns >= mostTurns || l.head.Load()&flag != 0 || c.solo.Load() != l || !s.More() {
 		return it, false
 	}
-	var d deeds
 	c.enter()
 	if ok = l.phase != stopping && !l.slow && c.said.only == l; ok { // look once more: Pause may have returned
 		l.giveBack(1)
 		c.touch(l)
 	}
-	c.leave(&d)
+	c.leave()
 	if !ok {
 		return it, false
 	}
@@ -152,12 +151,11 @@ func (w *Worker) carryOn() (it queue.Item, ok bool) {
 // finishWith counts the task that w has done with, together with what count changes, so that a
 // snapshot sees both or neither.
 func (w *Worker) finishWith(count func()) {
-	var d deeds
 	c := w.crew
 	c.enter()
 	count()
 	w.stopLocked()
-	c.leave(&d)
+	c.leave()
 }
 
 // fault is called, deferred, if a task did not return: because of a panic of value v, or of
@@ -251,9 +249,9 @@ func (l *Lane) endInline() {
 
 // runInline runs it on the calling goroutine, as an accepted task. The caller has the lock, which
 // is left.
-func (l *Lane) runInline(it queue.Item, d *deeds) error {
+func (l *Lane) runInline(it queue.Item) error {
 	it = l.beginInline(it)
-	l.crew.leave(d)
+	l.crew.leave()
 	if !it.IsZero() {
 		sy.Reach("run here")
 		l.runHere(it, l)
@@ -266,24 +264,23 @@ func (l *Lane) RunInline(it queue.Item) error {
 	if l.crew == nil {
 		return ErrClosed
 	}
-	var d deeds
 	l.crew.enter()
 	if l.phase != open {
-		l.crew.leave(&d)
+		l.crew.leave()
 		return ErrClosed
 	}
-	return l.runInline(it, &d)
+	return l.runInline(it)
 }
 
 // spawn runs it on a goroutine of its own. The caller has the lock, which is left.
-func (l *Lane) spawn(it queue.Item, d *deeds) error {
+func (l *Lane) spawn(it queue.Item) error {
 	l.spawned++
 	if it = l.beginInline(it); it.IsZero() {
-		l.crew.leave(d)
+		l.crew.leave()
 		return nil
 	}
 	l.holds++
-	l.crew.leave(d)
+	l.crew.leave()
 	sy.Reach("spawn")
 	sy.Go(func() {
 		defer l.Release()
@@ -356,7 +353,6 @@ func (l *Lane) endHere(r *Record, err error, canceled bool, stay *Lane) {
 		r.End(err)
 		res = r.passed()
 	}
-	var d deeds
 	l.crew.enter()
 	switch {
 	case canceled:
@@ -373,7 +369,7 @@ func (l *Lane) endHere(r *Record, err error, canceled bool, stay *Lane) {
 		l.head.Add(^uint64(0))
 		l.left(stay)
 	}
-	l.crew.leave(&d)
+	l.crew.leave()
 	if r != nil {
 		res.Resolve(err)
 	}

@@ -69,16 +69,15 @@ func (l *Lane) stopSampler() bool {
 
 // runSample is what the timer calls.
 func (l *Lane) runSample() {
-	var d, e deeds
 	c := l.crew
 	c.enter()
 	sy.Reach("sample")
 	l.sampler.armed = false
 	l.holds++
-	c.leave(&d)
+	c.leave()
 	l.sampler.sample()
 	c.enter()
 	l.nextSample()
 	c.release(l)
-	c.leave(&e)
+	c.leave()
 }

@@ -25,9 +25,8 @@ func sampledLane(up *Lane, sample func()) *Lane {
 }
 
 func (c *Crew) samplers() (armed, resting int) {
-	var d deeds
 	c.enter()
-	defer c.leave(&d)
+	defer c.leave()
 	for _, l := range c.under(c.root) {
 		if l.sampler.armed {
 			armed++

@@ -87,19 +87,18 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 	}
 	depth := -1 // not known
 	for yields := 0; ; {
-		var d deeds
 		c.enter()
 		c.touch(l)
-		c.settle(&d) // those who wait go first
+		c.settle() // those who wait go first
 		switch {
 		case l.phase != open:
-			c.leave(&d)
+			c.leave()
 			return ErrClosed
 		case (l.blocked.first == nil || !l.strict()) && l.makeRoom() > 0:
 			if l.accept(it) {
 				l.lease() // not if it has joined a strand: then the lane may be idle
 			}
-			c.leave(&d)
+			c.leave()
 			return nil
 		}
 		switch policy {
@@ -107,48 +106,48 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
 			case l.blocked.first == nil && yields < sy.Times(roomYields) && c.Spin > 0:
-				c.leave(&d)
+				c.leave()
 				for more := true; more && yields < sy.Times(roomYields); yields++ {
 					sy.Yield()
 					more = !l.looksFree()
 				}
 				continue
 			case depth < 0:
-				c.leave(&d) // finding out takes a while
+				c.leave() // finding out takes a while
 				depth = l.Nesting(ctx)
 				continue
 			case depth == 0:
-				return l.waitForRoom(it, ctx, &d)
+				return l.waitForRoom(it, ctx)
 			case depth <= maxNesting && l.inline < mostInline:
-				return l.runInline(it, &d)
+				return l.runInline(it)
 			}
 			l.compact()
 			l.accept(it)
-			c.leave(&d)
+			c.leave()
 			return nil
 		case Spawn:
 			if l.inline < mostInline {
-				return l.spawn(it, &d)
+				return l.spawn(it)
 			}
 		case CallerRuns:
 			if l.inline < mostInline {
-				return l.runInline(it, &d)
+				return l.runInline(it)
 			}
 		case Offer:
-			c.leave(&d)
+			c.leave()
 			return ErrQueueFull
 		case DropOldest:
-			if l.displace(it, &d) {
+			if l.displace(it) {
 				return nil
 			}
 			if l.makeRoom() > 0 { // since the look above a worker has taken what waited
-				c.leave(&d)
+				c.leave()
 				continue
 			}
 		}
 		sy.Reach("full")
 		l.rejected.Add(1)
-		c.leave(&d)
+		c.leave()
 		return ErrQueueFull
 	}
 }
@@ -177,11 +176,8 @@ func (l *Lane) compact() {
 	sy.Reach("compact")
 	l.recall()
 	l.enterInline()
-	seg, t, n := l.takeAllLocked()
-	for ; n > 0; n-- {
-		var it queue.Item
-		it, seg = l.fetch(seg, t)
-		t = (t + 1) & mask
+	_, _, tasks := l.takeAllLocked()
+	for it := range tasks {
 		if isTombstone(it) {
 			l.tombs--
 			continue
@@ -202,22 +198,20 @@ func (l *Lane) looksFree() bool {
 // AcceptLater admits it when there is room, whatever the policy. The caller does not wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
 	c := l.crew
-	var d deeds
 	c.enter()
+	defer c.leave()
 	if l.phase != open {
-		c.leave(&d)
 		return ErrClosed
 	}
 	l.blocked.push(&waiter{it: it})
 	c.touch(l)
-	c.leave(&d)
 	return nil
 }
 
 // displace takes the oldest ticket, discards its task, and admits it instead. It reports whether
 // there was a ticket; then it has left the lock. To take the ticket makes the submitter busy,
 // inline, until it knows whether the task was claimed by others meanwhile: its putter may be slow.
-func (l *Lane) displace(it queue.Item, d *deeds) bool {
+func (l *Lane) displace(it queue.Item) bool {
 	if l.capacity == 0 {
 		return false
 	}
@@ -229,10 +223,9 @@ func (l *Lane) displace(it queue.Item, d *deeds) bool {
 	l.widen(+1)
 	l.holds++
 	l.accept(it)
-	l.crew.leave(d)
+	l.crew.leave()
 	old, _ := l.fetch(seg, t)
 	res, claimed := drop(old, ErrDropped)
-	var e deeds
 	l.crew.enter()
 	if claimed {
 		l.tombs--
@@ -240,7 +233,7 @@ func (l *Lane) displace(it queue.Item, d *deeds) bool {
 		l.dropped++
 	}
 	l.endInline()
-	l.crew.leave(&e)
+	l.crew.leave()
 	if res != nil {
 		res.Resolve(ErrDropped)
 	}
@@ -327,12 +320,12 @@ func (l *Lane) callFirst() bool {
 
 // waitForRoom parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
 // is left.
-func (l *Lane) waitForRoom(it queue.Item, ctx context.Context, d *deeds) error {
+func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 	c := l.crew
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
 	l.blocked.push(w)
 	c.touch(l)
-	c.leave(d) // announces it, and looks for free capacity once more
+	c.leave() // announces it, and looks for free capacity once more
 	sy.Reach("wait for room")
 	var cancel <-chan struct{}
 	if ctx != nil {
@@ -343,32 +336,31 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context, d *deeds) error {
 		if woken && !w.called {
 			return w.err
 		}
-		var d deeds
 		c.enter()
 		c.touch(l)
 		switch {
 		case !w.listed: // admitted or refused before the end of ctx was noticed
 			err := w.err
-			c.leave(&d)
+			c.leave()
 			return err
 		case !woken:
 			l.blocked.remove(w)
-			c.leave(&d)
+			c.leave()
 			return ctx.Err()
 		case l.makeRoom() > 0:
 			l.blocked.remove(w)
 			l.accept(it)
-			c.leave(&d) // calls the next one, if there is more
+			c.leave() // calls the next one, if there is more
 			return nil
 		}
 		w.called, l.blocked.called = false, false
 		w.calls++
-		c.leave(&d)
+		c.leave()
 	}
 }
 
 // refuse ends all waits for room. Locked.
-func (l *Lane) refuse(d *deeds) {
+func (l *Lane) refuse() {
 	for l.blocked.first != nil {
 		w := l.blocked.pop()
 		w.err = ErrClosed
@@ -376,7 +368,7 @@ func (l *Lane) refuse(d *deeds) {
 		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped
 			l.extra++
 			l.dropped++
-			d.tell(l, w.it)
+			l.later(func() { discard(w.it, ErrDropped) })
 		case !w.called: // else it was set
 			w.woken.Set()
 		}

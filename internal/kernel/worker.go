@@ -319,7 +319,6 @@ func (w *Worker) more() uint64 {
 // takeLocked stops, has free capacity given away, and takes the next task, in one section.
 func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	c := w.crew
-	var d deeds
 	c.enter()
 	if l := w.keeps; l != nil {
 		w.keeps = nil
@@ -330,14 +329,14 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	now := w.stopLocked()
 	if c.closing || c.tooMany() {
 		c.depart(w)
-		c.leave(&d)
+		c.leave()
 		return
 	}
-	c.settle(&d) // before it takes: the capacity it has freed is for who waits longest
+	c.settle() // before it takes: the capacity it has freed is for who waits longest
 	for {
 		l := c.top()
 		if l == nil {
-			c.leave(&d)
+			c.leave()
 			return
 		}
 		seg, t, got := l.takeLocked(uint64(l.max + l.inline))
@@ -358,7 +357,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		}
 		w.begin(l, tn)
 		c.touch(l)
-		c.leave(&d)
+		c.leave()
 		return w.fetch(seg, t), true
 	}
 }
@@ -439,13 +438,12 @@ func (w *Worker) finishAlone() {
 		at, quiet = l.quietAfter(h) // it may have passed when the lock is ours
 	}
 	if quiet || h&flag != 0 || c.solo.Load() != l {
-		var d deeds
 		c.enter()
 		if quiet {
 			l.wakeQuieters(at)
 		}
 		c.freed(l)
-		c.leave(&d)
+		c.leave()
 	}
 }
 
@@ -498,12 +496,11 @@ func (w *Worker) sleep() bool {
 		now = c.clock.Now()
 	}
 	w.seat.Away(&c.clock)
-	var d deeds
 	c.enter()
 	c.stopSearch(w)
 	if c.closing || c.tooMany() || c.Idle == 0 && c.live-c.departing > c.Min && c.top() == nil {
 		c.depart(w)
-		c.leave(&d)
+		c.leave()
 		return false
 	}
 	sy.Reach("park")
@@ -515,7 +512,7 @@ func (w *Worker) sleep() bool {
 	c.park(w)
 	c.rest()
 	c.armReclaim(now)
-	c.leave(&d) // announces that it is available, then looks, and may wake it
+	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
 	return !w.leaving
 }
@@ -616,17 +613,16 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 
 // startMore has n workers more begin, which do not ask, as far as tasks wait for them.
 func (c *Crew) startMore(n int) {
-	var d deeds
 	c.enter()
 	c.announce()
 	for n = min(n, c.backlogCount()-1, c.said.avail); n > 0; n-- {
 		if w := c.idle.top; w != nil {
-			c.rouse(w, &d)
+			c.rouse(w)
 		} else {
-			c.hire(&d)
+			c.hire()
 		}
 	}
-	c.leave(&d)
+	c.leave()
 }
 
 // askSizer asks the Sizer. One that panics has said yes.
@@ -665,13 +661,12 @@ func (w *Worker) startHook() {
 // under the lock.
 func (w *Worker) stepOut(n *int, look, f func()) {
 	c := w.crew
-	var d, e deeds
 	c.enter()
 	look()
 	*n++
 	w.apartIn = n
 	c.stopSearch(w)
-	c.leave(&d)
+	c.leave()
 	c.root.owner.Guard(f)
 	c.enter()
 	c.stepIn(w)
@@ -680,7 +675,7 @@ func (w *Worker) stepOut(n *int, look, f func()) {
 		w.searches = true
 		c.searching++
 	}
-	c.leave(&e)
+	c.leave()
 }
 
 // stepIn ends the stepOut of w. Locked.
@@ -697,19 +692,17 @@ func (w *Worker) end() {
 	c := w.crew
 	defer func() {
 		pprof.SetGoroutineLabels(context.Background()) // who looks at this goroutine in its last moment sees no pool's name
-		var d deeds
 		c.enter()
-		c.gone(w, &d)
-		c.leave(&d)
+		c.gone(w)
+		c.leave()
 	}()
 	w.seat.Away(&c.clock)
 	if w.apartIn != nil { // a function of the user has ended the goroutine
-		var d deeds
 		c.enter()
 		c.stepIn(w)
 		c.staff.replaces = true
 		c.staff.hookBroken = c.staff.hookBroken || w.inHook // the next one would end the same way, without end
-		c.leave(&d)
+		c.leave()
 		if w.inHook {
 			c.root.owner.HookBroken()
 		}

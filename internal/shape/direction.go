@@ -28,22 +28,19 @@ var upward = map[string]string{
 	"gate.go Crew.wakeSamplers":      "the exit wakes what rests with the workers",
 	"gate.go Crew.check":             "models look at the state at each exit",
 	"gate.go Worker.resume":          "a deed",
-	"gate.go discard":                "a deed",
-	"gate.go drops.tell":             "a deed",
 	"gate.go Lane.Release":           "the end of a deed",
 
 	// Below the gate, deeds are noted and lanes are marked; the timer of idle workers has to come
 	// to the lock.
-	"lane.go Crew.touch":   "marks a lane for the exit",
-	"crew.go deeds.add":    "notes a deed for the exit",
-	"crew.go Crew.enter":   "the timer's function comes to the lock",
-	"crew.go Crew.leave":   "the timer's function comes to the lock",
-	"crew.go Crew.release": "the timer holds the root",
-	"crew.go Worker.loop":  "handed in: what a new worker runs",
+	"lane.go Crew.touch":     "marks a lane for the exit",
+	"crew.go Crew.wakeLater": "notes a deed for the exit",
+	"crew.go Crew.enter":     "the timer's function comes to the lock",
+	"crew.go Crew.leave":     "the timer's function comes to the lock",
+	"crew.go Crew.release":   "the timer holds the root",
+	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
 	// What holds a lane gives it back.
 	"sample.go Crew.release": "its function holds the lane",
-	"record.go Lane.Release": "what is withdrawn holds the lane until that is told",
 	"run.go Lane.Release":    "a detached task holds the lane",
 	"submit.go Lane.Release": "what is displaced holds the lane until that is told",
 

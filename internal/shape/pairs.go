@@ -47,6 +47,7 @@ type pairing struct {
 	name   string
 	faults *[]string
 	loops  []*loop
+	owes   bool // it leaves when it ends: that is deferred. What returns before has not entered
 	uses   bool // it enters or leaves, so that what it returns with is looked at
 }
 
@@ -69,8 +70,16 @@ func (p *pairing) function(body *ast.BlockStmt, begin held) {
 		_, lit := n.(*ast.FuncLit)
 		return !lit
 	})
-	if end := p.stmts(body.List, begin); end&taken != 0 && p.uses {
-		p.fault(body.End(), "ends with the lock")
+	p.ends(body.End(), p.stmts(body.List, begin), "ends")
+}
+
+// ends says what is wrong if the function ends at pos.
+func (p *pairing) ends(pos token.Pos, s held, how string) {
+	switch {
+	case p.owes && s&free != 0:
+		p.fault(pos, how+" without the lock, and leaves it then")
+	case !p.owes && s&taken != 0 && p.uses:
+		p.fault(pos, how+" with the lock")
 	}
 }
 
@@ -139,12 +148,20 @@ func (p *pairing) stmt(st ast.Stmt, s held) held {
 		return p.stmts(st.List, s)
 	case *ast.LabeledStmt:
 		return p.stmt(st.Stmt, s)
-	case *ast.DeferStmt, *ast.GoStmt:
+	case *ast.GoStmt:
 		p.expr(st, free) // the functions in it
 		return s
+	case *ast.DeferStmt:
+		if called(st.Call) != "leave" {
+			p.expr(st, free) // the functions in it
+		} else if p.owes = true; s&free != 0 {
+			p.fault(st.Pos(), "defers leaving without the lock")
+		}
+		return s
 	case *ast.ReturnStmt:
-		if s = p.expr(st, s); s&taken != 0 && p.uses && !slices.Contains(maybe, p.name) {
-			p.fault(st.Pos(), "returns with the lock")
+		s = p.expr(st, s)
+		if !slices.Contains(maybe, p.name) {
+			p.ends(st.Pos(), s, "returns")
 		}
 		return 0
 	case *ast.BranchStmt:

@@ -54,11 +54,13 @@ func TestFaultsAreFound(t *testing.T) {
 		{"a method that is handed up", "line.go", "\nfunc add(l *Lane) func() { return l.Release }\n", "add calls Lane.Release, up in life.go"},
 		{"a word that others own", "run.go", "\nfunc (c *Crew) add() { c.wake.Add(1) }\n", "Crew.add writes Crew.wake"},
 		{"an embedded field that others own", "run.go", "\nfunc (l *Lane) add() { l.muted = true }\n", "Lane.add writes sched.muted"},
-		{"a return with the lock", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tvar d deeds\n\tc.enter()\n\tif b {\n\t\treturn\n\t}\n\tc.leave(&d)\n}\n", "Crew.add returns with the lock"},
+		{"a return with the lock", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tc.enter()\n\tif b {\n\t\treturn\n\t}\n\tc.leave()\n}\n", "Crew.add returns with the lock"},
+		{"a deferred leaving, and another one", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tc.enter()\n\tdefer c.leave()\n\tif b {\n\t\tc.leave()\n\t}\n}\n", "Crew.add ends without the lock"},
+		{"a deferred leaving without the lock", "quiet.go", "\nfunc (c *Crew) add() {\n\tdefer c.leave()\n\tc.enter()\n}\n", "Crew.add defers leaving without the lock"},
 		{"an end with the lock", "quiet.go", "\nfunc (c *Crew) add() { c.enter() }\n", "Crew.add ends with the lock"},
-		{"two leavings", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tvar d deeds\n\tc.enter()\n\tif b {\n\t\tc.leave(&d)\n\t}\n\tc.leave(&d)\n}\n", "Crew.add leaves without the lock"},
-		{"a loop that enters twice", "quiet.go", "\nfunc (c *Crew) add() {\n\tfor {\n\t\tvar d deeds\n\t\tc.enter()\n\t\tif c.live > 0 {\n\t\t\tcontinue\n\t\t}\n\t\tc.leave(&d)\n\t}\n}\n", "Crew.add enters with the lock"},
-		{"a reading within", "quiet.go", "\nfunc (c *Crew) add() {\n\tvar d deeds\n\tc.enter()\n\tc.read(func() {})\n\tc.leave(&d)\n}\n", "Crew.add reads with the lock"},
+		{"two leavings", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tc.enter()\n\tif b {\n\t\tc.leave()\n\t}\n\tc.leave()\n}\n", "Crew.add leaves without the lock"},
+		{"a loop that enters twice", "quiet.go", "\nfunc (c *Crew) add() {\n\tfor {\n\t\t\tc.enter()\n\t\tif c.live > 0 {\n\t\t\tcontinue\n\t\t}\n\t\tc.leave()\n\t}\n}\n", "Crew.add enters with the lock"},
+		{"a reading within", "quiet.go", "\nfunc (c *Crew) add() {\n\tc.enter()\n\tc.read(func() {})\n\tc.leave()\n}\n", "Crew.add reads with the lock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := kernelWith(t, c.file, c.text)
