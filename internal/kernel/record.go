@@ -282,21 +282,22 @@ func (r *Record) Withdraw(err error) bool {
 		return false
 	}
 	l.crew.enter()
-	defer l.crew.leave()
 	if l.phase == stopping || !r.state.CompareAndSwap(waiting, claimed) {
+		l.crew.leave()
 		return false
 	}
 	sy.Reach("withdraw")
+	l.holds++ // as later does, but that allocates
 	l.stirred++
 	if !r.kept { // else it counts when its turn comes
 		l.tombs++
 		l.canceled++
 		l.crew.touch(l)
 	}
-	l.later(func() {
-		r.End(err)
-		r.body.Resolve(err)
-	})
+	l.crew.leave()
+	r.End(err)
+	r.body.Resolve(err)
+	l.Release()
 	return true
 }
 

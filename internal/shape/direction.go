@@ -40,6 +40,7 @@ var upward = map[string]string{
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
 	// What holds a lane gives it back.
+	"record.go Lane.Release": "what is withdrawn holds the lane until that is told",
 	"sample.go Crew.release": "its function holds the lane",
 	"run.go Lane.Release":    "a detached task holds the lane",
 	"submit.go Lane.Release": "what is displaced holds the lane until that is told",
