@@ -299,12 +299,7 @@ func (p *Pool) seal() {
 
 // follow closes the pool when parent is done.
 func (p *Pool) follow(parent context.Context) {
-	p.lane.OnEnd(sy.AfterDone(parent, func() {
-		if p.lane.Begun() {
-			p.end(true, ErrClosed)
-			p.lane.Release()
-		}
-	}))
+	p.lane.Follow(parent, func() { p.end(true, ErrClosed) })
 	if parent.Err() != nil {
 		p.end(true, ErrClosed) // now, not when the function runs
 	}

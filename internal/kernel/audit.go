@@ -61,8 +61,6 @@ func (c *Crew) audit() (fault string) {
 		return fmt.Sprintf("said was %+v, to be said is %+v", c.said, c.toSay())
 	case sy.PeekPointer(&c.solo) != c.said.only:
 		return "solo is not what was said"
-	case c.closing && !c.root.ended:
-		return "closing before the root has ended"
 	}
 	if f := c.root.audit(); f != "" {
 		return "root: " + f
@@ -72,7 +70,7 @@ func (c *Crew) audit() (fault string) {
 			if f := l.audit(); f != "" {
 				return fmt.Sprintf("lane %d: %s", n, f)
 			}
-			if l.ended || l.number != n || l.up.subs == 0 {
+			if l.ended || l.number != n || l.up.holds == 0 {
 				return fmt.Sprintf("lane %d is listed and has ended", n)
 			}
 		}
@@ -113,8 +111,8 @@ func (l *Lane) audit() string {
 		return fmt.Sprintf("held %v, ready %v, %d ready below", l.held, l.turn.Queued(), l.kids.Len())
 	case l.inline < 0 || int(numOf(h)) < l.inline || sy.Peek(&l.limit) != uint64(l.max+l.inline):
 		return fmt.Sprintf("inline %d, busy %d, maximum %d, limit %d", l.inline, numOf(h), l.max, sy.Peek(&l.limit))
-	case l.below < 0 || l.holds < 0 || l.subs < 0 || l.reserved != reserved:
-		return fmt.Sprintf("below %d, holds %d, subs %d, reserved %d, counted are %d", l.below, l.holds, l.subs, l.reserved, reserved)
+	case l.below < 0 || l.holds < 0 || l.reserved != reserved:
+		return fmt.Sprintf("below %d, holds %d, reserved %d, counted are %d", l.below, l.holds, l.reserved, reserved)
 	case l.tombs > backlog+numOf(h):
 		return fmt.Sprintf("%d tombstones, %d tickets, %d busy", l.tombs, backlog, numOf(h))
 	case waiters != l.blocked.n || l.blocked.called && (waiters == 0 || !l.blocked.first.called):
@@ -123,8 +121,8 @@ func (l *Lane) audit() string {
 		return "somebody waits for room, and workers do not see it"
 	case l.phase != open && (numOf(t) != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused):
 		return fmt.Sprintf("closed with lease %d, blocked %d, reservers %d, reserved %d, paused %v", numOf(t), waiters, len(l.reservers), l.reserved, l.paused)
-	case l.ended && (l.phase == open || backlog != 0 || numOf(h) != 0 || parked != 0 || l.subs != 0):
-		return fmt.Sprintf("ended with backlog %d, busy %d, in strands %d, %d lanes below", backlog, numOf(h), parked, l.subs)
+	case l.ended && (l.phase == open || backlog != 0 || numOf(h) != 0 || parked != 0):
+		return fmt.Sprintf("ended with backlog %d, busy %d, in strands %d", backlog, numOf(h), parked)
 	}
 	return ""
 }

@@ -48,8 +48,6 @@ type Crew struct {
 	subs      map[uint64]sub
 	lastID    uint64
 	served    uint64 // turns begun under the lock
-	closing   bool   // all lanes have ended
-	ending    bool   // the last goroutine is about to open done
 	reclaim   reclaim
 	resting   map[uint64]weak.Pointer[Lane] // lanes, by number, whose samplers rest
 }
@@ -177,6 +175,14 @@ func (c *Crew) gone(w *Worker) {
 		s.all, s.freeIDs = nil, nil // memory returns after a burst
 	}
 	c.fill()
+	c.lastAct()
+}
+
+// lastAct has done opened once no worker is left of a root that has ended. Locked.
+func (c *Crew) lastAct() {
+	if c.root.ended && c.live == 0 {
+		c.deeds.calls = append(c.deeds.calls, c.root.done.Open)
+	}
 }
 
 // An idleList is the parked workers, the latest on top: the hottest stack is used first, and the
@@ -228,7 +234,7 @@ func (c *Crew) armReclaim(now int64) {
 		return
 	}
 	c.reclaim.armed = true
-	c.root.holds++
+	c.root.retain()
 	wait := time.Duration(c.idle.bottom.parkedAt + int64(c.Idle) - now)
 	if c.reclaim.timer == nil {
 		c.reclaim.timer = sy.AfterFunc(wait, c.reclaimIdle)
@@ -241,7 +247,7 @@ func (c *Crew) armReclaim(now int64) {
 func (c *Crew) stopReclaim() {
 	if c.reclaim.armed && c.reclaim.timer.Stop() {
 		c.reclaim.armed = false
-		c.root.holds--
+		c.root.release()
 	}
 }
 
@@ -259,6 +265,6 @@ func (c *Crew) reclaimIdle() {
 		c.dismiss(w)
 	}
 	c.armReclaim(now)
-	c.release(c.root)
+	c.root.release()
 	c.leave()
 }

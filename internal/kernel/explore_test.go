@@ -123,8 +123,8 @@ func (s *sim) check() {
 	switch {
 	case c.live != 0 || c.departing != 0 || c.apart != 0 || c.asking != 0 || c.idle.n != 0 || c.wake.Load()&searchMask != 0:
 		s.Failf("at the end: live %d departing %d apart %d asking %d idle %d searching %d", c.live, c.departing, c.apart, c.asking, c.idle.n, c.wake.Load()&searchMask)
-	case !c.closing || !c.ending || c.reclaim.armed || len(c.subs) != 0 && s.root.subs != 0:
-		s.Failf("at the end: closing %v ending %v reclaim %v, %d lanes", c.closing, c.ending, c.reclaim.armed, len(c.subs))
+	case !c.root.ended || !c.root.done.IsOpen() || c.reclaim.armed || s.root.holds != 0:
+		s.Failf("at the end: ended %v done %v reclaim %v, held %d times", c.root.ended, c.root.done.IsOpen(), c.reclaim.armed, s.root.holds)
 	}
 	var accepted, ran [8]int
 	for i := range s.ran {

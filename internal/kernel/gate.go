@@ -19,12 +19,27 @@ import "github.com/shoal-go/shoal/internal/sy"
 
 func (c *Crew) enter() { c.mu.Lock() }
 
+// enterOpen enters if l accepts tasks, and reports that.
+func (l *Lane) enterOpen() bool {
+	if l.crew == nil {
+		return false
+	}
+	l.crew.enter()
+	if l.phase != open {
+		l.crew.leave()
+		return false
+	}
+	return true
+}
+
 // read calls f under the lock. After f nobody has to be woken: what it changes, if anything, only
-// keeps a lane from its end, or may wait for the next leave.
+// keeps a lane from its end, or may wait for the next leave. Without a crew there is nothing to read.
 func (c *Crew) read(f func()) {
-	c.mu.Lock()
-	f()
-	c.mu.Unlock()
+	if c != nil {
+		c.mu.Lock()
+		f()
+		c.mu.Unlock()
+	}
 }
 
 // touch is called under the lock for a lane whose state was changed.
@@ -45,11 +60,26 @@ func (c *Crew) wakeLater(w *Worker) { w.next, c.deeds.workers = c.deeds.workers,
 
 // later has f called once the lock is free. Until it has returned, l does not end.
 func (l *Lane) later(f func()) {
-	l.holds++
+	l.retain()
 	l.crew.deeds.calls = append(l.crew.deeds.calls, func() {
 		f()
 		l.Release()
 	})
+}
+
+// retain keeps l from its end until release. Locked.
+func (l *Lane) retain() { l.holds++ }
+
+func (l *Lane) release() {
+	l.holds--
+	l.crew.touch(l)
+}
+
+// Release ends a Retain. It may be the last act of a goroutine of the pool.
+func (l *Lane) Release() {
+	l.crew.enter()
+	l.release()
+	l.crew.leave()
 }
 
 // leave is the only exit of the lock.
@@ -57,10 +87,6 @@ func (c *Crew) leave() {
 	c.restore()
 	if c.deeds.workers != nil {
 		c.wakeSamplers()
-	}
-	if c.closing && c.live == 0 && c.root.holds == 0 && !c.ending {
-		c.ending = true
-		c.deeds.calls = append(c.deeds.calls, c.root.done.Open) // the last act of the last goroutine
 	}
 	d := c.deeds
 	c.deeds = deeds{}
@@ -130,7 +156,7 @@ func (c *Crew) toSay() (s said) {
 	case c.root.paused:
 		s.only, s.urgent = nil, none
 	}
-	if !c.closing && !c.root.paused {
+	if !c.root.ended && !c.root.paused {
 		s.avail = c.idle.n + max(0, c.root.max-c.live)
 	}
 	return s

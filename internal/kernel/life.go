@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"maps"
 	"runtime"
 	"slices"
@@ -23,14 +24,12 @@ type life struct {
 	phase   phase
 	paused  bool
 	ended   bool
-	holds   int                  // what keeps the lane from its end
-	subs    int                  // lanes right below it that have not ended
+	holds   int                  // what keeps the lane from its end, also the lanes right below it
 	number  uint64               // in Crew.subs
 	calls   map[*Record]struct{} // that run inline
 	stops   sy.Bool              // contexts of tasks are cut: only false to true
 	outcome *Cut                 // set once
-	atEnd   func() bool          // see OnEnd
-	begun   bool                 // see Begun
+	atEnd   func() bool          // see Follow
 	done    sy.Latch
 }
 
@@ -107,15 +106,10 @@ func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 
 // Sub makes l a lane below up.
 func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
+	if !up.enterOpen() {
+		return ErrClosed
+	}
 	c := up.crew
-	if c == nil {
-		return ErrClosed
-	}
-	c.enter()
-	if up.phase != open {
-		c.leave()
-		return ErrClosed
-	}
 	l.up = up
 	l.setup(c, lc, up.epoch)
 	if l.prio = int64(lc.Priority); up.up != nil {
@@ -130,7 +124,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	c.lastID++
 	l.number = c.lastID
 	c.subs[l.number] = sub{weak.Make(l), up}
-	up.subs++
+	up.retain()
 	l.nextSample()
 	c.leave()
 	if sy.Shorter == 0 {
@@ -180,8 +174,7 @@ func (c *Crew) forget(up *Lane, number uint64) {
 	if _, ok := c.subs[number]; ok {
 		delete(c.subs, number)
 		delete(c.resting, number)
-		up.subs--
-		c.touch(up)
+		up.release()
 	}
 }
 
@@ -191,10 +184,10 @@ func (l *Lane) finish() {
 	l.ended = true
 	if l.up == nil {
 		sy.Reach("closing")
-		c.closing = true
 		for c.idle.top != nil {
 			c.dismiss(c.idle.top)
 		}
+		c.lastAct()
 		return
 	}
 	q, it := l.leaf()
@@ -204,7 +197,6 @@ func (l *Lane) finish() {
 		c.drop(l)
 	}
 	c.forget(l.up, l.number)
-	c.touch(l.up)
 	l.done.Open() // before that of the lane above, which waits for it
 }
 
@@ -215,35 +207,29 @@ func (l *Lane) Pause() bool { return l.setPaused(true) }
 func (l *Lane) Resume() bool { return l.setPaused(false) }
 
 func (l *Lane) setPaused(paused bool) (changed bool) {
-	c := l.crew
-	if c == nil {
+	if !l.enterOpen() {
 		return false
 	}
-	c.enter()
-	if l.phase == open && l.paused != paused {
-		changed = true
-		l.paused = paused
-		l.stirred++
-		if paused {
-			l.revoke()
-		}
-		c.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
+	defer l.crew.leave()
+	if l.paused == paused {
+		return false
 	}
-	c.leave()
-	return changed
+	l.paused = paused
+	l.stirred++
+	if paused {
+		l.revoke()
+	}
+	l.crew.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
+	return true
 }
 
 // Resize sets the least and the most workers.
 func (l *Lane) Resize(min, max int) error {
+	if !l.enterOpen() {
+		return ErrClosed
+	}
 	c := l.crew
-	if c == nil {
-		return ErrClosed
-	}
-	c.enter()
-	if l.phase != open {
-		c.leave()
-		return ErrClosed
-	}
+	defer c.leave()
 	if max < l.max {
 		l.revoke()
 	}
@@ -259,53 +245,34 @@ func (l *Lane) Resize(min, max int) error {
 		c.fill()
 		c.armReclaim(c.clock.Now())
 	}
-	c.leave()
 	return nil
 }
 
 // Retain keeps l from its end until Release. It returns false if l has ended.
 func (l *Lane) Retain() (ok bool) {
-	if l.crew != nil {
-		l.crew.read(func() {
-			if ok = !l.ended; ok {
-				l.holds++
-			}
-		})
-	}
+	l.crew.read(func() {
+		if ok = !l.ended; ok {
+			l.retain()
+		}
+	})
 	return ok
 }
 
-// OnEnd sets a function that is called under the lock at the end of l, and does not block. If it
-// returns false the lane does not end: another function, which it was to stop, runs or is about
-// to. That calls Begun first, and Release when it has ended.
-func (l *Lane) OnEnd(stop func() bool) {
-	ended := false
+// Follow has f called when ctx has ended, unless l ends before. If f is called it retains l.
+func (l *Lane) Follow(ctx context.Context, f func()) {
 	l.crew.read(func() {
-		if ended = l.ended; !l.begun {
-			l.atEnd = stop
+		if l.ended {
+			return
 		}
+		l.atEnd = sy.AfterDone(ctx, func() {
+			l.crew.read(func() {
+				l.retain()
+				l.atEnd = nil
+			})
+			f()
+			l.Release()
+		})
 	})
-	if ended {
-		stop()
-	}
-}
-
-// Begun retains l for the function that OnEnd's was to stop. It returns false if l has ended.
-func (l *Lane) Begun() bool {
-	l.crew.read(func() { l.begun, l.atEnd = true, nil })
-	return l.Retain()
-}
-
-// Release ends a Retain. It may be the last act of a goroutine of the pool.
-func (l *Lane) Release() {
-	l.crew.enter()
-	l.crew.release(l)
-	l.crew.leave()
-}
-
-func (c *Crew) release(l *Lane) {
-	l.holds--
-	c.touch(l)
 }
 
 // A Cut is what a lane that was stopped has cut short.
@@ -341,7 +308,7 @@ func (l *Lane) End(stop bool, cause error) {
 // under is l and all lanes below it, in the order in which they were made.
 func (c *Crew) under(l *Lane) []*Lane {
 	all := []*Lane{l}
-	if l.subs == 0 {
+	if l.kids == nil { // there never was one
 		return all
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.subs)) {
@@ -455,9 +422,7 @@ func (l *Lane) Stops() bool { return l.stops.Load() }
 
 // Max is the most workers that l may have.
 func (l *Lane) Max() (n int) {
-	if l.crew != nil {
-		l.crew.read(func() { n = l.max })
-	}
+	l.crew.read(func() { n = l.max })
 	return n
 }
 
@@ -473,9 +438,6 @@ func (l *Lane) CountDropped(n uint64) {
 
 // Below is the lanes right below l that have not ended, in the order in which they were made.
 func (l *Lane) Below() (below []*Lane) {
-	if l.crew == nil {
-		return nil
-	}
 	l.crew.read(func() {
 		for _, b := range l.crew.under(l) {
 			if b.up == l {

@@ -40,11 +40,11 @@ func (l *Lane) settleQuiet() {
 		return
 	}
 	l.wakeQuieters(at)
-	if l.phase == open || l.ended || l.holds > 0 || l.subs > 0 || !l.stopSampler() {
+	if l.phase == open || l.ended || l.holds > 0 || !l.stopSampler() {
 		return
 	}
 	if l.atEnd != nil && !l.atEnd() {
-		return // its function runs, or is about to, and holds the lane when it does
+		return // its function runs, or is about to, and retains the lane when it does
 	}
 	l.atEnd = nil
 	if l.passAll() { // else a worker has come to a tombstone, and comes here when it has passed it

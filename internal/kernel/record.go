@@ -265,9 +265,6 @@ func (l *Lane) strand(n Nudger) {
 
 // Unstrand forgets n, in l and above.
 func (l *Lane) Unstrand(n Nudger) {
-	if l.crew == nil {
-		return
-	}
 	l.crew.read(func() {
 		for a := l; a != nil; a = a.up {
 			delete(a.nudgers, n)
@@ -287,7 +284,7 @@ func (r *Record) Withdraw(err error) bool {
 		return false
 	}
 	sy.Reach("withdraw")
-	l.holds++ // as later does, but that allocates
+	l.retain() // as later does, but that allocates
 	l.stirred++
 	if !r.kept { // else it counts when its turn comes
 		l.tombs++
@@ -407,9 +404,6 @@ func (l *Lane) MayBeInTask() bool {
 // inside a task.
 func (l *Lane) AllBusy() (all bool) {
 	c := l.crew
-	if c == nil {
-		return false
-	}
 	c.read(func() {
 		for a := l; a.up != nil; a = a.up {
 			all = all || a.workersIn()+a.below >= a.max

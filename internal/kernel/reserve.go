@@ -28,16 +28,13 @@ type Reserver struct {
 
 // Reserve parks until a worker is free, and holds the places of all that are, up to n.
 func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
-	c := l.crew
-	c.enter()
-	if l.phase != open {
-		c.leave()
+	if !l.enterOpen() {
 		return nil, ErrClosed
 	}
 	q := &Reserver{want: n, woken: sy.MakeEvent()}
 	l.reservers = append(l.reservers, q)
-	c.touch(l)
-	c.leave() // announces it, and looks
+	l.crew.touch(l)
+	l.crew.leave() // announces it, and looks
 	if !q.woken.WaitOr(ctx.Done()) && l.forgetReserver(q) {
 		return nil, ctx.Err()
 	}

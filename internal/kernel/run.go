@@ -261,12 +261,7 @@ func (l *Lane) runInline(it queue.Item) error {
 
 // RunInline is SubmitSlow for a task that the caller runs itself.
 func (l *Lane) RunInline(it queue.Item) error {
-	if l.crew == nil {
-		return ErrClosed
-	}
-	l.crew.enter()
-	if l.phase != open {
-		l.crew.leave()
+	if !l.enterOpen() {
 		return ErrClosed
 	}
 	return l.runInline(it)
@@ -279,7 +274,7 @@ func (l *Lane) spawn(it queue.Item) error {
 		l.crew.leave()
 		return nil
 	}
-	l.holds++
+	l.retain()
 	l.crew.leave()
 	sy.Reach("spawn")
 	sy.Go(func() {

@@ -73,11 +73,11 @@ func (l *Lane) runSample() {
 	c.enter()
 	sy.Reach("sample")
 	l.sampler.armed = false
-	l.holds++
+	l.retain()
 	c.leave()
 	l.sampler.sample()
 	c.enter()
 	l.nextSample()
-	c.release(l)
+	l.release()
 	c.leave()
 }

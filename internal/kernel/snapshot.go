@@ -22,12 +22,8 @@ type Snapshot struct {
 
 // Snapshot takes one.
 func (l *Lane) Snapshot() (s Snapshot) {
-	c := l.crew
-	if c == nil {
-		s.Ended = true
-		return s
-	}
-	c.read(func() { l.snapshot(&s) })
+	s.Ended = true // if there is nothing to read
+	l.crew.read(func() { l.snapshot(&s) })
 	return s
 }
 
@@ -42,11 +38,9 @@ func (l *Lane) snapshot(s *Snapshot) {
 		s.Min = c.Min
 	}
 	s.WorkersIn, s.Moves = l.workersIn(), l.moves(true)
-	if l.subs > 0 {
-		for _, b := range c.under(l)[1:] {
-			s.WorkersIn += b.workersIn()
-			s.Moves += b.moves(false)
-		}
+	for _, b := range c.under(l)[1:] {
+		s.WorkersIn += b.workersIn()
+		s.Moves += b.moves(false)
 	}
 	if l.up != nil {
 		l.most = max(l.most, s.WorkersIn)
@@ -69,9 +63,7 @@ func (l *Lane) moves(all bool) uint64 {
 
 // Queued is how many tasks have not started.
 func (l *Lane) Queued() (n int) {
-	if l.crew != nil {
-		l.crew.read(func() { n = int(l.count().Waiting) })
-	}
+	l.crew.read(func() { n = int(l.count().Waiting) })
 	return n
 }
 

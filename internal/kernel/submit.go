@@ -82,19 +82,14 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 // of Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
 	c := l.crew
-	if c == nil {
-		return ErrClosed
-	}
 	depth := -1 // not known
 	for yields := 0; ; {
-		c.enter()
+		if !l.enterOpen() {
+			return ErrClosed
+		}
 		c.touch(l)
 		c.settle() // those who wait go first
-		switch {
-		case l.phase != open:
-			c.leave()
-			return ErrClosed
-		case (l.blocked.first == nil || !l.strict()) && l.makeRoom() > 0:
+		if (l.blocked.first == nil || !l.strict()) && l.makeRoom() > 0 {
 			if l.accept(it) {
 				l.lease() // not if it has joined a strand: then the lane may be idle
 			}
@@ -197,14 +192,12 @@ func (l *Lane) looksFree() bool {
 
 // AcceptLater admits it when there is room, whatever the policy. The caller does not wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
-	c := l.crew
-	c.enter()
-	defer c.leave()
-	if l.phase != open {
+	if !l.enterOpen() {
 		return ErrClosed
 	}
+	defer l.crew.leave()
 	l.blocked.push(&waiter{it: it})
-	c.touch(l)
+	l.crew.touch(l)
 	return nil
 }
 
@@ -221,7 +214,7 @@ func (l *Lane) displace(it queue.Item) bool {
 	}
 	sy.Reach("displace")
 	l.widen(+1)
-	l.holds++
+	l.retain()
 	l.accept(it)
 	l.crew.leave()
 	old, _ := l.fetch(seg, t)

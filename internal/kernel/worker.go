@@ -324,10 +324,10 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		w.keeps = nil
 		l.below--
 		c.freed(l)
-		c.release(l)
+		l.release()
 	}
 	now := w.stopLocked()
-	if c.closing || c.tooMany() {
+	if c.root.ended || c.tooMany() {
 		c.depart(w)
 		c.leave()
 		return
@@ -387,7 +387,7 @@ func (w *Worker) stopLocked() (now int64) {
 		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,
 		// and those of lower priority starve.
 		l.below++
-		l.holds++
+		l.retain()
 		w.keeps = l
 	}
 	if w.turn.single {
@@ -498,7 +498,7 @@ func (w *Worker) sleep() bool {
 	w.seat.Away(&c.clock)
 	c.enter()
 	c.stopSearch(w)
-	if c.closing || c.tooMany() || c.Idle == 0 && c.live-c.departing > c.Min && c.top() == nil {
+	if c.root.ended || c.tooMany() || c.Idle == 0 && c.live-c.departing > c.Min && c.top() == nil {
 		c.depart(w)
 		c.leave()
 		return false

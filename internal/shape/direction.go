@@ -28,7 +28,6 @@ var upward = map[string]string{
 	"gate.go Crew.wakeSamplers":      "the exit wakes what rests with the workers",
 	"gate.go Crew.check":             "models look at the state at each exit",
 	"gate.go Worker.resume":          "a deed",
-	"gate.go Lane.Release":           "the end of a deed",
 
 	// Below the gate, deeds are noted and lanes are marked; the timer of idle workers has to come
 	// to the lock.
@@ -36,14 +35,9 @@ var upward = map[string]string{
 	"crew.go Crew.wakeLater": "notes a deed for the exit",
 	"crew.go Crew.enter":     "the timer's function comes to the lock",
 	"crew.go Crew.leave":     "the timer's function comes to the lock",
-	"crew.go Crew.release":   "the timer holds the root",
+	"crew.go Lane.release":   "the timer holds the root",
+	"crew.go Lane.retain":    "the timer holds the root",
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
-
-	// What holds a lane gives it back.
-	"record.go Lane.Release": "what is withdrawn holds the lane until that is told",
-	"sample.go Crew.release": "its function holds the lane",
-	"run.go Lane.Release":    "a detached task holds the lane",
-	"submit.go Lane.Release": "what is displaced holds the lane until that is told",
 
 	// run.go is the middle of a worker's life, between two steps of worker.go; and who claims a
 	// task runs it.
@@ -157,8 +151,6 @@ var owned = map[string]string{
 	"Crew.said":       "gate lane life",
 	"Crew.live":       "crew",
 	"Crew.departing":  "crew",
-	"Crew.ending":     "gate",
-	"Crew.closing":    "life",
 	"sched.muted":     "lane",
 	"sched.slow":      "gate",
 	"life.phase":      "life",

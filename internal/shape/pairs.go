@@ -65,7 +65,7 @@ func (p *pairing) fault(pos token.Pos, what string) {
 func (p *pairing) function(body *ast.BlockStmt, begin held) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if k, ok := n.(*ast.CallExpr); ok {
-			p.uses = p.uses || slices.Contains([]string{"enter", "leave"}, called(k))
+			p.uses = p.uses || slices.Contains([]string{"enter", "enterOpen", "leave"}, called(k))
 		}
 		_, lit := n.(*ast.FuncLit)
 		return !lit
@@ -111,6 +111,11 @@ func (p *pairing) expr(n ast.Node, s held) held {
 					p.fault(n.Pos(), "enters with the lock")
 				}
 				s = taken
+			case name == "enterOpen":
+				if s&taken != 0 {
+					p.fault(n.Pos(), "enters with the lock")
+				}
+				s = taken // unless it returns false: see stmt
 			case name == "leave":
 				if s&free != 0 {
 					p.fault(n.Pos(), "leaves without the lock")
@@ -180,6 +185,11 @@ func (p *pairing) stmt(st ast.Stmt, s held) held {
 	case *ast.IfStmt:
 		s = p.expr(st.Cond, p.stmt(st.Init, s))
 		then := s
+		if not, ok := st.Cond.(*ast.UnaryExpr); ok && not.Op == token.NOT {
+			if k, ok := not.X.(*ast.CallExpr); ok && called(k) == "enterOpen" {
+				then = free
+			}
+		}
 		if k, ok := st.Cond.(*ast.CallExpr); ok && slices.Contains(maybe, "Lane."+called(k)) {
 			then = free
 		}
