@@ -42,14 +42,10 @@ type PanicError struct {
 // Error describes the panic, without the stack.
 func (e *PanicError) Error() string {
 	if e.Pool == "" {
-		return "shoal: task panicked: " + e.text()
+		return fmt.Sprintf("shoal: task panicked: %v", e.Value) // also if a method of Value's panics
 	}
-	return fmt.Sprintf("shoal: task of pool %q panicked: %s", e.Pool, e.text())
+	return fmt.Sprintf("shoal: task of pool %q panicked: %v", e.Pool, e.Value)
 }
-
-// text formats Value. A Value whose own Error or String method panics is
-// printed by its type: package fmt sees to that for %v.
-func (e *PanicError) text() string { return fmt.Sprintf("%v", e.Value) }
 
 // Unwrap returns Value if that is an error, and nil otherwise.
 func (e *PanicError) Unwrap() error {

@@ -7,23 +7,13 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// FromUser is fromUser.
-func FromUser(stack []byte) []byte { return fromUser(stack) }
-
 // TicketBits is the width of the tickets that tasks are numbered with.
 const TicketBits = queue.TicketBits
 
 // NewAt is Must(New(opts...)) for a pool whose first ticket is first: that is
 // how far an old pool has come.
 func NewAt(first uint64, opts ...Option) *Pool {
-	c := defaults()
-	for _, o := range opts {
-		o.apply(&c)
-	}
-	if err := c.validate(); err != nil {
-		panic(err)
-	}
-	return newPool(c, first)
+	return Must(New(append(opts, option(func(c *config) { c.lane.First = first }))...))
 }
 
 // HistogramOf is the Histogram of ds.

@@ -23,20 +23,14 @@ func (q *fifo[T]) push(v T) {
 
 // pop takes the oldest, which must exist.
 func (q *fifo[T]) pop() (v T) {
-	var none T
-	v, q.buf[q.head] = q.buf[q.head], none
-	if q.head++; q.head == len(q.buf) {
-		q.buf, q.head = q.buf[:0], 0
-	}
+	v, q.buf[q.head] = q.buf[q.head], v
+	q.head++
 	return v
 }
 
 // unpush takes the newest, which must exist, away.
 func (q *fifo[T]) unpush() {
-	var none T
 	last := len(q.buf) - 1
-	q.buf[last] = none
-	if q.buf = q.buf[:last]; q.head == last {
-		q.buf, q.head = q.buf[:0], 0
-	}
+	clear(q.buf[last:])
+	q.buf = q.buf[:last]
 }

@@ -553,7 +553,7 @@ func (g *Group) wait(ctx context.Context) error {
 	}
 	helps := outer.own != nil || outer.c != nil && !outer.c.IsOver()
 	var n kernel.Nudger // told when there is a place to help
-	if helps && g.p.up != nil {
+	if helps && g.p.lane.Up() != nil {
 		n = &waiting{(*groupNudger)(g)}
 		defer g.p.lane.Unstrand(n)
 	}

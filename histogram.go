@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/sy"
@@ -32,12 +33,15 @@ func bucketOf(ns int64) int {
 }
 
 // bucketEnd is the first value beyond bucket i.
-func bucketEnd(i int) int64 {
-	if i < subBuckets {
-		return int64(i) + 1
+func bucketEnd(i int) time.Duration {
+	switch e := i/subBuckets - 1; {
+	case i == numBuckets-1:
+		return Forever
+	case e < 0:
+		return time.Duration(i) + 1
+	default:
+		return time.Duration(i%subBuckets+subBuckets+1) << e
 	}
-	e := i/subBuckets - 1
-	return int64(i%subBuckets+subBuckets+1) << e
 }
 
 // A recorder is a histogram that is being written to by many goroutines. Each
@@ -51,13 +55,9 @@ type recorder struct {
 	max  sy.Int64
 }
 
-// record adds ns to the recorder at r, making it at first use.
+// record adds ns to the recorder at r.
 func record(r *sy.Pointer[recorder], ns int64) {
-	h := r.Load()
-	if h == nil {
-		r.CompareAndSwap(nil, new(recorder))
-		h = r.Load()
-	}
+	h := made(r)
 	ns = max(ns, 0)
 	if h.sum.Add(uint64(ns)) < uint64(ns) {
 		h.over.Add(1)
@@ -65,32 +65,26 @@ func record(r *sy.Pointer[recorder], ns int64) {
 	for m := h.max.Load(); ns > m && !h.max.CompareAndSwap(m, ns); m = h.max.Load() {
 	}
 	i := bucketOf(ns)
-	at := &h.rows[i/subBuckets]
-	row := at.Load()
-	if row == nil {
-		at.CompareAndSwap(nil, new([subBuckets]sy.Uint64))
-		row = at.Load()
+	made(&h.rows[i/subBuckets])[i%subBuckets].Add(1)
+}
+
+// made is what is at p. It is made at first use.
+func made[T any](p *sy.Pointer[T]) *T {
+	if p.Load() == nil {
+		p.CompareAndSwap(nil, new(T))
 	}
-	row[i%subBuckets].Add(1)
+	return p.Load()
 }
 
 func (r *recorder) snapshot() (h Histogram) {
 	if r == nil {
 		return h
 	}
-	for i := range r.rows {
-		row := r.rows[i].Load()
-		if row == nil {
-			continue
-		}
-		if h.buckets == nil {
-			h.buckets = make([]uint64, numBuckets)
-		}
-		for j := range row {
-			if n := row[j].Load(); n != 0 {
-				h.buckets[i*subBuckets+j] = n
-				h.Count += n
-			}
+	h.buckets = make([]uint64, numBuckets)
+	for i := range h.buckets {
+		if row := r.rows[i/subBuckets].Load(); row != nil {
+			h.buckets[i] = row[i%subBuckets].Load()
+			h.Count += h.buckets[i]
 		}
 	}
 	h.over = r.over.Load()
@@ -147,20 +141,11 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
-	rank := uint64(1)
-	if r := min(q, 1) * float64(h.Count); r > 1 { // false if q is not a number
-		rank = min(uint64(r), h.Count)
-		if float64(rank) < r && rank < h.Count {
-			rank++
-		}
-	}
+	rank := uint64(max(1, math.Ceil(min(max(q, 0), 1)*float64(h.Count))))
 	var seen uint64
 	for i, n := range h.buckets {
-		if seen += n; seen >= rank {
-			if i == numBuckets-1 {
-				break
-			}
-			return time.Duration(min(bucketEnd(i)-1, h.max))
+		if seen += n; seen >= max(1, rank) && i < numBuckets-1 { // a q that is not a number has no rank
+			return min(bucketEnd(i)-1, h.Max())
 		}
 	}
 	return h.Max()
@@ -168,45 +153,43 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 // Merge returns the histogram of the durations of h and o together.
 func (h Histogram) Merge(o Histogram) Histogram {
-	if o.Count == 0 || o.buckets == nil { // the latter: it was made by somebody else
+	if o.buckets == nil { // it is empty, or was made by somebody else
 		return h
 	}
-	if h.Count == 0 || h.buckets == nil {
+	if h.buckets == nil {
 		return o
 	}
-	m := Histogram{Count: h.Count + o.Count, max: max(h.max, o.max)}
 	var carry uint64
-	m.sum, carry = bits.Add64(h.sum, o.sum, 0)
-	m.over = h.over + o.over + carry
-	m.buckets = make([]uint64, numBuckets)
-	for i := range m.buckets {
-		m.buckets[i] = h.buckets[i] + o.buckets[i]
+	h.sum, carry = bits.Add64(h.sum, o.sum, 0)
+	h.over += o.over + carry
+	h.max = max(h.max, o.max)
+	h.Count += o.Count
+	h.buckets = slices.Clone(h.buckets)
+	for i, n := range o.buckets {
+		h.buckets[i] += n
 	}
-	return m
+	return h
 }
 
 // Since returns the histogram of the durations that were recorded after
 // earlier, which must be an earlier snapshot of the same histogram. Its Max is
 // still that of h.
 func (h Histogram) Since(earlier Histogram) Histogram {
-	if earlier.Count == 0 || h.Count < earlier.Count || earlier.buckets == nil || h.buckets == nil {
+	if earlier.buckets == nil || h.buckets == nil || h.Count < earlier.Count {
 		return h
 	}
-	d := Histogram{max: h.max}
-	var borrow uint64
-	d.sum, borrow = bits.Sub64(h.sum, earlier.sum, 0)
-	d.over = h.over - earlier.over - borrow
-	d.buckets = make([]uint64, numBuckets)
-	for i := range d.buckets {
-		if n, was := h.buckets[i], earlier.buckets[i]; n > was {
-			d.buckets[i] = n - was
-			d.Count += n - was
-		}
-	}
-	if d.Count == 0 {
+	if h.Count == earlier.Count {
 		return Histogram{}
 	}
-	return d
+	var borrow uint64
+	h.sum, borrow = bits.Sub64(h.sum, earlier.sum, 0)
+	h.over -= earlier.over + borrow
+	h.Count -= earlier.Count
+	h.buckets = slices.Clone(h.buckets)
+	for i, n := range earlier.buckets {
+		h.buckets[i] -= n
+	}
+	return h
 }
 
 // Buckets iterates over the buckets that are not empty, in ascending order. It
@@ -215,14 +198,7 @@ func (h Histogram) Since(earlier Histogram) Histogram {
 func (h Histogram) Buckets() iter.Seq2[time.Duration, uint64] {
 	return func(yield func(time.Duration, uint64) bool) {
 		for i, n := range h.buckets {
-			if n == 0 {
-				continue
-			}
-			end := time.Duration(bucketEnd(i))
-			if i == numBuckets-1 {
-				end = Forever
-			}
-			if !yield(end, n) {
+			if n > 0 && !yield(bucketEnd(i), n) {
 				return
 			}
 		}

@@ -1,11 +1,12 @@
 package shoal
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -25,9 +26,12 @@ func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
 
 func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
 func (o *owner) Region(f func()) func()  { return (*Pool)(o).inRegion(f) }
-func (o *owner) Traced(r *call) error    { return (*Pool)(o).regioned(r, r.Body().Run) }
+func (o *owner) Traced(r *call) error    { return (*Pool)(o).runInRegion(r) }
 func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
-func (o *owner) HookBroken()             { (*Pool)(o).logHookGoexit("start") }
+
+func (o *owner) HookBroken() {
+	(*Pool)(o).logError("shoal: worker hook called runtime.Goexit; later workers run without it", "pool", o.name, "hook", "start")
+}
 
 func (o *owner) Timed(waited, ran int64) {
 	record(&o.wtime, waited)
@@ -47,21 +51,22 @@ func userStack() []byte { return fromUser(debug.Stack()) }
 
 // fromUser is userStack for a stack as debug.Stack prints it.
 func fromUser(stack []byte) []byte {
-	head, frames, _ := bytes.Cut(stack, []byte("\n"))
-	lines := bytes.SplitAfter(frames, []byte("\n")) // two for each frame: the call, the place
-	frame := func(i int, prefixes ...string) bool {
-		return slices.ContainsFunc(prefixes, func(s string) bool { return bytes.HasPrefix(lines[i], []byte(s)) })
-	}
-	for i := 0; i+1 < len(lines); i += 2 {
-		if !frame(i, "panic(", "runtime.Goexit(") {
+	lines := strings.SplitAfter(string(stack), "\n") // the heading, then two for each frame: the call, the place
+	for i := 1; i < len(lines); i += 2 {
+		if !begins(lines[i], "panic(", "runtime.Goexit(") {
 			continue
 		}
-		for i += 2; i+1 < len(lines) && frame(i, "runtime.", "internal/runtime/"); {
+		for i += 2; i < len(lines)-1 && begins(lines[i], "runtime.", "internal/runtime/"); {
 			i += 2 // where the runtime itself panics, as for an index out of range
 		}
-		return bytes.Join([][]byte{head, bytes.Join(lines[i:], nil)}, []byte("\n"))
+		return []byte(lines[0] + strings.Join(lines[i:], ""))
 	}
 	return stack
+}
+
+// begins reports whether line begins with one of these.
+func begins(line string, with ...string) bool {
+	return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(line, w) })
 }
 
 // report gives e to the panic handler. Without one it goes into the log, unless returned
@@ -70,7 +75,7 @@ func fromUser(stack []byte) []byte {
 func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
 	if p.onPanic == nil {
 		if !returned() {
-			p.logPanic(e)
+			p.logError(e.Error(), "stack", string(e.Stack))
 		}
 		return
 	}
@@ -91,9 +96,6 @@ func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
 	p.onPanic(e)
 	over = true
 }
-
-// nobody is for report: the panic is returned to nobody.
-func nobody() bool { return false }
 
 // noGoexit calls f, a function of the user, of that name, that must not end its goroutine:
 // if it does, the process ends. A panic of f goes on.
@@ -123,30 +125,25 @@ func die(text func() string) {
 }
 
 // log is where the pool logs.
-func (p *Pool) log() *slog.Logger {
-	if p.logger != nil {
-		return p.logger
-	}
-	return slog.Default()
-}
+func (p *Pool) log() *slog.Logger { return cmp.Or(p.logger, slog.Default()) }
 
-func (p *Pool) logPanic(e *PanicError) {
+func (p *Pool) logError(msg string, args ...any) {
 	defer func() { recover() }() // a log that panics: there is nobody left to tell
-	p.noGoexit("the log", func() { p.log().Error(e.Error(), "stack", string(e.Stack)) })
-}
-
-func (p *Pool) logHookGoexit(hook string) {
-	defer func() { recover() }() // as there
-	p.log().Error("shoal: worker hook called runtime.Goexit; later workers run without it",
-		"pool", p.name, "hook", hook)
+	p.noGoexit("the log", func() { p.log().Error(msg, args...) })
 }
 
 // guard runs f, a function of the user that is no task, and reports a panic.
 func (p *Pool) guard(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.report(p.panicked(r), nobody, func() {})
-		}
-	}()
+	defer func() { p.caught(recover()) }()
 	p.lane.Call(f)
 }
+
+// caught reports a panic of value r in a function of the user that is no task; nil: it returned.
+func (p *Pool) caught(r any) {
+	if r != nil {
+		p.report(p.panicked(r), func() bool { return false }, func() {})
+	}
+}
+
+// callback is guard for a function, of that name, that must not end its goroutine.
+func (p *Pool) callback(name string, f func()) { p.guard(func() { p.noGoexit(name, f) }) }

@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -19,20 +20,23 @@ const (
 	Closed                // no goroutine of the pool exists
 )
 
-var stateNames = [...]string{"Open", "Paused", "Draining", "Closed"}
+var stateNames = []string{"Open", "Paused", "Draining", "Closed"}
 
 // String is the state's name.
-func (s State) String() string {
-	if int(s) >= len(stateNames) {
-		return fmt.Sprintf("State(%d)", uint8(s))
+func (s State) String() string { return nameOf(int(s), "State", stateNames) }
+
+// nameOf is the name of value n of a type.
+func nameOf(n int, kind string, names []string) string {
+	if n < 0 || n >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, n)
 	}
-	return stateNames[s]
+	return names[n]
 }
 
 // State returns the pool's state.
-func (p *Pool) State() State { return p.stateOf(p.lane.Snapshot()) }
+func (p *Pool) State() State { return stateOf(p.lane.Snapshot()) }
 
-func (p *Pool) stateOf(s kernel.Snapshot) State {
+func stateOf(s kernel.Snapshot) State {
 	switch {
 	case s.Ended:
 		return Closed
@@ -69,7 +73,7 @@ func (p *Pool) Resize(min, max int) error {
 	if min < 0 || max < 1 || max > MaxWorkers || min > max {
 		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max and 1 ≤ max ≤ %d", ErrConfig, min, max, MaxWorkers)
 	}
-	if p.up != nil && min > 0 {
+	if p.lane.Up() != nil && min > 0 {
 		return fmt.Errorf("%w: Resize(%d, %d): the workers of a sub-pool are its parent's, want a minimum of 0", ErrConfig, min, max)
 	}
 	return p.lane.Resize(min, max)
@@ -115,17 +119,8 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 }
 
 func (p *Pool) wait(ctx context.Context) error {
-	switch {
-	case p.lane.InTask(ctx):
+	if p.lane.InTask(ctx) {
 		return ErrWouldDeadlock
-	case ctx.Err() != nil: // it is a question
-		switch {
-		case p.lane.Quiet():
-			return nil
-		case p.onOwnWorker():
-			return ErrWouldDeadlock
-		}
-		return ctx.Err()
 	}
 	switch quiet, stopped := p.lane.Wait(ctx, p.onOwnWorker); {
 	case quiet:
@@ -179,12 +174,15 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		return ErrWouldDeadlock
 	} else if !done.WaitOr(ctx.Done()) {
 		p.end(true, ctx.Err())
-		if err := p.cutShort(ctx.Err()); err != nil {
-			return err
+		if cut := p.cutShort(ctx.Err()); cut != nil {
+			return (*ShutdownError)(cut)
 		}
 	}
 	p.join()
-	return p.outcome(p.lane.Outcome())
+	if cut := p.lane.Outcome(); cut != nil {
+		return (*ShutdownError)(cut)
+	}
+	return nil
 }
 
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
@@ -198,43 +196,20 @@ func (p *Pool) Drain() {
 
 // cutShort is called by a Shutdown whose context has ended. It returns nil if nothing but
 // goroutines of the pool's own code is left: to join them takes no time of the user's.
-func (p *Pool) cutShort(cause error) error {
+func (p *Pool) cutShort(cause error) *kernel.Cut {
 	foreign := p.runsForeign()
-	return p.outcome(p.lane.SetOutcome(func(running int, ended bool) *kernel.Cut {
+	return p.lane.SetOutcome(func(running int, ended bool) *kernel.Cut {
 		if running > 0 || foreign && !ended { // Close came first, and there was nothing to drop
 			return &kernel.Cut{Running: running, Cause: cause}
 		}
 		return nil
-	}))
-}
-
-// outcome is what all calls of Shutdown report.
-func (p *Pool) outcome(c *kernel.Cut) error {
-	if c == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shutdown == nil {
-		p.shutdown = &ShutdownError{Dropped: c.Dropped, Running: c.Running, Cause: c.Cause}
-	}
-	return p.shutdown
+	})
 }
 
 // runsForeign reports whether workers of p, or of its sub-pools, run functions of the user
 // that are no tasks.
 func (p *Pool) runsForeign() bool {
-	_, isAuto := p.sizer.(auto)
-	_, isRated := p.sizer.(*rated)
-	if p.onStart != nil || p.onStop != nil || p.watch != nil || !isAuto && !isRated || p.kept.Load() {
-		return true
-	}
-	for _, s := range p.Subs() {
-		if s.runsForeign() {
-			return true
-		}
-	}
-	return false
+	return p.foreign || p.kept.Load() || slices.ContainsFunc(p.Subs(), (*Pool).runsForeign)
 }
 
 // Close ends the pool at once. It refuses new tasks and drops what is queued:

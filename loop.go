@@ -247,14 +247,14 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		}
 		timed := step < l.most && l.share(rest) > step // else the next chunk cannot be larger
 		if timed && since < 0 {
-			since = l.p.now()
+			since = l.p.lane.Now()
 		}
 		at = int(lo)
 		if err := l.f(ctx, at, at+int(n)); err != nil && !l.fails(at, err) {
 			break
 		}
 		if timed {
-			now := l.p.now()
+			now := l.p.lane.Now()
 			step = nextChunk(n, now-since, l.most)
 			since = now
 		}

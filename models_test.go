@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/explore"
@@ -48,22 +49,17 @@ func (s *sim) pool(n int, opts ...Option) *Pool {
 func (s *sim) poolAt(first uint64, n int, opts ...Option) *Pool {
 	s.left.Store(int64(n))
 	s.done = sy.MakeLatch()
-	c := defaults()
-	c.maxWorkers, c.timing, c.idle, c.spin = 1, TimingOff, Forever, 0
-	c.sizer = Eager() // Auto has workers yield: every task would be an access to the same words
-	for _, o := range opts {
-		o.apply(&c)
-	}
-	if err := c.validate(); err != nil {
+	p, err := New(slices.Concat([]Option{
+		WithMaxWorkers(1), WithTiming(TimingOff), WithIdleTimeout(Forever), WithSpin(0),
+		WithSizing(Eager()), // Auto has workers yield: every task would be an access to the same words
+		option(func(c *config) { c.lane.First = first }),
+	}, opts)...)
+	if err != nil {
 		s.Failf("%v", err)
 	}
-	p := newPool(c, first)
 	s.p = p
 	if s.workers == 0 {
-		s.workers = c.maxWorkers
-	}
-	if c.parent != nil {
-		p.follow(c.parent)
+		s.workers = p.lane.Max()
 	}
 	s.After(s.check)
 	return p

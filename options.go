@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -30,6 +32,7 @@ const (
 
 	maxCapacity = 1 << 36 // queue.TicketBits, with room for the workers
 	maxSpin     = 1 << 20
+	maxWeight   = 1 << 20
 )
 
 // A FullPolicy says what [Pool.Submit] does if there is no room. See
@@ -55,15 +58,10 @@ const (
 	DropOldest
 )
 
-var policyNames = [...]string{"Block", "Reject", "Spawn", "CallerRuns", "DropOldest"}
+var policyNames = []string{"Block", "Reject", "Spawn", "CallerRuns", "DropOldest"}
 
 // String is the policy's name.
-func (p FullPolicy) String() string {
-	if p < 0 || int(p) >= len(policyNames) {
-		return fmt.Sprintf("FullPolicy(%d)", int(p))
-	}
-	return policyNames[p]
-}
+func (p FullPolicy) String() string { return nameOf(int(p), "FullPolicy", policyNames) }
 
 // Timing says for which tasks the pool measures [Stats].WaitTime and RunTime.
 type Timing int
@@ -104,93 +102,101 @@ type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
 
-type config struct {
-	name            string
-	maxWorkers      int
-	minWorkers      int
-	sizer           Sizer
-	capacity        int
-	policy          FullPolicy
-	idle            time.Duration
-	tasksPerWorker  int
-	spin            int
-	pin             bool
-	parent          context.Context
-	onPanic         func(*PanicError)
-	crash           bool
-	onStart, onStop func(id int)
-	timing          Timing
-	parentNil       bool
-	logger          *slog.Logger
-	tracer          Tracer
-	stallAfter      time.Duration
-	slowTask        time.Duration
-	stallGiven      bool
-	slowGiven       bool
-	onAlarm         func(Alarm)
-	sub             bool // of a sub-pool
-	priority        int
-	weight          int
-	prioritized     bool // one of these two was given
+// ofRoot is an option that sub-pools do not take, and ofSub one that no others take.
+func ofRoot(name string, set option) Option {
+	return option(func(c *config) {
+		if c.up != nil {
+			c.bad("%s: a sub-pool borrows the workers of its parent; set it there", name)
+		}
+		set(c)
+	})
 }
 
-func defaults() config {
-	return config{
-		maxWorkers: sy.Procs(),
-		sizer:      Auto(),
-		capacity:   DefaultQueueCapacity,
-		idle:       DefaultIdleTimeout,
-		spin:       DefaultSpin,
-		weight:     1,
+func ofSub(name string, set option) Option {
+	return option(func(c *config) {
+		if c.up == nil {
+			c.bad("%s: want a sub-pool", name)
+		}
+		set(c)
+	})
+}
+
+// A config is what a pool is made of.
+type config struct {
+	up *Pool // of a sub-pool, its parent
+	manner
+	watch  watchdog
+	lane   kernel.LaneConfig
+	crew   kernel.Config // of no sub-pool
+	sizer  Sizer
+	parent context.Context
+	faults []error
+}
+
+// A manner is how a pool does what it does.
+type manner struct {
+	name     string
+	capacity int
+	policy   FullPolicy
+	onPanic  func(*PanicError)
+	logger   *slog.Logger
+	tracer   Tracer
+	crash    bool
+}
+
+func defaults() *config {
+	return &config{
+		manner: manner{capacity: DefaultQueueCapacity},
+		watch:  watchdog{stallAfter: Forever, slowTask: Forever},
+		lane:   kernel.LaneConfig{Max: sy.Procs(), Weight: 1},
+		crew:   kernel.Config{Spin: DefaultSpin, Idle: DefaultIdleTimeout},
+		sizer:  Auto(),
+		parent: context.Background(),
+	}
+}
+
+func (c *config) bad(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+}
+
+// check demands a value of least … most; want says it in other words.
+func check[T int | time.Duration](c *config, option string, value, least, most T, want string) {
+	if value < least || value > most {
+		c.bad("%s(%v): want %s", option, value, cmp.Or(want, fmt.Sprintf("%v … %v", least, most)))
 	}
 }
 
 // validate names every problem at once.
 func (c *config) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	l, w := &c.lane, &c.crew
+	check(c, "WithMaxWorkers", l.Max, 1, MaxWorkers, "")
+	most := l.Max
+	if most < 1 || most > MaxWorkers {
+		most = math.MaxInt
 	}
-	badMax := c.maxWorkers < 1 || c.maxWorkers > MaxWorkers
-	if badMax {
-		bad("WithMaxWorkers(%d): want 1 … %d", c.maxWorkers, MaxWorkers)
+	check(c, "WithMinWorkers", w.Min, 0, most, "0 … the maximum of workers")
+	if c.sizer == nil {
+		c.bad("WithSizing(nil): want a Sizer")
+	} else if r, ok := c.sizer.(*rated); ok {
+		check(c, "Rated", r.n, 1, math.MaxInt, "at least 1")
 	}
-	switch {
-	case c.sub:
-	case c.minWorkers < 0:
-		bad("WithMinWorkers(%d): want at least 0", c.minWorkers)
-	case !badMax && c.minWorkers > c.maxWorkers:
-		bad("WithMinWorkers(%d): want at most the maximum of %d workers", c.minWorkers, c.maxWorkers)
+	l.Capacity = int(min(uint64(c.capacity), maxCapacity)) // the latter is no int of 32 bits
+	if l.Capacity != c.capacity && c.capacity != Unbounded {
+		c.bad("WithQueueCapacity(%d): want 0 … %d, or Unbounded", c.capacity, uint64(maxCapacity))
 	}
-	if c.sizer == nil && !c.sub {
-		bad("WithSizing(nil): want a Sizer")
-	} else if r, ok := c.sizer.(*rated); ok && r.n < 1 {
-		bad("Rated(%d): want at least 1", r.n)
+	check(c, "WithFullPolicy", int(c.policy), int(Block), int(DropOldest), "Block, Reject, Spawn, CallerRuns or DropOldest")
+	check(c, "WithIdleTimeout", w.Idle, 0, Forever, "at least 0")
+	check(c, "WithMaxTasksPerWorker", w.TasksPerWorker, 0, math.MaxInt, "at least 0")
+	check(c, "WithSpin", w.Spin, 0, maxSpin, "")
+	if c.parent == nil {
+		c.bad("WithContext(nil): want a context")
 	}
-	if c.capacity != Unbounded && (c.capacity < 0 || uint64(c.capacity) > maxCapacity) {
-		bad("WithQueueCapacity(%d): want 0 … %d, or Unbounded", c.capacity, uint64(maxCapacity))
-	}
-	if c.policy < Block || c.policy > DropOldest {
-		bad("WithFullPolicy(%d): want Block, Reject, Spawn, CallerRuns or DropOldest", int(c.policy))
-	}
-	if c.idle < 0 && !(c.sub && c.idle == notGiven) {
-		bad("WithIdleTimeout(%v): want at least 0", c.idle)
-	}
-	if c.tasksPerWorker < 0 {
-		bad("WithMaxTasksPerWorker(%d): want at least 0", c.tasksPerWorker)
-	}
-	if (c.spin < 0 || c.spin > maxSpin) && !(c.sub && c.spin == notGiven) {
-		bad("WithSpin(%d): want 0 … %d", c.spin, maxSpin)
-	}
-	if c.parentNil {
-		bad("WithContext(nil): want a context")
-	}
-	c.validateSub(bad)
-	c.validateWatch(bad)
-	if c.timing < TimingSampled || c.timing > TimingFull {
-		bad("WithTiming(%d): want TimingOff, TimingSampled or TimingFull", int(c.timing))
-	}
-	return errors.Join(errs...)
+	check(c, "WithPriority", l.Priority, -maxWeight, maxWeight, "")
+	check(c, "WithWeight", l.Weight, 1, maxWeight, "")
+	check(c, "WithStallAfter", c.watch.stallAfter, minAlarm, Forever, "at least 1ms")
+	check(c, "WithSlowTask", c.watch.slowTask, minAlarm, Forever, "at least 1ms")
+	check(c, "WithTiming", int(l.Timing), int(TimingSampled), int(TimingFull), "TimingOff, TimingSampled or TimingFull")
+	return errors.Join(c.faults...)
 }
 
 // WithName sets the name of the pool in errors, logs, statistics and pprof
@@ -204,17 +210,17 @@ func WithName(name string) Option { return option(func(c *config) { c.name = nam
 //
 // Tasks that [Spawn] and [CallerRuns] run, and the caller's share of [Range],
 // [ForEachSlice] and [MapSlice], run on no worker and do not count.
-func WithMaxWorkers(n int) Option {
-	return option(func(c *config) { c.maxWorkers = n })
-}
+func WithMaxWorkers(n int) Option { return option(func(c *config) { c.lane.Max = n }) }
 
 // WithMinWorkers sets how many workers [New] starts and the idle timeout does
 // not end. The default is 0.
-func WithMinWorkers(n int) Option { return option(func(c *config) { c.minWorkers = n }) }
+func WithMinWorkers(n int) Option {
+	return ofRoot("WithMinWorkers", func(c *config) { c.crew.Min = n })
+}
 
 // WithSizing sets the rule for adding workers between the minimum and the
 // maximum. The default is [Auto].
-func WithSizing(s Sizer) Option { return option(func(c *config) { c.sizer = s }) }
+func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { c.sizer = s }) }
 
 // WithQueueCapacity sets how many accepted tasks may wait while all workers
 // that the pool may have are busy. So the workers and the queue of an open pool
@@ -242,30 +248,34 @@ func WithFullPolicy(p FullPolicy) Option { return option(func(c *config) { c.pol
 // With 0 it leaves as soon as it finds the queue empty; with [Forever] it
 // stays. The default is 5 s. The pool has one timer for this, and only while
 // workers are idle.
-func WithIdleTimeout(d time.Duration) Option { return option(func(c *config) { c.idle = d }) }
+func WithIdleTimeout(d time.Duration) Option {
+	return ofRoot("WithIdleTimeout", func(c *config) { c.crew.Idle = d })
+}
 
 // WithMaxTasksPerWorker replaces a worker by a fresh one after it has run n
 // tasks in its life. The default, 0, sets no limit. Tasks of sub-pools do not
 // count.
-func WithMaxTasksPerWorker(n int) Option { return option(func(c *config) { c.tasksPerWorker = n }) }
+func WithMaxTasksPerWorker(n int) Option {
+	return ofRoot("WithMaxTasksPerWorker", func(c *config) { c.crew.TasksPerWorker = n })
+}
 
 // WithSpin sets how many times a worker that runs out of tasks looks at the
 // queue before it parks: 0 … 1<<20. The default is 30, which takes well below a
 // microsecond of CPU time each time. With 0, a worker parks at once, and so does
 // a submitter if there is no room.
-func WithSpin(n int) Option { return option(func(c *config) { c.spin = n }) }
+func WithSpin(n int) Option { return ofRoot("WithSpin", func(c *config) { c.crew.Spin = n }) }
 
 // WithThreadPinning locks each worker to an operating system thread of its own
 // for its life; see [runtime.LockOSThread].
-func WithThreadPinning() Option { return option(func(c *config) { c.pin = true }) }
+func WithThreadPinning() Option {
+	return ofRoot("WithThreadPinning", func(c *config) { c.crew.Pin = true })
+}
 
 // WithContext closes the pool when ctx ends, as [Pool.Close] does, in the
 // background: [Pool.Done] tells when it has ended. If ctx has ended already, New
 // succeeds, and the pool refuses every task. The contexts of tasks are not
 // derived from ctx.
-func WithContext(ctx context.Context) Option {
-	return option(func(c *config) { c.parent = ctx; c.parentNil = ctx == nil })
-}
+func WithContext(ctx context.Context) Option { return option(func(c *config) { c.parent = ctx }) }
 
 // WithPanicHandler sets the function that gets every panic that the pool recovers:
 // those of tasks, also if [Pool.SubmitWait], a [Future], a [Group] or [Map] returns
@@ -279,7 +289,9 @@ func WithContext(ctx context.Context) Option {
 //
 // Without a handler, a panic that no caller gets is logged, with its stack, as one
 // error; see [WithLogger]. That is the default, also for a nil f.
-func WithPanicHandler(f func(*PanicError)) Option { return option(func(c *config) { c.onPanic = f }) }
+func WithPanicHandler(f func(*PanicError)) Option {
+	return option(func(c *config) { c.onPanic = f })
+}
 
 // WithLogger sets where the pool logs what is not reported otherwise: panics that
 // neither a handler gets nor a call returns, worker hooks that end their goroutine, and
@@ -300,9 +312,11 @@ func WithCrashOnPanic() Option { return option(func(c *config) { c.crash = true 
 // A hook must not wait for tasks of the pool: its worker runs none meanwhile,
 // and may be the only one.
 func WithWorkerHooks(start, stop func(id int)) Option {
-	return option(func(c *config) { c.onStart, c.onStop = start, stop })
+	return ofRoot("WithWorkerHooks", func(c *config) { c.crew.Start, c.crew.Stop = start, stop })
 }
 
 // WithTiming sets which tasks are timed for [Stats].WaitTime and RunTime. The
 // default is [TimingSampled].
-func WithTiming(t Timing) Option { return option(func(c *config) { c.timing = t }) }
+func WithTiming(t Timing) Option {
+	return option(func(c *config) { c.lane.Timing = kernel.Timing(t) })
+}

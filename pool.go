@@ -3,7 +3,6 @@ package shoal
 import (
 	"context"
 	"runtime/pprof"
-	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -19,19 +18,17 @@ type Pool struct {
 	lane kernel.Lane // the pool, but for what follows: see package kernel
 
 	// Constant after New.
-	config
-	epoch time.Time // zero of the pool's clock
-	up    *Pool     // of a sub-pool, its parent
-	watch *watchdog // nil: there is nothing to watch
-	kept  *sy.Bool  // there are Locals in the family
+	manner
+	watch   *watchdog // nil: there is nothing to watch
+	foreign bool      // its goroutines run functions of the user that are no tasks
+	kept    *sy.Bool  // there are Locals in the family
 
 	wtime, rtime sy.Pointer[recorder]
 
-	mu       sy.Mutex // guards what follows
-	delayed  map[*delayed]struct{}
-	sealed   bool // no more tasks of SubmitAfter
-	stall    stall
-	shutdown *ShutdownError
+	mu      sy.Mutex // guards what follows
+	delayed map[*delayed]struct{}
+	sealed  bool // no more tasks of SubmitAfter
+	stall   stall
 }
 
 // New makes a pool. Its error matches [ErrConfig] and names every invalid
@@ -42,67 +39,53 @@ type Pool struct {
 // the idle timeout, and the garbage collector takes the pool. It stays for ever
 // if it has a minimum of workers, the idle timeout [Forever], or tasks that do
 // not end.
-func New(opts ...Option) (*Pool, error) {
-	c := defaults()
+func New(opts ...Option) (*Pool, error) { return defaults().pool(opts) }
+
+// pool makes a pool of c and opts.
+func (c *config) pool(opts []Option) (*Pool, error) {
 	for _, o := range opts {
 		if o != nil {
-			o.apply(&c)
+			o.apply(c)
 		}
 	}
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := newPool(c, 0)
-	if c.parent != nil {
+	p := &Pool{manner: c.manner, kept: new(sy.Bool)}
+	c.lane.Owner = (*owner)(p)
+	if w := c.watch; min(w.stallAfter, w.slowTask) != Forever {
+		p.watch, w.p, p.foreign = &w, p, true
+		c.lane.Sample, c.lane.Every = w.look, w.period()
+	}
+	if c.up != nil {
+		p.kept = c.up.kept
+		if err := c.up.lane.Sub(&p.lane, c.lane); err != nil {
+			return nil, err
+		}
+	} else {
+		c.start(p)
+	}
+	if c.parent != context.Background() {
 		p.follow(c.parent)
 	}
 	return p, nil
 }
 
-// newPool makes a pool of a valid config whose first ticket is first.
-func newPool(c config, first uint64) *Pool {
-	p := &Pool{config: c, epoch: time.Now(), kept: new(sy.Bool)}
-	p.watch = newWatchdog(p)
-	labels := context.Background()
-	if c.name != "" {
-		labels = pprof.WithLabels(labels, pprof.Labels("pool", c.name))
+// start makes p's lane the root of a family, with a crew.
+func (c *config) start(p *Pool) {
+	w, sizer := c.crew, c.sizer
+	_, isAuto := sizer.(auto)
+	r, isRated := sizer.(*rated)
+	if !isAuto {
+		w.Sizer = func(s kernel.Sizing) bool { return sizer.Grow(Sizing(s)) }
 	}
-	k := kernel.Config{
-		Min:            c.minWorkers,
-		Spin:           c.spin,
-		Idle:           c.idle,
-		TasksPerWorker: c.tasksPerWorker,
-		Pin:            c.pin,
-		Crash:          c.crash,
-		Start:          c.onStart,
-		Stop:           c.onStop,
-		Labels:         labels,
-		Keeps:          p.kept,
+	w.Eager = isRated && r.n <= 1
+	w.Crash, w.Keeps, w.Labels = p.crash, p.kept, context.Background()
+	if p.name != "" {
+		w.Labels = pprof.WithLabels(w.Labels, pprof.Labels("pool", p.name))
 	}
-	if _, ok := c.sizer.(auto); !ok {
-		k.Sizer = func(s kernel.Sizing) bool { return c.sizer.Grow(Sizing(s)) }
-	}
-	if r, ok := c.sizer.(*rated); ok {
-		k.Eager = r.n <= 1
-	}
-	kernel.New(&p.lane, p.laneConfig(first), k)
-	return p
-}
-
-func (p *Pool) laneConfig(first uint64) kernel.LaneConfig {
-	k := kernel.LaneConfig{
-		Max:      p.maxWorkers,
-		Capacity: int(min(uint64(p.capacity), maxCapacity)), // the latter is no int of 32 bits
-		Priority: p.priority,
-		Weight:   p.weight,
-		Timing:   kernel.Timing(p.timing),
-		First:    first,
-		Owner:    (*owner)(p),
-	}
-	if p.watch != nil {
-		k.Sample, k.Every = p.watch.look, p.watch.period()
-	}
-	return k
+	p.foreign = p.foreign || w.Start != nil || w.Stop != nil || !isAuto && !isRated
+	kernel.New(&p.lane, c.lane, w)
 }
 
 // Must returns p, or panics with err if that is not nil. It is for package
@@ -114,8 +97,5 @@ func Must(p *Pool, err error) *Pool {
 	return p
 }
 
-// made reports whether p was made by New. The zero Pool has no clock.
-func (p *Pool) made() bool { return !p.epoch.IsZero() }
-
-// now is the pool's clock: nanoseconds since it was made.
-func (p *Pool) now() int64 { return sy.Since(p.epoch) }
+// made reports whether p was made by New.
+func (p *Pool) made() bool { return p.kept != nil }

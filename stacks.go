@@ -43,18 +43,14 @@ func (p *Pool) OldestTasks(n int) []RunningTask {
 }
 
 // running is the workers that are inside tasks, the oldest first.
-func (p *Pool) running() (all []*kernel.WorkerView) {
-	p.lane.Workers(func(w *kernel.WorkerView) {
-		if w.InTask {
-			all = append(all, w)
-		}
-	})
-	slices.SortStableFunc(all, func(a, b *kernel.WorkerView) int { return cmp.Compare(b.Age, a.Age) })
+func (p *Pool) running() []kernel.WorkerView {
+	all := slices.DeleteFunc(p.lane.Workers(), func(w kernel.WorkerView) bool { return !w.InTask })
+	slices.SortStableFunc(all, func(a, b kernel.WorkerView) int { return cmp.Compare(b.Age, a.Age) })
 	return all
 }
 
 // withStacks looks for the stacks of what is running in these workers.
-func withStacks(all []*kernel.WorkerView) []RunningTask {
+func withStacks(all []kernel.WorkerView) []RunningTask {
 	tasks := make([]RunningTask, len(all))
 	at := make(map[string]int, len(all))
 	for i, w := range all {
@@ -90,7 +86,7 @@ func taskStack(g string) (worker, stack string) {
 		return "", ""
 	}
 	worker, _, _ = strings.Cut(strings.TrimPrefix(lines[end], inLoop), ")")
-	for end >= 3 && (strings.HasPrefix(lines[end-2], inPackage) || strings.HasPrefix(lines[end-2], inKernel) || strings.HasPrefix(lines[end-2], inCaller)) { // two lines per frame, after the heading
+	for end >= 3 && begins(lines[end-2], inPackage, inCaller, inKernel, "runtime/trace.") { // two lines per frame, after the heading
 		end -= 2
 	}
 	return strings.TrimSuffix(worker, "?"), strings.Join(lines[:end], "\n")

@@ -3,8 +3,6 @@ package shoal
 import (
 	"iter"
 	"time"
-
-	"github.com/shoal-go/shoal/internal/kernel"
 )
 
 // Stats is a snapshot of a pool. In every snapshot
@@ -56,9 +54,7 @@ type Stats struct {
 }
 
 // Utilization is the share of MaxWorkers that is inside tasks: 0 … 1.
-func (s Stats) Utilization() float64 {
-	return share(s.Running, s.MaxWorkers)
-}
+func (s Stats) Utilization() float64 { return share(s.Running, s.MaxWorkers) }
 
 // QueueFill is Queued / QueueCapacity: 0 … 1. It is 0 for an unbounded queue,
 // and at capacity 0.
@@ -88,38 +84,31 @@ func (p *Pool) Name() string { return p.name }
 func (p *Pool) Stats() Stats {
 	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	s := p.statsLocked()
-	p.mu.Unlock()
 	s.WaitTime, s.RunTime = wait, run
 	return s
 }
 
 // statsLocked is all of Stats but the histograms. It is locked by p.mu, so that stalls are noticed
 // in the order of the snapshots.
-func (p *Pool) statsLocked() (s Stats) {
-	before := p.now()
+func (p *Pool) statsLocked() Stats {
+	before := p.lane.Now()
 	k := p.lane.Snapshot()
-	s.Name, s.QueueCapacity = p.name, p.capacity
-	s.State = p.stateOf(k)
-	s.Submitted, s.Completed = k.Submitted, k.Submitted-k.InFlight-k.Dropped-k.Canceled
-	s.Failed, s.Rejected, s.Dropped, s.Canceled, s.Spawned = k.Failed, k.Rejected, k.Dropped, k.Canceled, k.Spawned
-	s.InFlight = int(k.InFlight)
-	s.Queued = min(int(k.Waiting), p.capacity)
-	s.Blocked, s.Reserved = k.Blocked, k.Reserved
-	s.Workers, s.PeakWorkers, s.MinWorkers, s.MaxWorkers = k.Live, k.Peak, k.Min, k.Max
-	s.Running = k.WorkersIn
-	s.Idle = max(0, s.Workers-s.Running)
+	s := Stats{
+		Name: p.name, State: stateOf(k),
+		Submitted: k.Submitted, Completed: k.Submitted - k.InFlight - k.Dropped - k.Canceled,
+		Failed: k.Failed, Rejected: k.Rejected, Dropped: k.Dropped, Canceled: k.Canceled, Spawned: k.Spawned,
+		InFlight: int(k.InFlight), Queued: min(int(k.Waiting), p.capacity), QueueCapacity: p.capacity,
+		Blocked: k.Blocked, Reserved: k.Reserved,
+		Workers: k.Live, PeakWorkers: k.Peak, MinWorkers: k.Min, MaxWorkers: k.Max,
+		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn),
+	}
 	if d := p.watch; d != nil {
 		s.Stalls, s.SlowTasks = d.stalls, d.slowTasks
 	}
 	s.Stalled = p.stall.look(p, s, k.Moves, before)
 	return s
-}
-
-// stuck reports whether all workers that p may have are inside tasks, and others
-// wait, or at capacity 0 submitters.
-func (p *Pool) stuck(s Stats) bool {
-	return s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
 }
 
 // A stall is what is remembered to notice one. Guarded by Pool.mu.
@@ -128,13 +117,16 @@ type stall struct {
 	since int64  // when, by the pool's clock, plus 1; 0: there is none
 }
 
-// look is for how long p has been stalled, at least. s and moves are of a moment after before.
+// look is for how long p has been stalled, at least. s and moves are of a moment after before. A
+// pool is stuck while all workers that it may have are inside tasks, and others wait, or at
+// capacity 0 submitters.
 func (l *stall) look(p *Pool, s Stats, moves uint64, before int64) time.Duration {
+	stuck := s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
 	switch {
-	case !p.stuck(s):
+	case !stuck:
 		l.since = 0
 	case l.since == 0 || l.moves != moves:
-		l.moves, l.since = moves, p.now()+1
+		l.moves, l.since = moves, p.lane.Now()+1
 	default:
 		return time.Duration(max(0, before+1-l.since))
 	}
@@ -177,26 +169,19 @@ type WorkerStats struct {
 // the order of their ids.
 func (p *Pool) Workers() iter.Seq[WorkerStats] {
 	return func(yield func(WorkerStats) bool) {
-		for _, ws := range p.workerStats() {
-			if !yield(ws) {
+		for _, w := range p.lane.Workers() {
+			s := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
+			switch {
+			case w.Parked:
+				s.State = WorkerParked
+			case !w.InTask:
+				s.State = WorkerSpinning
+			default:
+				s.TaskAge = w.Age
+			}
+			if !yield(s) {
 				return
 			}
 		}
 	}
-}
-
-func (p *Pool) workerStats() (rows []WorkerStats) {
-	p.lane.Workers(func(w *kernel.WorkerView) {
-		r := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
-		switch {
-		case w.Parked:
-			r.State = WorkerParked
-		case !w.InTask:
-			r.State = WorkerSpinning
-		default:
-			r.TaskAge = w.Age
-		}
-		rows = append(rows, r)
-	})
-	return rows
 }

@@ -57,78 +57,24 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 		return nil, ErrClosed
 	}
 	c := defaults()
-	c.sub = true
-	c.maxWorkers = p.lane.Max()
-	c.sizer, c.idle, c.spin = nil, notGiven, notGiven
+	c.up = p
+	c.lane.Max = p.lane.Max()
 	c.onPanic, c.crash, c.logger, c.tracer = p.onPanic, p.crash, p.logger, p.tracer
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&c)
-		}
-	}
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	c.sizer, c.idle, c.spin = Eager(), 0, 0
-	s := &Pool{config: c, epoch: p.epoch, up: p, kept: p.kept} // one clock for the family
-	s.watch = newWatchdog(s)
-	if err := p.lane.Sub(&s.lane, s.laneConfig(0)); err != nil {
-		return nil, err
-	}
-	if c.parent != nil {
-		s.follow(c.parent)
-	}
-	return s, nil
+	return c.pool(opts)
 }
-
-// notGiven is the value of a sub-pool's option that is to stay away.
-const notGiven = -1 << 31
 
 // WithPriority sets the priority of a sub-pool: -1<<20 … 1<<20, by default 0.
 // While there are too few workers, pools of higher priority come first,
 // whatever that means for the others. A worker that runs a task of lower
 // priority changes over when the task has ended. See [Pool.Sub].
 func WithPriority(n int) Option {
-	return option(func(c *config) { c.priority, c.prioritized = n, true })
+	return ofSub("WithPriority", func(c *config) { c.lane.Priority = n })
 }
 
 // WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
 // there are too few workers, pools of the same priority share the workers' time
 // in proportion to their weights. See [Pool.Sub].
-func WithWeight(n int) Option {
-	return option(func(c *config) { c.weight, c.prioritized = n, true })
-}
-
-const maxWeight = 1 << 20
-
-// validateSub names the problems with the options of a sub-pool.
-func (c *config) validateSub(bad func(format string, args ...any)) {
-	if !c.sub {
-		if c.prioritized {
-			bad("WithPriority and WithWeight: want a sub-pool")
-		}
-		return
-	}
-	for name, given := range map[string]bool{
-		"WithMinWorkers":        c.minWorkers != 0,
-		"WithSizing":            c.sizer != nil,
-		"WithIdleTimeout":       c.idle != notGiven,
-		"WithSpin":              c.spin != notGiven,
-		"WithMaxTasksPerWorker": c.tasksPerWorker != 0,
-		"WithThreadPinning":     c.pin,
-		"WithWorkerHooks":       c.onStart != nil || c.onStop != nil,
-	} {
-		if given {
-			bad("%s: a sub-pool borrows the workers of its parent; set it there", name)
-		}
-	}
-	if c.priority < -maxWeight || c.priority > maxWeight {
-		bad("WithPriority(%d): want %d … %d", c.priority, -maxWeight, maxWeight)
-	}
-	if c.weight < 1 || c.weight > maxWeight {
-		bad("WithWeight(%d): want 1 … %d", c.weight, maxWeight)
-	}
-}
+func WithWeight(n int) Option { return ofSub("WithWeight", func(c *config) { c.lane.Weight = n }) }
 
 // Subs returns the sub-pools of p that have not ended, in the order in which they
 // were made.

@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -110,12 +111,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
 	if kernel.Nests(p.lane.Nesting(ctx)) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		t := p.trace(&c.contextCall, "SubmitWait")
-		if err := p.lane.RunInline(queue.Record(&c.call)); err != nil {
-			t.refuse(err)
+		if err := p.submitBy(p.lane.RunInline, &c.contextCall, "SubmitWait"); err != nil {
 			return err
 		}
 		return c.err
@@ -133,15 +129,21 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 // submitCall submits c, whose context also bounds the wait for room. kind is for
 // those who trace it.
 func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
+	return p.submitBy(func(it queue.Item) error {
+		if p.lane.Submit(it) {
+			return nil
+		}
+		return p.lane.SubmitSlow(it, kernel.Policy(policy), c.parent)
+	}, c, kind)
+}
+
+// submitBy submits c by submit, and tells those who trace it, also if it is refused.
+func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind string) error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
 	t := p.trace(c, kind)
-	it := queue.Record(&c.call)
-	if p.lane.Submit(it) {
-		return nil
-	}
-	err := p.lane.SubmitSlow(it, kernel.Policy(policy), c.parent)
+	err := submit(queue.Record(&c.call))
 	if err != nil {
 		t.refuse(err)
 	}
@@ -156,10 +158,8 @@ var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
 // tasks in one step, and looks for workers once a step; otherwise it follows
 // the rules of [Pool.Submit].
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
-	for i, f := range tasks {
-		if f == nil {
-			return 0, fmt.Errorf("%w: index %d of %d", ErrNilTask, i, len(tasks))
-		}
+	if i := slices.IndexFunc(tasks, func(f func()) bool { return f == nil }); i >= 0 {
+		return 0, fmt.Errorf("%w: index %d of %d", ErrNilTask, i, len(tasks))
 	}
 	n := 0
 	for n < len(tasks) {
@@ -175,12 +175,11 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	return n, nil
 }
 
-// A delayed is a task of SubmitAfter that is not yet due. While its timer's function runs the pool
-// does not end. Guarded by Pool.mu.
+// A delayed is a task of SubmitAfter that is not yet due. It keeps the lane from its end until its
+// timer has been stopped, or the timer's function has run. Guarded by Pool.mu.
 type delayed struct {
-	task  func() // nil: it was stopped, or dropped
+	task  func() // nil: it was submitted, stopped or dropped
 	timer *sy.Timer
-	held  bool // the lane is retained for its function, which is about to run
 }
 
 // SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
@@ -198,7 +197,7 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.made() || p.sealed {
+	if p.sealed || !p.lane.Retain() {
 		return nil, ErrClosed
 	}
 	t := &delayed{task: task}
@@ -207,72 +206,53 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	}
 	p.delayed[t] = struct{}{}
 	t.timer = sy.AfterFunc(d, func() { p.due(t) })
-	return func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.forgetDelayed(t)
-	}, nil
+	return func() bool { return p.stopDelayed(t) }, nil
 }
 
-// forgetDelayed keeps t from being submitted, and reports whether it did. The caller holds p.mu.
-func (p *Pool) forgetDelayed(t *delayed) bool {
-	was := t.task != nil
-	t.task = nil // whoever keeps the stop function does not keep the task
-	if was && p.cancel(t) {
-		p.removeDelayed(t)
-	}
-	return was
-}
-
-// removeDelayed lets go of the memory of many, too.
-func (p *Pool) removeDelayed(t *delayed) {
+// takeDelayed returns the task of t, unless somebody else has. The caller holds p.mu.
+func (p *Pool) takeDelayed(t *delayed) (task func()) {
+	task, t.task = t.task, nil // whoever keeps the stop function does not keep the task
 	if delete(p.delayed, t); len(p.delayed) == 0 {
-		p.delayed = nil
+		p.delayed = nil // the memory of many
 	}
-}
-
-// cancel reports whether it kept the timer's function from running. If not, the pool does not end
-// before that has. The caller holds p.mu.
-func (p *Pool) cancel(t *delayed) bool {
-	if t.timer.Stop() {
-		return true
-	}
-	if !t.held {
-		t.held = p.lane.Retain()
-	}
-	return false
+	return task
 }
 
 // due submits t. It runs on the timer's goroutine.
 func (p *Pool) due(t *delayed) {
 	p.mu.Lock()
-	task := t.task
-	t.task = nil
-	held := t.held || p.lane.Retain()
-	p.removeDelayed(t)
 	// Under the lock: who has found that it is due, and then shuts the pool down, has it run.
-	refused := task != nil && p.lane.AcceptLater(queue.Func(task)) != nil
-	p.mu.Unlock()
-	if refused {
+	if task := p.takeDelayed(t); task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
 		p.lane.CountDropped(1)
 	}
-	if held {
-		p.lane.Release()
-	}
+	p.mu.Unlock()
+	p.lane.Release()
 }
 
-// dropDelayed drops all tasks that are not yet due, and has no more come.
+// stopDelayed keeps t from being submitted, and reports whether it did.
+func (p *Pool) stopDelayed(t *delayed) bool {
+	p.mu.Lock()
+	stopped := p.takeDelayed(t) != nil
+	p.mu.Unlock()
+	if stopped && t.timer.Stop() {
+		p.lane.Release()
+	}
+	return stopped
+}
+
+// dropDelayed drops all tasks that are not yet due. No more come.
 func (p *Pool) dropDelayed() {
 	p.mu.Lock()
-	p.sealed = true
-	n := uint64(0)
-	for t := range p.delayed {
-		if p.forgetDelayed(t) {
-			n++
-		} else {
-			p.cancel(t) // it was stopped too late: its function is about to run
+	all := p.delayed
+	p.delayed, p.sealed = nil, true
+	for t := range all {
+		t.task = nil
+	}
+	p.lane.CountDropped(uint64(len(all))) // before they let go of the lane
+	p.mu.Unlock()
+	for t := range all {
+		if t.timer.Stop() {
+			p.lane.Release()
 		}
 	}
-	p.mu.Unlock()
-	p.lane.CountDropped(n)
 }

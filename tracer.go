@@ -94,11 +94,7 @@ func (p *Pool) askTracer(ctx context.Context, kind string) (told context.Context
 	if p.tracer == nil {
 		return nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			p.report(p.panicked(r), nobody, func() {})
-		}
-	}()
+	defer func() { p.caught(recover()) }()
 	p.noGoexit("Tracer.Submitted", func() { told = p.tracer.Submitted(ctx, p, kind) })
 	return told
 }
@@ -160,27 +156,22 @@ func (t *traced) refuse(err error) {
 	}
 }
 
-// Over is called when the task has ended, or is known not to run.
+// Over is called when the task has ended, or is known not to run. It may be called again.
 func (t *traced) Over(err error) {
 	if err != errWithdrawn {
-		t.tell(err)
+		tr, ended, task := t.tracer, t.ended, t.task
+		t.tracer, t.ended, t.task = nil, nil, nil
+		switch {
+		case ended != nil:
+			t.p.callback("the end function of a Tracer", func() { ended(err) })
+		case tr != nil:
+			t.p.callback("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) })
+		}
+		if task != nil {
+			task.End()
+		}
 	}
 	t.Body.Over(err)
-}
-
-// tell tells the tracers of the end. It may be called again.
-func (t *traced) tell(err error) {
-	tr, ended, task := t.tracer, t.ended, t.task
-	t.tracer, t.ended, t.task = nil, nil, nil
-	switch {
-	case ended != nil:
-		t.p.guard(func() { t.p.noGoexit("the end function of a Tracer", func() { ended(err) }) })
-	case tr != nil:
-		t.p.guard(func() { t.p.noGoexit("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) }) })
-	}
-	if task != nil {
-		task.End()
-	}
 }
 
 // given is the context that the task of c is given; own if c is not followed.
@@ -199,25 +190,17 @@ func (p *Pool) traceName() string {
 	return "shoal:" + p.name
 }
 
-// inRegion is f, as a region of runtime/trace while that is on.
+// inRegion is f, as a region of runtime/trace.
 func (p *Pool) inRegion(f func()) func() {
-	if !trace.IsEnabled() {
-		return f
-	}
-	return func() {
-		defer trace.StartRegion(context.Background(), p.traceName()).End()
-		f()
-	}
+	return func() { trace.WithRegion(context.Background(), p.traceName(), f) }
 }
 
-// regioned is f, the task of c, as a region of runtime/trace while that is on.
-func (p *Pool) regioned(c *call, f func() error) error {
-	if trace.IsEnabled() {
-		ctx := context.Background()
-		if t, ok := c.Body().(*traced); ok {
-			ctx = t.own // it knows the task there
-		}
-		defer trace.StartRegion(ctx, p.traceName()).End()
+// runInRegion runs c, as a region of runtime/trace.
+func (p *Pool) runInRegion(c *call) (err error) {
+	ctx := context.Background()
+	if t, ok := c.Body().(*traced); ok {
+		ctx = t.own // it knows the task there
 	}
-	return f()
+	trace.WithRegion(ctx, p.traceName(), func() { err = c.Body().Run() })
+	return err
 }

@@ -3,6 +3,7 @@ package shoal
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -36,7 +37,7 @@ const maxAlarmTasks = 10
 // WithSlowTask and another duration there, it is due eight times in the smaller
 // of the two. Tasks cost no more.
 func WithStallAfter(d time.Duration) Option {
-	return option(func(c *config) { c.stallAfter, c.stallGiven = d, true })
+	return option(func(c *config) { c.watch.stallAfter = d })
 }
 
 // WithSlowTask makes the pool report a task that has been running for d, once,
@@ -46,16 +47,14 @@ func WithStallAfter(d time.Duration) Option {
 // One report is about all tasks that have become slow since the last look and
 // still run. Tasks that do not run on a worker are not watched. d must be at
 // least 1 ms.
-func WithSlowTask(d time.Duration) Option {
-	return option(func(c *config) { c.slowTask, c.slowGiven = d, true })
-}
+func WithSlowTask(d time.Duration) Option { return option(func(c *config) { c.watch.slowTask = d }) }
 
 // WithAlarmHandler sets a function that is called with every alarm of
 // [WithStallAfter] and [WithSlowTask], after the warning in the log. It runs on
 // a goroutine of the pool, one call at a time; Shutdown and Close wait for it.
 // A panic of f is reported like that of a task. A call of [runtime.Goexit] in f
 // is a bug, which ends the process.
-func WithAlarmHandler(f func(Alarm)) Option { return option(func(c *config) { c.onAlarm = f }) }
+func WithAlarmHandler(f func(Alarm)) Option { return option(func(c *config) { c.watch.onAlarm = f }) }
 
 // An AlarmKind says what an [Alarm] is about.
 type AlarmKind uint8
@@ -83,105 +82,69 @@ type Alarm struct {
 	Stats Stats         // of the pool at that time
 }
 
-// A watchdog belongs to a pool. Its fields are guarded by Pool.mu.
+// A watchdog belongs to a pool. The last four fields are guarded by Pool.mu.
 type watchdog struct {
-	p                 *Pool
+	p                    *Pool
+	stallAfter, slowTask time.Duration // Forever: not watched for
+	onAlarm              func(Alarm)
+
 	told              int64         // since when the pool was said to be stalled, as in stall
 	slow              map[int]int64 // the tasks that were said to be slow, by worker
 	stalls, slowTasks uint64
-}
-
-func (c *config) watches() bool { return c.stallGiven || c.slowGiven }
-
-func (c *config) validateWatch(bad func(format string, args ...any)) {
-	if c.stallGiven && c.stallAfter < minAlarm {
-		bad("WithStallAfter(%v): want at least %v", c.stallAfter, minAlarm)
-	}
-	if c.slowGiven && c.slowTask < minAlarm {
-		bad("WithSlowTask(%v): want at least %v", c.slowTask, minAlarm)
-	}
-}
-
-// newWatchdog makes the watchdog of p; nil if there is nothing to watch.
-func newWatchdog(p *Pool) *watchdog {
-	if !p.watches() {
-		return nil
-	}
-	return &watchdog{p: p, slow: map[int]int64{}}
 }
 
 // period is the time between two samples. It is such that a quarter of a threshold passes, at
 // most, between the time when something is due and the sample that tells: first of all it must be
 // seen, at most a period late, and then the threshold must pass, which takes whole periods.
 func (d *watchdog) period() time.Duration {
-	p := d.p
-	switch {
-	case !p.slowGiven:
-		return (p.stallAfter + 3) / 4 // four of them are not less than it
-	case !p.stallGiven:
-		return (p.slowTask + 3) / 4
-	case p.stallAfter == p.slowTask:
-		return (p.stallAfter + 3) / 4
+	least, most := min(d.stallAfter, d.slowTask), max(d.stallAfter, d.slowTask)
+	if least == most || most == Forever {
+		return (least + 3) / 4 // four of them are not less than it
 	}
-	return min(p.stallAfter, p.slowTask) / 8 // one of the two may take a fraction of a period
+	return least / 8 // one of the two may take a fraction of a period
 }
 
 // look takes a sample, and tells what it finds. It is called by the kernel, one call at a time.
 func (d *watchdog) look() {
 	p := d.p
-	var stall, slow *Alarm
-	var late []*kernel.WorkerView
 	p.mu.Lock()
 	s := p.statsLocked()
 	all := p.running()
-	if p.stallGiven && s.Stalled >= p.stallAfter && d.told != p.stall.since {
+	late := d.lateLocked(all)
+	stalled := s.Stalled >= d.stallAfter && d.told != p.stall.since
+	if stalled {
 		d.told = p.stall.since
 		d.stalls++
-		stall = &Alarm{Kind: AlarmStall, For: s.Stalled, Count: len(all)}
 	}
-	if p.slowGiven {
-		late = d.lateLocked(all)
+	d.slowTasks += uint64(len(late))
+	p.mu.Unlock()
+	if stalled {
+		sy.Reach("stall")
+		d.tell(AlarmStall, "the pool is stalled: all workers are inside tasks, others wait, none has ended", s.Stalled, all)
 	}
 	if len(late) > 0 {
-		d.slowTasks += uint64(len(late))
-		slow = &Alarm{Kind: AlarmSlowTask, For: late[0].Age, Count: len(late)}
-	}
-	p.mu.Unlock()
-	if stall != nil {
-		sy.Reach("stall")
-		d.tell(stall, all)
-	}
-	if slow != nil {
 		sy.Reach("slow task")
-		d.tell(slow, late)
+		d.tell(AlarmSlowTask, "tasks have become slow", late[0].Age, late)
 	}
 }
 
 // lateLocked is those of all that have become slow and were not said to be, the oldest first.
-func (d *watchdog) lateLocked(all []*kernel.WorkerView) (late []*kernel.WorkerView) {
+func (d *watchdog) lateLocked(all []kernel.WorkerView) []kernel.WorkerView {
 	was := d.slow
 	d.slow = map[int]int64{}
-	for _, w := range all {
-		switch {
-		case w.Age < d.p.slowTask || w.Lane != &d.p.lane:
-			continue
-		case was[w.ID] != w.Began:
-			late = append(late, w)
+	return slices.DeleteFunc(slices.Clone(all), func(w kernel.WorkerView) bool {
+		if w.Age < d.slowTask || w.Lane != &d.p.lane {
+			return true
 		}
 		d.slow[w.ID] = w.Began
-	}
-	return late
+		return was[w.ID] == w.Began
+	})
 }
 
 // tell tells the log and the handler.
-func (d *watchdog) tell(a *Alarm, tasks []*kernel.WorkerView) {
+func (d *watchdog) tell(kind AlarmKind, what string, age time.Duration, tasks []kernel.WorkerView) {
 	p := d.p
-	a.Tasks = withStacks(tasks[:min(len(tasks), maxAlarmTasks)])
-	a.Stats = p.Stats()
-	msg := "shoal: the pool is stalled: all workers are inside tasks, others wait, none has ended"
-	if a.Kind == AlarmSlowTask {
-		msg = "shoal: tasks have become slow"
-	}
+	a := Alarm{kind, age, len(tasks), withStacks(tasks[:min(len(tasks), maxAlarmTasks)]), p.Stats()}
 	attrs := []any{
 		"pool", p.name, "for", a.For, "tasks", a.Count,
 		"running", a.Stats.Running, "max", a.Stats.MaxWorkers, "queued", a.Stats.Queued,
@@ -189,8 +152,8 @@ func (d *watchdog) tell(a *Alarm, tasks []*kernel.WorkerView) {
 	for i, t := range a.Tasks {
 		attrs = append(attrs, slog.Group(fmt.Sprint("task", i+1), "worker", t.Worker, "age", t.Age, "stack", t.Stack))
 	}
-	p.guard(func() { p.noGoexit("the log", func() { p.log().Warn(msg, attrs...) }) })
-	if p.onAlarm != nil {
-		p.guard(func() { p.noGoexit("the alarm handler", func() { p.onAlarm(*a) }) })
+	p.callback("the log", func() { p.log().Warn("shoal: "+what, attrs...) })
+	if d.onAlarm != nil {
+		p.callback("the alarm handler", func() { d.onAlarm(a) })
 	}
 }

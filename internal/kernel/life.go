@@ -60,7 +60,7 @@ type LaneConfig struct {
 }
 
 // Timing says which tickets are timed.
-type Timing uint8
+type Timing int
 
 const (
 	TimingSampled Timing = iota

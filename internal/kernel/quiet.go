@@ -84,15 +84,6 @@ func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = keep
 }
 
-// Quiet reports whether l is quiet.
-func (l *Lane) Quiet() (ok bool) {
-	if l.crew == nil {
-		return true
-	}
-	l.crew.read(func() { _, ok = l.quiet() })
-	return ok
-}
-
 // Wait parks until l was quiet, or ctx ends; then it returns false. If asked, which is called
 // before it parks, returns true, it does not park, and returns that too.
 func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool) {

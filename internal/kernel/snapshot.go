@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // This file is what is seen of a lane from outside, under the lock. It changes nothing but what
@@ -61,6 +63,9 @@ func (l *Lane) moves(all bool) uint64 {
 	return 2*ended + uint64(n.Busy-l.inline) + l.stirred
 }
 
+// Now is the time in nanoseconds since the family was made.
+func (l *Lane) Now() int64 { return sy.Since(l.epoch) }
+
 // Queued is how many tasks have not started.
 func (l *Lane) Queued() (n int) {
 	l.crew.read(func() { n = int(l.count().Waiting) })
@@ -90,17 +95,12 @@ func (v *WorkerView) Same() bool {
 // Address is where the worker is in memory, as stacks have it.
 func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
 
-// Workers calls f for each worker of l's family, in the order of their numbers.
-func (l *Lane) Workers(f func(v *WorkerView)) {
-	c := l.crew
-	if c == nil {
-		return
+// Workers is the workers of l's family, in the order of their numbers.
+func (l *Lane) Workers() (views []WorkerView) {
+	if l.crew != nil {
+		l.crew.read(func() { views = l.views() })
 	}
-	var views []WorkerView
-	c.read(func() { views = l.views() })
-	for i := range views {
-		f(&views[i])
-	}
+	return views
 }
 
 // views is what Workers tells. Locked.
