@@ -1,10 +1,16 @@
 package shoal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/shoal-go/shoal/internal/kernel"
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // Errors that the methods of a [Pool] return. A context's own error is
@@ -70,3 +76,140 @@ func (e *ShutdownError) Error() string {
 
 // Unwrap returns Cause.
 func (e *ShutdownError) Unwrap() error { return e.Cause }
+
+// The rest of this file is what a pool does with panics, and with functions of the user that are no
+// tasks.
+
+// An owner is a Pool as the kernel sees it; see [kernel.Owner].
+type owner Pool
+
+func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
+	p := (*Pool)(o)
+	e := p.panicked(v)
+	p.report(e, func() bool { return r != nil && r.Body().Returns(e) }, func() { uncounted(e) })
+	return e
+}
+
+func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
+func (o *owner) Region(f func()) func()  { return (*Pool)(o).inRegion(f) }
+func (o *owner) Traced(r *call) error    { return (*Pool)(o).runInRegion(r) }
+func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
+
+func (o *owner) HookBroken() {
+	(*Pool)(o).logError("shoal: worker hook called runtime.Goexit; later workers run without it", "pool", o.name, "hook", "start")
+}
+
+func (o *owner) Timed(waited, ran int64) {
+	record(&o.wtime, waited)
+	record(&o.rtime, ran)
+}
+
+// panicked is what becomes of a panic of value r. It is for the deferred function that
+// has recovered it.
+func (p *Pool) panicked(r any) *PanicError {
+	return &PanicError{Value: r, Stack: userStack(), Pool: p.name}
+}
+
+// userStack is the calling goroutine's stack, without what the runtime and the pool have
+// put on it since a function of the user panicked or called runtime.Goexit. It is for
+// deferred functions.
+func userStack() []byte { return fromUser(debug.Stack()) }
+
+// fromUser is userStack for a stack as debug.Stack prints it.
+func fromUser(stack []byte) []byte {
+	lines := strings.SplitAfter(string(stack), "\n") // the heading, then two for each frame: the call, the place
+	for i := 1; i < len(lines); i += 2 {
+		if !begins(lines[i], "panic(", "runtime.Goexit(") {
+			continue
+		}
+		for i += 2; i < len(lines)-1 && begins(lines[i], "runtime.", "internal/runtime/"); {
+			i += 2 // where the runtime itself panics, as for an index out of range
+		}
+		return []byte(lines[0] + strings.Join(lines[i:], ""))
+	}
+	return stack
+}
+
+// begins reports whether line begins with one of these.
+func begins(line string, with ...string) bool {
+	return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(line, w) })
+}
+
+// report gives e to the panic handler. Without one it goes into the log, unless returned
+// says that somebody gets it. A handler that panics or calls runtime.Goexit ends the
+// process, after uncounted, which does what is left to do for the task.
+func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
+	if p.onPanic == nil {
+		if !returned() {
+			p.logError(e.Error(), "stack", string(e.Stack))
+		}
+		return
+	}
+	over := false
+	defer func() {
+		if over {
+			return
+		}
+		r, stack := recover(), userStack()
+		uncounted()
+		die(func() string {
+			if r == nil {
+				return fmt.Sprintf("%v; the panic handler called runtime.Goexit\n\n%s", e, stack)
+			}
+			return fmt.Sprintf("%v; the panic handler panicked: %v\n\n%s", e, r, stack)
+		})
+	}()
+	p.onPanic(e)
+	over = true
+}
+
+// noGoexit calls f, a function of the user, of that name, that must not end its goroutine:
+// if it does, the process ends. A panic of f goes on.
+func (p *Pool) noGoexit(name string, f func()) {
+	returned := false
+	defer func() {
+		if !returned && kernel.InGoexit() {
+			stack := userStack()
+			die(func() string {
+				return fmt.Sprintf("shoal: %s of pool %q called runtime.Goexit\n\n%s", name, p.name, stack)
+			})
+		}
+	}()
+	f()
+	returned = true
+}
+
+// die ends the process by a panic with that text, and does not return. The panic is on a
+// goroutine of its own: on this one a submitter, or a task around, could recover it.
+func die(text func() string) {
+	sy.Go(func() {
+		s := "shoal: a panic handler has failed, and what it panicked with cannot be printed"
+		defer func() { panic(s) }() // also if a method of the user's, in text, ends the goroutine
+		s = text()
+	})
+	sy.MakeLatch().Wait()
+}
+
+// log is where the pool logs.
+func (p *Pool) log() *slog.Logger { return cmp.Or(p.logger, slog.Default()) }
+
+func (p *Pool) logError(msg string, args ...any) {
+	defer func() { recover() }() // a log that panics: there is nobody left to tell
+	p.noGoexit("the log", func() { p.log().Error(msg, args...) })
+}
+
+// guard runs f, a function of the user that is no task, and reports a panic.
+func (p *Pool) guard(f func()) {
+	defer func() { p.caught(recover()) }()
+	p.lane.Call(f)
+}
+
+// caught reports a panic of value r in a function of the user that is no task; nil: it returned.
+func (p *Pool) caught(r any) {
+	if r != nil {
+		p.report(p.panicked(r), func() bool { return false }, func() {})
+	}
+}
+
+// callback is guard for a function, of that name, that must not end its goroutine.
+func (p *Pool) callback(name string, f func()) { p.guard(func() { p.noGoexit(name, f) }) }

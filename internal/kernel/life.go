@@ -68,6 +68,10 @@ const (
 	TimingFull
 )
 
+// FirstTicket is the first ticket of the lanes that are made, beside LaneConfig.First. Only tests
+// change it.
+var FirstTicket uint64
+
 // New makes l the root of a family, and its crew.
 func New(l *Lane, lc LaneConfig, cc Config) {
 	c := &Crew{Config: cc, root: l}
@@ -101,7 +105,7 @@ func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	case TimingFull:
 		l.stampAll = true
 	}
-	l.account.init(lc.First & mask)
+	l.account.init((FirstTicket + lc.First) & mask)
 }
 
 // Sub makes l a lane below up.

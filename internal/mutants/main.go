@@ -154,7 +154,7 @@ const kernel = "./internal/kernel"
 // package in folder own: its own, then the kernel's, then those of the pool.
 func places(own string) (withModels, withTests []string) {
 	if own == "." {
-		return []string{"."}, []string{".", "./tests"}
+		return []string{"./tests/models"}, []string{"./tests"}
 	}
 	own = "./" + own
 	if own == "./internal/queue" || own == "./internal/grow" {
@@ -164,7 +164,7 @@ func places(own string) (withModels, withTests []string) {
 	if own != kernel {
 		withTests = append(withTests, kernel)
 	}
-	return append(withModels, kernel), append(withTests, ".", "./tests")
+	return append(withModels, kernel), append(withTests, "./tests")
 }
 
 // find returns the one of files that has text, and its content.

@@ -3,12 +3,15 @@
 package testpool
 
 import (
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/shoal-go/shoal/internal/kernel"
 )
 
 // Reps is how often a test is to do something: so often under the race detector, and so
@@ -137,4 +140,17 @@ func InBubble(t *testing.T, f func(t *testing.T)) {
 		}
 	}()
 	synctest.Test(t, f)
+}
+
+// Lane is the lane of pool, a *shoal.Pool, for tests that look into it.
+func Lane(pool any) *kernel.Lane { return (*kernel.Lane)(Field(pool, "lane").Addr().UnsafePointer()) }
+
+// Field is the field of what a pointer points to.
+func Field(of any, name string) reflect.Value { return reflect.ValueOf(of).Elem().FieldByName(name) }
+
+// FirstTicket has the pools that f makes begin with that ticket: so far an old pool has come.
+func FirstTicket(first uint64, f func()) {
+	kernel.FirstTicket = first
+	defer func() { kernel.FirstTicket = 0 }()
+	f()
 }

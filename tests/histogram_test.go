@@ -1,4 +1,4 @@
-package shoal_test
+package tests
 
 import (
 	"encoding/binary"
@@ -11,14 +11,18 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/testpool"
 )
 
-// Histograms are tested here, beside what records them; that a pool records the right
-// times is tested in folder tests.
-
-// inBucketOf reports whether q is an upper bound of d that is at most 1/16 too
-// large.
-func inBucketOf(q, d time.Duration) bool { return q >= d && q <= d+d/16 }
+// histogramOf is the Histogram of ds, as a pool records them.
+func histogramOf(ds ...time.Duration) shoal.Histogram {
+	p := shoal.Must(shoal.New())
+	record := testpool.Lane(p).Owner().Timed
+	for _, d := range ds {
+		record(0, int64(d))
+	}
+	return p.Stats().RunTime
+}
 
 // sampleSets are durations of every shape: the ones that have a bucket each,
 // powers of two and their neighbours, the range of real tasks, and the last
@@ -122,7 +126,7 @@ func checkHistogram(t testing.TB, h shoal.Histogram, samples []time.Duration) {
 
 func TestHistogramQuantilesAreWithinASixteenth(t *testing.T) {
 	for name, samples := range sampleSets() {
-		t.Run(name, func(t *testing.T) { checkHistogram(t, shoal.HistogramOf(samples...), samples) })
+		t.Run(name, func(t *testing.T) { checkHistogram(t, histogramOf(samples...), samples) })
 	}
 }
 
@@ -131,9 +135,9 @@ func TestHistogramMergeIsRecordingAll(t *testing.T) {
 	sets["none"] = nil
 	for n1, s1 := range sets {
 		for n2, s2 := range sets {
-			merged := shoal.HistogramOf(s1...).Merge(shoal.HistogramOf(s2...))
+			merged := histogramOf(s1...).Merge(histogramOf(s2...))
 			all := append(slices.Clone(s1), s2...)
-			if !equalHistograms(merged, shoal.HistogramOf(all...)) {
+			if !equalHistograms(merged, histogramOf(all...)) {
 				t.Errorf("merging %s and %s is not recording both", n1, n2)
 			}
 		}
@@ -156,10 +160,10 @@ func equalHistograms(a, b shoal.Histogram) bool {
 }
 
 func TestHistogramMergeLeavesBothAsTheyWere(t *testing.T) {
-	a, b := shoal.HistogramOf(1, 2, 3), shoal.HistogramOf(1000, 2000)
+	a, b := histogramOf(1, 2, 3), histogramOf(1000, 2000)
 	m := a.Merge(b)
 	m = m.Merge(m)
-	if m.Count != 10 || !equalHistograms(a, shoal.HistogramOf(1, 2, 3)) || !equalHistograms(b, shoal.HistogramOf(1000, 2000)) {
+	if m.Count != 10 || !equalHistograms(a, histogramOf(1, 2, 3)) || !equalHistograms(b, histogramOf(1000, 2000)) {
 		t.Errorf("after merging: %+v, %+v into %+v", a, b, m)
 	}
 }
@@ -169,14 +173,14 @@ func TestZeroHistogramIsEmpty(t *testing.T) {
 	if m := (shoal.Histogram{}).Merge(shoal.Histogram{}); m.Count != 0 || m.Quantile(1) != 0 {
 		t.Errorf("two empty ones merged: %+v", m)
 	}
-	one := shoal.HistogramOf(7)
+	one := histogramOf(7)
 	if !equalHistograms(one.Merge(shoal.Histogram{}), one) || !equalHistograms(shoal.Histogram{}.Merge(one), one) {
 		t.Error("merging with an empty one changes it")
 	}
 }
 
 func TestHistogramQuantileTakesAnyShare(t *testing.T) {
-	h := shoal.HistogramOf(1*time.Second, 2*time.Second, 3*time.Second)
+	h := histogramOf(1*time.Second, 2*time.Second, 3*time.Second)
 	lowest, highest := h.Quantile(0), h.Max()
 	if !inBucketOf(lowest, time.Second) {
 		t.Errorf("quantile 0 is %v, want 1s", lowest)
@@ -196,11 +200,11 @@ func TestHistogramQuantileTakesAnyShare(t *testing.T) {
 }
 
 func TestHistogramTakesANegativeDurationForZero(t *testing.T) {
-	checkHistogram(t, shoal.HistogramOf(-1, math.MinInt64, 5), []time.Duration{0, 0, 5})
+	checkHistogram(t, histogramOf(-1, math.MinInt64, 5), []time.Duration{0, 0, 5})
 }
 
 func TestHistogramLastBucketHasNoEnd(t *testing.T) {
-	h := shoal.HistogramOf(1<<42-1, 1<<42, math.MaxInt64/4)
+	h := histogramOf(1<<42-1, 1<<42, math.MaxInt64/4)
 	var ends []time.Duration
 	for end := range h.Buckets() {
 		ends = append(ends, end)
@@ -215,7 +219,7 @@ func TestHistogramLastBucketHasNoEnd(t *testing.T) {
 
 func TestHistogramBucketsCanBeLeftEarly(t *testing.T) {
 	n := 0
-	for range shoal.HistogramOf(1, 10, 100).Buckets() {
+	for range histogramOf(1, 10, 100).Buckets() {
 		if n++; n == 2 {
 			break
 		}
@@ -228,11 +232,11 @@ func TestHistogramBucketsCanBeLeftEarly(t *testing.T) {
 func TestHistogramOfMoreThan292Years(t *testing.T) {
 	const most = time.Duration(math.MaxInt64)
 	years := float64(most) / 1e9
-	h := shoal.HistogramOf(most, most)
+	h := histogramOf(most, most)
 	if h.Sum() != most || h.Mean() != most || math.Abs(h.Seconds()/years-2) > 1e-9 {
 		t.Errorf("two: sum %v, mean %v, %v s", h.Sum(), h.Mean(), h.Seconds())
 	}
-	five := shoal.HistogramOf(most, most, most, most, most) // beyond 64 bits
+	five := histogramOf(most, most, most, most, most) // beyond 64 bits
 	if five.Sum() != most || five.Mean() != most || math.Abs(five.Seconds()/years-5) > 1e-9 {
 		t.Errorf("five: sum %v, mean %v, %v s", five.Sum(), five.Mean(), five.Seconds())
 	}
@@ -242,7 +246,7 @@ func TestHistogramOfMoreThan292Years(t *testing.T) {
 	if m := five.Merge(h); m.Count != 7 || m.Mean() != most || math.Abs(m.Seconds()/years-7) > 1e-9 {
 		t.Errorf("five and two: mean %v, %v s", m.Mean(), m.Seconds())
 	}
-	if h := shoal.HistogramOf(1500 * time.Millisecond); h.Seconds() != 1.5 || h.Sum() != 1500*time.Millisecond {
+	if h := histogramOf(1500 * time.Millisecond); h.Seconds() != 1.5 || h.Sum() != 1500*time.Millisecond {
 		t.Errorf("%v, %v s", h.Sum(), h.Seconds())
 	}
 }
@@ -252,14 +256,14 @@ func TestReviewHistogramsOfOthers(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"Count": 3}`), &h); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), shoal.HistogramOf(1).Merge(h), h.Merge(shoal.HistogramOf(1))} {
+	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), histogramOf(1).Merge(h), h.Merge(histogramOf(1))} {
 		m.Quantile(0.5)
 	}
 }
 
 func TestHistogramSince(t *testing.T) {
-	a := shoal.HistogramOf(10, 20, 1000)
-	b := shoal.HistogramOf(10, 20, 1000, 20, 5000)
+	a := histogramOf(10, 20, 1000)
+	b := histogramOf(10, 20, 1000, 20, 5000)
 	if d := b.Since(a); d.Count != 2 || d.Sum() != 5020 || d.Mean() != 2510 || d.Max() != 5000 || d.Quantile(0) < 20 || d.Quantile(0) > 21 || d.Quantile(1) != 5000 {
 		t.Errorf("%+v", d)
 	}
@@ -292,7 +296,7 @@ func FuzzHistogram(f *testing.F) {
 	f.Add([]byte("not a number: the"), []byte(" share "), math.NaN())
 	f.Fuzz(func(t *testing.T, a, b []byte, q float64) {
 		da, db := durations(a), durations(b)
-		ha, hb := shoal.HistogramOf(da...), shoal.HistogramOf(db...)
+		ha, hb := histogramOf(da...), histogramOf(db...)
 		checkHistogram(t, ha, da)
 		all := append(slices.Clone(da), db...)
 		h := ha.Merge(hb)

@@ -1,4 +1,4 @@
-package shoal_test
+package tests
 
 import (
 	"context"
@@ -13,19 +13,27 @@ import (
 	"testing/synctest"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/testpool"
 )
 
-// This file gives pools a past, by export_test.go: their tickets are about to wrap.
+// This file gives pools a past: their tickets are about to wrap.
+
+// newAt is newPool for a pool whose first ticket is first.
+func newAt(t testing.TB, first uint64, opts ...shoal.Option) (p *shoal.Pool) {
+	t.Helper()
+	testpool.FirstTicket(first, func() { p = newPool(t, opts...) })
+	return p
+}
 
 // Tickets are numbers of 38 bits. A pool of any age works as a new one does.
 func TestPoolsOfEveryAgeWorkAlike(t *testing.T) {
-	const wrap = 1 << shoal.TicketBits
+	const wrap = 1 << queue.TicketBits
 	for _, workers := range []int{1, 4} {
 		for _, first := range []uint64{wrap - 1, wrap - 2, wrap - 64, wrap - 513, wrap - 5000, wrap/2 - 1, wrap / 2, wrap/2 + 1, wrap/2 + 1000, wrap * 3 / 4} {
 			t.Run(fmt.Sprintf("workers=%d/first=%#x", workers, first), func(t *testing.T) {
 				testpool.InBubble(t, func(t *testing.T) {
-					p := shoal.NewAt(first, shoal.WithMaxWorkers(workers), shoal.WithMinWorkers(workers),
+					p := newAt(t, first, shoal.WithMaxWorkers(workers), shoal.WithMinWorkers(workers),
 						shoal.WithQueueCapacity(3000), shoal.WithTiming(shoal.TimingFull))
 					submitted := first // by the pool's counters
 					check := func(when string, queued, running int) {
@@ -111,7 +119,7 @@ func TestPoolsOfEveryAgeWorkAlike(t *testing.T) {
 // In a pool that is about to wrap, tasks go on exactly once under load.
 func TestTicketsWrapUnderLoad(t *testing.T) {
 	const users, each = 4, 20_000
-	p := shoal.NewAt(1<<shoal.TicketBits-users*each/2, shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(700))
+	p := newAt(t, 1<<queue.TicketBits-users*each/2, shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(700))
 	check := sample(t, p, 4)
 	y := newTally(users * each)
 	var all sync.WaitGroup
@@ -140,14 +148,6 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 	if testpool.Race {
 		t.Skip("the race detector has memory of its own")
 	}
-	heapInUse := func() int64 { // how many bytes are reachable
-		var m runtime.MemStats
-		for range 3 { // whatever a finalizer or a pool of the runtime keeps for a round
-			runtime.GC()
-		}
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	const rounds, capacity = 20_000, 64
 	nop := func(context.Context) (int, error) { return 0, nil }
 	for name, round := range map[string]func(ctx context.Context, p *shoal.Pool){
@@ -173,9 +173,9 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 		for _, in := range []string{"its own pool", "its own pool, as the tickets wrap", "a sub-pool", "a sub-pool in which a task waits"} {
 			first := uint64(0)
 			if in == "its own pool, as the tickets wrap" {
-				first = 1<<shoal.TicketBits - rounds/2
+				first = 1<<queue.TicketBits - rounds/2
 			}
-			root := shoal.NewAt(first, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(capacity))
+			root := newAt(t, first, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(capacity))
 			defer root.Close()
 			p := root
 			if strings.HasPrefix(in, "a sub-pool") {
@@ -201,73 +201,6 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 			if grown := after - before; grown > rounds*8 {
 				t.Errorf("%s, in %s: %d bytes more for each of %d rounds", name, in, grown/rounds, rounds)
 			}
-		}
-	}
-}
-
-// ----- helpers: what the tests of this folder need of those in folder tests -----
-
-var bg = context.Background()
-
-// must fails the test for an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// hold has n tasks run on p, until the returned func is called. It returns
-// when all of them have started.
-func hold(t testing.TB, p *shoal.Pool, n int) (release func()) {
-	t.Helper()
-	started, gate := make(chan struct{}, n), make(chan struct{})
-	for range n {
-		must(t, p.Submit(func() { started <- struct{}{}; <-gate }))
-	}
-	for range n {
-		<-started
-	}
-	return sync.OnceFunc(func() { close(gate) })
-}
-
-// inBackground runs f on a goroutine and returns a channel that is closed when
-// it ends.
-func inBackground(f func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	return done
-}
-
-// A tally counts how often each task was accepted, and how often it ran.
-type tally struct{ accepted, runs []atomic.Int32 }
-
-func newTally(n int) *tally { return &tally{make([]atomic.Int32, n), make([]atomic.Int32, n)} }
-
-// task is task i: it notes that it ran.
-func (y *tally) task(i int) func() { return func() { y.hit(i) } }
-
-// hit notes that task i ran.
-func (y *tally) hit(i int) { y.runs[i].Add(1) }
-
-// note notes whether task i was accepted.
-func (y *tally) note(i int, err error) {
-	if err == nil {
-		y.accepted[i].Add(1)
-	}
-}
-
-// check fails the test unless every accepted task ran exactly once, and every
-// other one never.
-func (y *tally) check(t testing.TB) {
-	t.Helper()
-	for i := range y.runs {
-		if ran, accepted := y.runs[i].Load(), y.accepted[i].Load(); ran != accepted {
-			t.Errorf("task %d of %d ran %d times; accepted: %d", i, len(y.runs), ran, accepted)
-			return
 		}
 	}
 }
@@ -323,23 +256,5 @@ func sample(t testing.TB, p *shoal.Pool, maxWorkers int) (check func()) {
 		if fault != "" {
 			t.Errorf("%s\nbefore: %+v\nthen:   %+v", fault, before, s)
 		}
-	}
-}
-
-// shutClean shuts p down and fails the test unless that is clean: no error, no
-// goroutine left, everything accounted for.
-func shutClean(t testing.TB, p *shoal.Pool) {
-	t.Helper()
-	err := p.Shutdown(bg)
-	testpool.NoGoroutines(t, "after Shutdown")
-	must(t, err)
-	s := p.Stats()
-	if fault := identityFault(s); fault != "" || s.InFlight != 0 || s.Queued != 0 || s.Workers != 0 || s.Running != 0 || s.Idle != 0 || s.State != shoal.Closed || p.Queued() != 0 {
-		t.Errorf("ended, but: %s: %+v", fault, s)
-	}
-	select {
-	case <-p.Done():
-	default:
-		t.Error("ended, but Done is open")
 	}
 }

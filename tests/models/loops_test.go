@@ -1,11 +1,12 @@
 //go:build poolsim
 
-package shoal
+package models
 
 import (
 	"context"
 	"errors"
 
+	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -20,7 +21,7 @@ func (s *sim) each(ctx context.Context, i, n int, want error, f func(ctx context
 	for k := range in {
 		in[k] = i + k
 	}
-	_, err := MapSlice(ctx, s.p, in, func(ctx context.Context, i int) (int, error) {
+	_, err := shoal.MapSlice(ctx, s.p, in, func(ctx context.Context, i int) (int, error) {
 		s.accepted[i] = true
 		s.did(i)
 		return i, f(ctx, i)
@@ -55,7 +56,7 @@ var errItem = errors.New("an item fails")
 
 var loopModels = []suite.Model{
 	{Name: "loop/three items", Bound: 2, Night: 3, Reach: []string{"wait for a helper", "withdraw"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.each(context.Background(), 0, 3, nil, item)
 		if st := s.p.Stats(); st.InFlight != 0 {
 			s.Failf("a task is left: %+v", st)
@@ -63,22 +64,22 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/two items that meet", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.each(context.Background(), 0, 2, nil, meet(2))
 		s.close()
 	})},
 	{Name: "loop/three items that meet", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(3))
+		s.pool(0, shoal.WithMaxWorkers(3))
 		s.each(context.Background(), 0, 3, nil, meet(3))
 		s.close()
 	})},
 	{Name: "loop/items that meet, on a hand-off pool", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(0))
+		s.pool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0))
 		s.each(context.Background(), 0, 2, nil, meet(2))
 		s.close()
 	})},
 	{Name: "loop/items of a loop in a loop meet", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		begun, below := sy.MakeEvent(), meet(2)
 		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {
 			if i == 0 {
@@ -92,7 +93,7 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/a loop in a loop", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {
 			if i == 0 {
 				s.each(ctx, 2, 2, nil, item)
@@ -102,7 +103,7 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/the pool is paused in the middle", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(3))
+		s.pool(0, shoal.WithMaxWorkers(3))
 		held := sy.MakeEvent()
 		s.submitTask(3, func() { held.Wait(); s.did(3) })
 		s.Go("pause", func() { s.p.Pause() })
@@ -128,7 +129,7 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/two loops at once", Bound: 2, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		over := sy.MakeEvent()
 		s.Go("other", func() { s.each(context.Background(), 0, 2, nil, item); over.Set() })
 		s.each(context.Background(), 2, 2, nil, item)
@@ -136,7 +137,7 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/an error", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.each(context.Background(), 0, 3, errItem, func(ctx context.Context, i int) error {
 			if i == 2 {
 				return errItem
@@ -146,24 +147,24 @@ var loopModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "loop/a panic of the item of a helper", Bound: 2, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.accepted[0], s.accepted[1] = true, true
 		both := meet(2)
-		_, err := MapSlice(context.Background(), s.p, []int{0, 1}, func(ctx context.Context, i int) (int, error) {
+		_, err := shoal.MapSlice(context.Background(), s.p, []int{0, 1}, func(ctx context.Context, i int) (int, error) {
 			s.did(i)
 			both(ctx, i)
 			panic("oops")
-		}, CollectErrors())
+		}, shoal.CollectErrors())
 		if all, ok := err.(interface{ Unwrap() []error }); !ok || len(all.Unwrap()) != 2 {
 			s.Failf("%v", err)
 		}
 		s.close()
 	})},
 	{Name: "loop/Close in the middle", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.Go("close", s.close)
 		ran := 0
-		err := Range(context.Background(), s.p, 2, func(_ context.Context, lo, hi int) error {
+		err := shoal.Range(context.Background(), s.p, 2, func(_ context.Context, lo, hi int) error {
 			for ; lo < hi; lo++ {
 				s.accepted[lo] = true
 				s.did(lo)
@@ -173,12 +174,12 @@ var loopModels = []suite.Model{
 		for i := range 2 {
 			ran += s.times(i)
 		}
-		if err != nil && err != ErrClosed || err == nil && ran != 2 {
+		if err != nil && err != shoal.ErrClosed || err == nil && ran != 2 {
 			s.Failf("%v, and %d items have run", err, ran)
 		}
 	})},
 	{Name: "loop/Shutdown in the middle", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		begun, both := sy.MakeEvent(), meet(2)
 		s.Go("shut", func() { begun.Wait(); s.shutdown() })
 		s.each(context.Background(), 0, 2, nil, func(ctx context.Context, i int) error {

@@ -1,6 +1,6 @@
 //go:build poolsim
 
-package shoal
+package models
 
 import (
 	"log/slog"

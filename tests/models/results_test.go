@@ -1,6 +1,6 @@
 //go:build poolsim
 
-package shoal
+package models
 
 import (
 	"context"
@@ -8,25 +8,27 @@ import (
 	"iter"
 	"runtime"
 
+	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
+	"github.com/shoal-go/shoal/internal/testpool"
 )
 
 // These are the models of what is built on the pool: tasks that wait for tasks,
 // groups, keys and sub-pools.
 
 // begin submits task i, whose body is f, and which must be accepted.
-func (s *sim) begin(ctx context.Context, i int, f func(ctx context.Context) error) *Future[int] {
+func (s *sim) begin(ctx context.Context, i int, f func(ctx context.Context) error) *shoal.Future[int] {
 	s.accepted[i] = true
-	return Go(ctx, s.p, func(ctx context.Context) (int, error) {
+	return shoal.Go(ctx, s.p, func(ctx context.Context) (int, error) {
 		s.did(i)
 		return i, f(ctx)
 	})
 }
 
 // result demands that u, of task i, has its result, and that the task has run.
-func (s *sim) result(ctx context.Context, i int, u *Future[int]) {
+func (s *sim) result(ctx context.Context, i int, u *shoal.Future[int]) {
 	if v, err := u.Wait(ctx); v != i || err != nil {
 		s.Failf("the result of task %d is %d, %v", i, v, err)
 	}
@@ -35,8 +37,16 @@ func (s *sim) result(ctx context.Context, i int, u *Future[int]) {
 
 func nothing(context.Context) error { return nil }
 
+// roundOf tells the rounds of g apart.
+func roundOf(g *shoal.Group) uintptr { return testpool.Field(g, "round").FieldByName("p").Pointer() }
+
+// strands is how many keys have tasks.
+func (s *sim) strands() int {
+	return testpool.Field(s.keys, "shards").Index(0).FieldByName("strands").Len()
+}
+
 // in has g run task i, whose body is f.
-func (s *sim) in(g *Group, i int, f func(ctx context.Context) error) {
+func (s *sim) in(g *shoal.Group, i int, f func(ctx context.Context) error) {
 	s.accepted[i] = true
 	g.Go(func(ctx context.Context) error {
 		s.did(i)
@@ -45,7 +55,7 @@ func (s *sim) in(g *Group, i int, f func(ctx context.Context) error) {
 }
 
 // ended waits for g, and demands that error, and that the tasks have run.
-func (s *sim) ended(g *Group, want error, tasks ...int) {
+func (s *sim) ended(g *shoal.Group, want error, tasks ...int) {
 	if err := g.Wait(); err != want {
 		s.Failf("Wait = %v", err)
 	}
@@ -55,29 +65,29 @@ func (s *sim) ended(g *Group, want error, tasks ...int) {
 }
 
 // related makes a pool and a sub-pool of it.
-func (s *sim) related(n int, of []Option, opts ...Option) {
+func (s *sim) related(n int, of []shoal.Option, opts ...shoal.Option) {
 	s.pool(n, opts...)
-	sub, err := s.p.Sub(append([]Option{WithTiming(TimingOff)}, of...)...)
+	sub, err := s.p.Sub(append([]shoal.Option{shoal.WithTiming(shoal.TimingOff)}, of...)...)
 	if err != nil {
 		s.Failf("Sub: %v", err)
 	}
 	s.sub = sub
 	s.After(func() {
 		st := sub.Stats()
-		if st.State != Closed || st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped+st.Canceled || st.Blocked != 0 || len(s.p.Subs()) != 0 {
+		if st.State != shoal.Closed || st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped+st.Canceled || st.Blocked != 0 || len(s.p.Subs()) != 0 {
 			s.Failf("at the end: %+v, %d sub-pools", st, len(s.p.Subs()))
 		}
 	})
 }
 
 // family is related, and has the parent closed when n tasks have run.
-func (s *sim) family(n int, of []Option, opts ...Option) {
+func (s *sim) family(n int, of []shoal.Option, opts ...shoal.Option) {
 	s.related(n, of, opts...)
 	s.closer()
 }
 
 // to submits task i, which also does f, to p.
-func (s *sim) to(p *Pool, i int, f func()) {
+func (s *sim) to(p *shoal.Pool, i int, f func()) {
 	s.accepted[i] = true
 	if err := p.Submit(func() { s.did(i); s.finished(); f() }); err != nil {
 		s.Failf("Submit of task %d: %v", i, err)
@@ -87,10 +97,10 @@ func (s *sim) to(p *Pool, i int, f func()) {
 // oneGivesUp has two wait, in a task of the parent, for what begin submits to a sub-pool
 // whose one place is taken; it is free when one of them, whose context ends, has returned.
 func (s *sim) oneGivesUp(begin func(ctx context.Context) (wait func(), impatient func(short context.Context))) {
-	s.related(0, []Option{WithMaxWorkers(1)})
+	s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)})
 	s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 		began, gate, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
-		x := Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
+		x := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { began.Set(); gate.Wait(); return 0, nil })
 		s.Go("place", func() { x.Wait(ctx); gone.Set() })
 		began.Wait()
 		wait, impatient := begin(ctx)
@@ -106,7 +116,7 @@ func (s *sim) oneGivesUp(begin func(ctx context.Context) (wait func(), impatient
 
 // inline makes a pool on which the submitters run their tasks.
 func (s *sim) inline() {
-	s.pool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+	s.pool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
 	s.fill()
 }
 
@@ -119,15 +129,15 @@ func (s *sim) fill() {
 }
 
 // keyed makes a pool for n tasks of keys, and has it closed when they have run.
-func (s *sim) keyed(n int, opts ...Option) {
+func (s *sim) keyed(n int, opts ...shoal.Option) {
 	s.keyedPool(n, opts...)
 	s.closer()
 }
 
 // keyedPool makes a pool and s.keys on it.
-func (s *sim) keyedPool(n int, opts ...Option) {
+func (s *sim) keyedPool(n int, opts ...shoal.Option) {
 	s.pool(n, opts...)
-	s.keys = NewKeyed[string](s.p)
+	s.keys = shoal.NewKeyed[string](s.p)
 }
 
 // waitAndEnd waits for the pool, whose workers are all free then, and ends it.
@@ -140,9 +150,9 @@ func (s *sim) waitAndEnd() {
 }
 
 // keepFuture is keep for a task that has a result.
-func (s *sim) keepFuture(ctx context.Context, i int) *Future[int] {
+func (s *sim) keepFuture(ctx context.Context, i int) *shoal.Future[int] {
 	s.accepted[i] = true
-	return GoKeyed(ctx, s.keys, "key", func(context.Context) (int, error) { s.did(i); return i, nil })
+	return shoal.GoKeyed(ctx, s.keys, "key", func(context.Context) (int, error) { s.did(i); return i, nil })
 }
 
 // endsWithThePool submits task i under the one key, and closes the pool: then the context of
@@ -150,7 +160,7 @@ func (s *sim) keepFuture(ctx context.Context, i int) *Future[int] {
 func (s *sim) endsWithThePool(i int) {
 	closing := sy.MakeLatch()
 	s.accepted[i] = true
-	f := GoKeyed(context.Background(), s.keys, "key", func(ctx context.Context) (int, error) {
+	f := shoal.GoKeyed(context.Background(), s.keys, "key", func(ctx context.Context) (int, error) {
 		s.did(i)
 		closing.Wait()
 		if ctx.Err() == nil {
@@ -158,15 +168,15 @@ func (s *sim) endsWithThePool(i int) {
 		}
 		return i, nil
 	})
-	s.p.end(true, ErrClosed) // as Close does, before it waits
+	testpool.Lane(s.p).End(true, shoal.ErrClosed) // as Close does, before it waits
 	closing.Open()
 	s.close()
-	s.gets(f, i, ErrDropped)
+	s.gets(f, i, shoal.ErrDropped)
 }
 
 // gets reports whether the result of task i is its own. Else it must be lost, and the
 // task has not run.
-func (s *sim) gets(f *Future[int], i int, lost error) bool {
+func (s *sim) gets(f *shoal.Future[int], i int, lost error) bool {
 	switch v, err := f.Wait(context.Background()); {
 	case err == nil && v == i && s.times(i) == 1:
 		return true
@@ -183,7 +193,7 @@ func (s *sim) keep(i int) { s.keepAs("key", i, func() {}) }
 func (s *sim) keepOrFull(i int) bool {
 	s.accepted[i] = true
 	ok := s.took(i, s.keys.Submit("key", func() { s.did(i) }))
-	if !ok && s.refused[i] != ErrQueueFull {
+	if !ok && s.refused[i] != shoal.ErrQueueFull {
 		s.Failf("Submit of task %d: %v", i, s.refused[i])
 	}
 	return ok
@@ -214,8 +224,8 @@ func (s *sim) keepAs(key string, i int, f func()) {
 
 // twoTurnsLeft makes a pool where task 0 of the key waits for release while tasks 1 and 2 have left
 // their turns to it. Task 3 has none. The first two do what they are given then.
-func (s *sim) twoTurnsLeft(zero, one func(), opts ...Option) (release func()) {
-	s.keyedPool(0, append([]Option{WithMaxWorkers(2)}, opts...)...)
+func (s *sim) twoTurnsLeft(zero, one func(), opts ...shoal.Option) (release func()) {
+	s.keyedPool(0, append([]shoal.Option{shoal.WithMaxWorkers(2)}, opts...)...)
 	began, gate := sy.MakeEvent(), sy.MakeEvent()
 	s.keepAs("key", 0, func() { began.Set(); gate.Wait(); zero() })
 	began.Wait()
@@ -245,8 +255,8 @@ func (s *sim) item(_ context.Context, i int) (int, error) {
 
 // atLimit is a model of two goroutines that are at the limit of a group.
 func (s *sim) atLimit(workers int) {
-	s.pool(0, WithMaxWorkers(workers))
-	g := s.p.Group(context.Background(), Limit(1))
+	s.pool(0, shoal.WithMaxWorkers(workers))
+	g := s.p.Group(context.Background(), shoal.Limit(1))
 	running := 0
 	var o sy.Object
 	alone := func(context.Context) error {
@@ -284,7 +294,7 @@ var resultModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "help/a task waits for a task that another worker wants", Bound: 3, Reach: []string{"claim", "tombstone"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.result(ctx, 1, s.begin(ctx, 1, nothing))
 			return nil
@@ -292,7 +302,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "help/two tasks wait for the same one", Bound: 3, Reach: []string{"claim", "tombstone"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		p := s.p
 		p.Pause() // so that all three are there
 		shared := s.begin(context.Background(), 2, nothing)
@@ -309,15 +319,15 @@ var resultModels = []suite.Model{
 		s.drops = true
 		s.Go("stopper", s.close)
 		s.accepted[0], s.accepted[1] = true, true
-		outer := Go(context.Background(), s.p, func(ctx context.Context) (int, error) {
+		outer := shoal.Go(context.Background(), s.p, func(ctx context.Context) (int, error) {
 			s.did(0)
-			_, err := Go(context.Background(), s.p, func(context.Context) (int, error) { s.did(1); return 0, nil }).Wait(ctx)
+			_, err := shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { s.did(1); return 0, nil }).Wait(ctx)
 			switch {
 			case err == nil:
 				s.hasRun(1, "Wait for it")
-			case errors.Is(err, ErrDropped):
+			case errors.Is(err, shoal.ErrDropped):
 				explore.Reach("dropped")
-			case errors.Is(err, ErrClosed):
+			case errors.Is(err, shoal.ErrClosed):
 				s.accepted[1] = false
 			default:
 				s.Failf("Wait = %v", err)
@@ -325,7 +335,7 @@ var resultModels = []suite.Model{
 			return 0, nil
 		})
 		if _, err := outer.Wait(context.Background()); err != nil {
-			s.accepted[0] = errors.Is(err, ErrDropped)
+			s.accepted[0] = errors.Is(err, shoal.ErrDropped)
 			s.accepted[1] = false
 		}
 	})},
@@ -356,18 +366,18 @@ var resultModels = []suite.Model{
 		if canceled != (err == context.Canceled) {
 			s.Failf("Cancel %v, Wait = %v", canceled, err)
 		}
-		if err != nil && err != context.Canceled && !errors.Is(err, ErrDropped) {
+		if err != nil && err != context.Canceled && !errors.Is(err, shoal.ErrDropped) {
 			s.Failf("Wait = %v", err)
 		}
 	})},
 	{Name: "help/DropOldest meets a husk, or makes one", Reach: []string{"displace", "withdraw"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.p.Pause()
 		u := s.begin(context.Background(), 0, nothing)
 		s.Go("canceler", func() { u.Cancel() })
 		v := s.begin(context.Background(), 1, nothing)
-		if _, err := u.Wait(context.Background()); err != context.Canceled && !errors.Is(err, ErrDropped) {
+		if _, err := u.Wait(context.Background()); err != context.Canceled && !errors.Is(err, shoal.ErrDropped) {
 			s.Failf("the oldest: %v", err)
 		}
 		s.p.Resume()
@@ -378,7 +388,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "help/two helpers, one of the outer tasks waits for the other", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		a := s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.result(ctx, 2, s.begin(ctx, 2, nothing))
 			return nil
@@ -395,7 +405,7 @@ var resultModels = []suite.Model{
 
 	{Name: "reserve/DropOldest in a pause, and Wait", Run: onPool(func(s *sim) {
 		s.drops = true
-		s.pool(0, WithMaxWorkers(2), WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		r := s.reserve(2)
 		s.p.Pause()
 		s.accepted[0] = true
@@ -414,7 +424,7 @@ var resultModels = []suite.Model{
 	})},
 	{Name: "reserve/DropOldest tells of the lost before the end", Reach: []string{"displace"}, Run: onPool(func(s *sim) {
 		s.drops = true
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		r := s.reserve(1)
 		s.p.Pause()
 		var o sy.Object
@@ -432,7 +442,7 @@ var resultModels = []suite.Model{
 		}
 	})},
 	{Name: "key/DropOldest drops for nobody", Bound: 3, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.keyedPool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		gate := sy.MakeEvent()
 		s.keepAs("key", 0, gate.Wait)
@@ -448,23 +458,23 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/its task waits for another without its context", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(2)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(2)})
 		s.accepted[0], s.accepted[1] = true, true
-		u := Go(context.Background(), s.sub, func(context.Context) (int, error) {
+		u := shoal.Go(context.Background(), s.sub, func(context.Context) (int, error) {
 			s.did(0)
-			s.result(context.Background(), 1, Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			s.result(context.Background(), 1, shoal.Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
 			return 0, nil
 		})
 		s.result(context.Background(), 0, u)
 		s.shutdown()
 	})},
 	{Name: "sub/a guest waits for another without its context", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)}, WithMaxWorkers(2))
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)}, shoal.WithMaxWorkers(2))
 		s.accepted[1], s.accepted[2] = true, true
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) {
 				s.did(1)
-				s.result(context.Background(), 2, Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil }))
+				s.result(context.Background(), 2, shoal.Go(context.Background(), s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil }))
 				return 1, nil
 			}))
 			return nil
@@ -493,10 +503,10 @@ var resultModels = []suite.Model{
 			s.result(context.Background(), 1, u)
 		})
 		began.Set()
-		s.p.lane.Done().Wait()
+		testpool.Lane(s.p).Done().Wait()
 	})},
 	{Name: "help/who waits for room gets that of a husk", Reach: []string{"tombstone", "call"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(1))
+		s.pool(0, shoal.WithQueueCapacity(1))
 		began, e := sy.MakeEvent(), sy.MakeEvent()
 		s.Go("other", func() { began.Wait(); s.submit(2); e.Set() })
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
@@ -509,7 +519,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "help/two tasks wait for theirs again and again", Bound: 2, Reach: []string{"claim", "tombstone"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		ask := func(i int) func(ctx context.Context) error {
 			return func(ctx context.Context) error {
 				s.result(ctx, i, s.begin(ctx, i, nothing))
@@ -523,7 +533,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "help/DropOldest while husks are swept", Bound: 3, Reach: []string{"tombstone", "displace"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		began := sy.MakeEvent()
 		done := sy.MakeEvent()
@@ -531,7 +541,7 @@ var resultModels = []suite.Model{
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			u := s.begin(ctx, 1, nothing)
 			began.Set()
-			if _, err := u.Wait(ctx); (err == nil) != (s.times(1) == 1) || err != nil && !errors.Is(err, ErrDropped) {
+			if _, err := u.Wait(ctx); (err == nil) != (s.times(1) == 1) || err != nil && !errors.Is(err, shoal.ErrDropped) {
 				s.Failf("task 1 ran %d times: %v", s.times(1), err)
 			}
 			return nil
@@ -540,10 +550,10 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/room beside a guest", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(2), WithQueueCapacity(0), WithFullPolicy(Reject)}, WithMaxWorkers(2))
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Reject)}, shoal.WithMaxWorkers(2))
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) {
 				s.did(1)
 				gate := sy.MakeEvent()
 				first := s.took(2, s.sub.Submit(func() { s.did(2); gate.Wait() }))
@@ -559,7 +569,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/the place of a guest", Bound: 1, Reach: []string{"claim", "call"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(0)}, WithMaxWorkers(2))
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0)}, shoal.WithMaxWorkers(2))
 		began, late := sy.MakeEvent(), sy.MakeEvent()
 		s.Go("other", func() {
 			began.Wait()
@@ -568,22 +578,22 @@ var resultModels = []suite.Model{
 		})
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); began.Set(); return 1, nil }))
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); began.Set(); return 1, nil }))
 			late.Wait()
 			return nil
 		}))
 		s.shutdown()
 	})},
 	{Name: "sub/Cancel of what a guest would run", Bound: 3, Reach: []string{"claim", "withdraw"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2)})
 		s.drops = true
 		began, done := sy.MakeEvent(), sy.MakeEvent()
-		var u *Future[int]
+		var u *shoal.Future[int]
 		s.Go("canceler", func() { began.Wait(); u.Cancel(); done.Set() })
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1], s.accepted[2] = true, true
-			v := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
-			u = Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil })
+			v := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u = shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); return 2, nil })
 			began.Set()
 			if _, err := u.Wait(ctx); (err == nil) != (s.times(2) == 1) || err != nil && err != context.Canceled {
 				s.Failf("task 2 ran %d times: %v", s.times(2), err)
@@ -595,15 +605,15 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/Cancel while the sub-pool drains", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)})
 		s.drops = true
 		began, drain, done, gone := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
-		var u *Future[int]
+		var u *shoal.Future[int]
 		s.Go("canceler", func() { began.Wait(); u.Cancel(); done.Set() })
 		s.Go("stopper", func() { drain.Wait(); s.sub.Shutdown(context.Background()); gone.Set() })
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true
-			u = Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u = shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
 			began.Set()
 			drain.Set()
 			u.Wait(ctx)
@@ -614,14 +624,14 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/the room of what a guest runs while the sub-pool is paused", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2)})
 		began, e := sy.MakeEvent(), sy.MakeEvent()
 		s.Go("other", func() { began.Wait(); s.to(s.sub, 3, func() {}); e.Set() })
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1], s.accepted[2] = true, true
 			s.sub.Pause()
-			v := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
-			u := Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); e.Wait(); return 2, nil })
+			v := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil })
+			u := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(2); e.Wait(); return 2, nil })
 			began.Set()
 			s.result(ctx, 2, u)
 			s.sub.Resume()
@@ -631,7 +641,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/DropOldest of what a guest runs, before it is put", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1), WithQueueCapacity(2), WithFullPolicy(DropOldest)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest)})
 		s.drops = true
 		began, done := sy.MakeEvent(), sy.MakeEvent()
 		s.Go("dropper", func() {
@@ -645,7 +655,7 @@ var resultModels = []suite.Model{
 			s.accepted[1], s.accepted[2] = true, true
 			s.sub.Submit(func() { s.did(1) }) // the next submission is on the fast path
 			began.Set()
-			Go(ctx, s.sub, func(context.Context) (int, error) {
+			shoal.Go(ctx, s.sub, func(context.Context) (int, error) {
 				s.did(2)
 				s.took(5, s.sub.Submit(func() { s.did(5) }))
 				if n := s.sub.Queued(); n > 2 {
@@ -660,10 +670,10 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/Resize beside a guest", Bound: 1, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(2)}, WithMaxWorkers(3))
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(2)}, shoal.WithMaxWorkers(3))
 		s.accepted[1] = true
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) {
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) {
 				s.did(1)
 				began, gate, ends := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
 				s.to(s.sub, 2, func() { began.Set(); gate.Wait(); ends.Set() })
@@ -684,7 +694,7 @@ var resultModels = []suite.Model{
 		s.hasRun(3, "Shutdown")
 	})},
 	{Name: "sub/Resize with a worker in the lane", Bound: 2, Run: onPool(func(s *sim) {
-		s.family(3, []Option{WithMaxWorkers(2)})
+		s.family(3, []shoal.Option{shoal.WithMaxWorkers(2)})
 		gate := sy.MakeEvent()
 		s.to(s.p, 0, gate.Wait)
 		s.Go("resizer", func() { s.sub.Resize(0, 1); gate.Set() })
@@ -692,14 +702,14 @@ var resultModels = []suite.Model{
 		s.to(s.sub, 2, func() {})
 	})},
 	{Name: "key/on a sub-pool, beside a task of its parent", Bound: 1, Run: onPool(func(s *sim) {
-		s.family(3, nil, WithMaxWorkers(2))
-		s.keys = NewKeyed[string](s.sub)
+		s.family(3, nil, shoal.WithMaxWorkers(2))
+		s.keys = shoal.NewKeyed[string](s.sub)
 		s.keep(0)
 		s.to(s.p, 1, func() {})
 		s.keep(2)
 	})},
 	{Name: "pause/SubmitBatch", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(Reject))
+		s.pool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.Reject))
 		done := sy.MakeEvent()
 		s.Go("pauser", func() { s.p.Pause(); s.p.Resume(); done.Set() })
 		n, err := s.p.SubmitBatch([]func(){s.task(0), s.task(1), s.task(2)})
@@ -714,7 +724,7 @@ var resultModels = []suite.Model{
 	})},
 	{Name: "sub/two wait for one task of a full sub-pool, and one gives up", Bound: 2, Run: onPool(func(s *sim) {
 		s.oneGivesUp(func(ctx context.Context) (wait func(), impatient func(context.Context)) {
-			u := Go(ctx, s.sub, func(context.Context) (int, error) { return 0, nil })
+			u := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { return 0, nil })
 			return func() { u.Wait(ctx) }, func(short context.Context) { u.Wait(short) }
 		})
 	})},
@@ -722,43 +732,44 @@ var resultModels = []suite.Model{
 		s.related(0, nil)
 		s.Go("other", func() { s.sub.Close() })
 		s.close()
-		if st := s.sub.State(); st != Closed {
+		if st := s.sub.State(); st != shoal.Closed {
 			s.Failf("the parent is closed, its sub-pool is %v", st)
 		}
 	})},
 	{Name: "close/the context of Shutdown ends while a Local is closed", Run: onPool(func(s *sim) {
 		s.pool(0)
 		gate, ctx := sy.MakeLatch(), explore.NewContext()
-		l := NewLocal(s.p, func(int) (int, error) { return 0, nil }, func(int) { gate.Wait() })
+		l := shoal.NewLocal(s.p, func(int) (int, error) { return 0, nil }, func(int) { gate.Wait() })
 		s.p.SubmitContext(context.Background(), func(c context.Context) { l.Get(c) })
 		s.p.Wait()
 		s.Go("canceler", ctx.Cancel)
 		s.p.Shutdown(ctx)
 		gate.Open()
-		s.p.lane.Done().Wait()
+		testpool.Lane(s.p).Done().Wait()
 	})},
-	{Name: "help/Err of a context while the one above ends", Run: onPool(func(s *sim) {
-		s.pool(0)
-		above := &lazyContext{parent: context.Background()}
-		above.Done()
-		below := &lazyContext{parent: above}
-		s.Go("ender", func() { above.end(errors.New("boom")) })
-		first := below.Err()
-		below.Done()
-		if first != nil && below.Err() == nil {
-			s.Failf("Err was %v and is nil", first)
-		}
-		s.shutdown()
+	{Name: "help/Err of a context while the one above ends", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
+		s.pool(0, shoal.WithMaxWorkers(2))
+		s.p.SubmitContext(context.Background(), func(above context.Context) {
+			above.Done()
+			s.p.SubmitContext(above, func(below context.Context) {
+				first := below.Err()
+				below.Done()
+				if first != nil && below.Err() == nil {
+					s.Failf("Err was %v and is nil", first)
+				}
+			})
+		})
+		s.close()
 	})},
 	{Name: "key/a task submits behind one that waits for it", Run: onPool(func(s *sim) {
-		s.keyed(3, WithQueueCapacity(1))
+		s.keyed(3, shoal.WithQueueCapacity(1))
 		queued, e := sy.MakeEvent(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, func() { queued.Wait(); s.keep(2); e.Set() }))
 		s.keepAs("key", 1, e.Wait)
 		queued.Set()
 	})},
 	{Name: "key/who submits runs no turns, and Shutdown", Bound: 2, Reach: []string{"run here", "carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+		s.keyedPool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
 		free, begun, z, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, free.Wait)) // the only worker
 		s.Go("other", func() { begun.Wait(); s.keepAs("key", 2, e.Wait); s.p.Drain(); z.Set() })
@@ -768,7 +779,7 @@ var resultModels = []suite.Model{
 		s.hasRun(2, "Shutdown")
 	})},
 	{Name: "key/a panic that the submitter recovers from", Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(CallerRuns), WithCrashOnPanic())
+		s.keyedPool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns), shoal.WithCrashOnPanic())
 		s.fill()
 		func() {
 			defer func() {
@@ -785,8 +796,8 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/a higher priority calls a worker from its turns", Bound: 2, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithPriority(1)}, WithMaxWorkers(2))
-		s.keys = NewKeyed[string](s.p)
+		s.related(0, []shoal.Option{shoal.WithPriority(1)}, shoal.WithMaxWorkers(2))
+		s.keys = shoal.NewKeyed[string](s.p)
 		gate, begun, high := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
 		s.keepAs("key", 0, gate.Wait)
 		s.keepAs("key", 1, func() { s.hasRun(3, "the turn of a lower priority") })
@@ -801,7 +812,7 @@ var resultModels = []suite.Model{
 	// ----- groups -----
 
 	{Name: "group/two tasks, two workers", Bound: 3, Reach: []string{"wait for a round"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		g := s.p.Group(context.Background())
 		s.in(g, 0, nothing)
 		s.in(g, 1, nothing)
@@ -820,10 +831,10 @@ var resultModels = []suite.Model{
 		s.pool(0)
 		g := s.p.Group(context.Background())
 		s.in(g, 0, nothing)
-		first := g.round.Load()
+		first := roundOf(g)
 		s.Go("other", func() { s.ended(g, nil, 0) })
 		s.in(g, 1, nothing)
-		if g.round.Load() != first {
+		if roundOf(g) != first {
 			explore.Reach("another round")
 		}
 		s.ended(g, nil, 0, 1)
@@ -854,7 +865,7 @@ var resultModels = []suite.Model{
 	{Name: "group/the limit, one worker", Bound: 2, Night: 3, Reach: []string{"limit"}, Run: onPool(func(s *sim) { s.atLimit(1) })},
 	{Name: "group/the limit, and nobody is in Wait", Reach: []string{"limit"}, Run: onPool(func(s *sim) {
 		s.pool(0)
-		g := s.p.Group(context.Background(), Limit(1))
+		g := s.p.Group(context.Background(), shoal.Limit(1))
 		s.in(g, 0, nothing)
 		s.in(g, 1, nothing)
 		s.ended(g, nil, 0, 1)
@@ -862,7 +873,7 @@ var resultModels = []suite.Model{
 	})},
 	{Name: "group/one goes to the limit twice while another waits", Bound: 3, Reach: []string{"limit", "another round"}, Run: onPool(func(s *sim) {
 		s.pool(0)
-		g := s.p.Group(context.Background(), Limit(1))
+		g := s.p.Group(context.Background(), shoal.Limit(1))
 		done := sy.MakeEvent()
 		s.Go("other", func() {
 			s.in(g, 0, nothing)
@@ -884,7 +895,7 @@ var resultModels = []suite.Model{
 		s.drops = true
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
-		g := s.p.Group(ctx, Limit(1))
+		g := s.p.Group(ctx, shoal.Limit(1))
 		s.in(g, 0, nothing)
 		s.in(g, 1, nothing)
 		err := g.Wait()
@@ -923,7 +934,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "group/in a task without a context, and the other worker waits for it", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		ended := sy.MakeLatch()
 		s.submitTask(0, func() {
 			s.did(0)
@@ -937,7 +948,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "group/in two tasks without contexts, two workers", Bound: 2, Reach: []string{"claim", "wait for a round"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		for i := range 2 {
 			s.submitTask(i, func() {
 				s.did(i)
@@ -980,7 +991,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "group/in a task, and its task adds one and waits for that", Bound: 2, Reach: []string{"claim", "wait for a group"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			g := s.p.Group(ctx)
 			late := sy.MakeEvent()
@@ -1015,9 +1026,9 @@ var resultModels = []suite.Model{
 		switch {
 		case err == nil:
 			s.hasRun(0, "Wait")
-		case errors.Is(err, ErrDropped):
+		case errors.Is(err, shoal.ErrDropped):
 			explore.Reach("dropped")
-		case errors.Is(err, ErrClosed):
+		case errors.Is(err, shoal.ErrClosed):
 			s.accepted[0] = s.times(0) == 1
 		default:
 			s.Failf("Wait = %v", err)
@@ -1027,9 +1038,9 @@ var resultModels = []suite.Model{
 	// ----- maps -----
 
 	{Name: "map/two items, two workers", Bound: 2, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		i := 0
-		for v, err := range Map(context.Background(), s.p, s.items(2), s.item) {
+		for v, err := range shoal.Map(context.Background(), s.p, s.items(2), s.item) {
 			if v != i || err != nil {
 				s.Failf("the result of item %d is %d, %v", i, v, err)
 			}
@@ -1041,7 +1052,7 @@ var resultModels = []suite.Model{
 	{Name: "map/three items, as they come", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0)
 		n := 0
-		for v, err := range MapUnordered(context.Background(), s.p, s.items(3), s.item) {
+		for v, err := range shoal.MapUnordered(context.Background(), s.p, s.items(3), s.item) {
 			if err != nil {
 				s.Failf("item %d: %v", v, err)
 			}
@@ -1056,7 +1067,7 @@ var resultModels = []suite.Model{
 	{Name: "map/break", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
-		for range Map(context.Background(), s.p, s.items(2), s.item) {
+		for range shoal.Map(context.Background(), s.p, s.items(2), s.item) {
 			break
 		}
 		ran := [2]int{s.times(0), s.times(1)}
@@ -1072,7 +1083,7 @@ var resultModels = []suite.Model{
 		s.pool(0)
 		s.result(context.Background(), 7, s.begin(context.Background(), 7, func(ctx context.Context) error {
 			n := 0
-			for _, err := range MapUnordered(ctx, s.p, s.items(2), s.item) {
+			for _, err := range shoal.MapUnordered(ctx, s.p, s.items(2), s.item) {
 				if err != nil {
 					s.Failf("%v", err)
 				}
@@ -1089,8 +1100,8 @@ var resultModels = []suite.Model{
 		s.pool(0)
 		s.drops = true
 		s.Go("stopper", s.close)
-		for _, err := range MapUnordered(context.Background(), s.p, s.items(2), s.item) {
-			if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDropped) {
+		for _, err := range shoal.MapUnordered(context.Background(), s.p, s.items(2), s.item) {
+			if err != nil && !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped) {
 				s.Failf("%v", err)
 			}
 			if err != nil {
@@ -1104,7 +1115,7 @@ var resultModels = []suite.Model{
 
 	{Name: "group/TryGo at the limit", Bound: 3, Reach: []string{"accepted", "refused"}, Run: onPool(func(s *sim) {
 		s.pool(0)
-		g := s.p.Group(context.Background(), Limit(1))
+		g := s.p.Group(context.Background(), shoal.Limit(1))
 		s.accepted[0] = true
 		g.Go(func(context.Context) error { s.did(0); return nil })
 		s.accepted[1] = g.TryGo(func(context.Context) error { s.did(1); return nil })
@@ -1123,7 +1134,7 @@ var resultModels = []suite.Model{
 		s.close()
 	})},
 	{Name: "group/TryGo on a full pool, and others wait", Bound: 2, Reach: []string{"accepted", "full"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(0))
+		s.pool(0, shoal.WithQueueCapacity(0))
 		g := s.p.Group(context.Background())
 		waited := sy.MakeEvent()
 		s.accepted[0] = true
@@ -1149,12 +1160,12 @@ var resultModels = []suite.Model{
 	// ----- keys -----
 
 	{Name: "key/two tasks of a key, two workers", Bound: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyed(2, WithMaxWorkers(2))
+		s.keyed(2, shoal.WithMaxWorkers(2))
 		s.keep(0)
 		s.keep(1)
 	})},
 	{Name: "key/three tasks of a key, two workers", Bound: 2, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyed(3, WithMaxWorkers(2))
+		s.keyed(3, shoal.WithMaxWorkers(2))
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
@@ -1165,25 +1176,25 @@ var resultModels = []suite.Model{
 		s.keep(0)
 	})},
 	{Name: "key/two submitters, two workers", Bound: 2, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyed(2, WithMaxWorkers(2))
+		s.keyed(2, shoal.WithMaxWorkers(2))
 		s.Go("other", func() { s.keep(1) })
 		s.keep(0)
 	})},
 	{Name: "key/a blocked key blocks only itself", Bound: 2, Night: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyed(3, WithMaxWorkers(2))
+		s.keyed(3, shoal.WithMaxWorkers(2))
 		free := sy.MakeEvent()
 		s.keepAs("blocked", 0, free.Wait)
 		s.keepAs("blocked", 1, func() { s.hasRun(0, "its turn came") })
 		s.keepAs("free", 2, free.Set)
 	})},
 	{Name: "key/the capacity counts who waits for its key", Bound: 2, Reach: []string{"wait for room", "carry on"}, Run: onPool(func(s *sim) {
-		s.keyed(3, WithMaxWorkers(2), WithQueueCapacity(0))
+		s.keyed(3, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0))
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
 	})},
 	{Name: "key/nobody overtakes who waits for room", Bound: 1, Night: 2, Reach: []string{"wait for room"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.keyedPool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
 		s.p.Pause()
 		s.submitTask(0, func() { s.did(0) }) // fills the queue
 		s.left.Store(100)
@@ -1207,12 +1218,12 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Goexit with a turn left", Bound: 3, Reach: []string{"carry on", "activate again"}, Run: onPool(func(s *sim) {
-		s.keyed(2, WithMaxWorkers(2))
+		s.keyed(2, shoal.WithMaxWorkers(2))
 		s.keepAs("key", 0, runtime.Goexit)
 		s.keep(1)
 	})},
 	{Name: "key/Shutdown", Bound: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.keep(0)
 		s.keep(1)
 		s.shutdown()
@@ -1220,14 +1231,14 @@ var resultModels = []suite.Model{
 		s.hasRun(1, "Shutdown")
 	})},
 	{Name: "key/Close", Bound: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
 		s.keep(0)
 		s.keep(1)
 		s.close()
 	})},
 	{Name: "key/DropOldest", Bound: 3, Reach: []string{"displace"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.keyedPool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.keep(0)
 		s.keep(1)
@@ -1239,7 +1250,7 @@ var resultModels = []suite.Model{
 	})},
 
 	{Name: "key/one of three is cancelled, two workers", Bound: 2, Reach: []string{"carry on", "canceled", "not canceled"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
 		ctx := explore.NewContext()
 		s.keep(0)
@@ -1258,7 +1269,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Cancel and a worker", Bound: 3, Reach: []string{"carry on", "withdraw", "too late"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
 		s.keep(0)
 		f := s.keepFuture(context.Background(), 1)
@@ -1277,14 +1288,14 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Cancel and Close", Bound: 2, Reach: []string{"withdraw", "dropped"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
 		s.keep(0)
 		f := s.keepFuture(context.Background(), 1)
 		closed := sy.MakeEvent()
 		s.Go("stopper", func() { s.close(); closed.Set() })
 		withdrawn := f.Cancel()
-		want := ErrDropped
+		want := shoal.ErrDropped
 		if withdrawn {
 			want = context.Canceled
 		}
@@ -1294,24 +1305,24 @@ var resultModels = []suite.Model{
 		closed.Wait()
 	})},
 	{Name: "key/the context of a turn ends with the pool", Bound: 2, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
 		s.keep(0)
 		s.endsWithThePool(1)
 	})},
 	{Name: "key/the context of a spawned task of a key ends with the pool", Bound: 2, Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.keyedPool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
 		s.fill()
 		s.drops = true
 		s.endsWithThePool(1)
 	})},
 	{Name: "key/DropOldest drops a task that is waited for", Bound: 2, Reach: []string{"displace", "dropped"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.keyedPool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.keep(0)
 		f := s.keepFuture(context.Background(), 1)
 		s.keepOrFull(2)
-		if !s.gets(f, 1, ErrDropped) {
+		if !s.gets(f, 1, shoal.ErrDropped) {
 			explore.Reach("dropped")
 		}
 		s.shutdown()
@@ -1329,13 +1340,13 @@ var resultModels = []suite.Model{
 		s.to(s.sub, 1, func() {})
 	})},
 	{Name: "sub/the first task waits for the second", Bound: 2, Run: onPool(func(s *sim) {
-		s.family(2, nil, WithMaxWorkers(2))
+		s.family(2, nil, shoal.WithMaxWorkers(2))
 		e := sy.MakeEvent()
 		s.to(s.sub, 0, e.Wait)
 		s.to(s.sub, 1, e.Set)
 	})},
 	{Name: "sub/its task waits for one of its parent", Bound: 2, Run: onPool(func(s *sim) {
-		s.family(2, nil, WithMaxWorkers(2))
+		s.family(2, nil, shoal.WithMaxWorkers(2))
 		e := sy.MakeEvent()
 		s.to(s.sub, 0, e.Wait)
 		s.to(s.p, 1, e.Set)
@@ -1346,12 +1357,12 @@ var resultModels = []suite.Model{
 		s.to(s.p, 0, func() {})
 	})},
 	{Name: "sub/a worker that leaves when it is idle", Bound: 3, Run: onPool(func(s *sim) {
-		s.family(2, nil, WithIdleTimeout(0))
+		s.family(2, nil, shoal.WithIdleTimeout(0))
 		s.to(s.p, 0, func() {})
 		s.to(s.sub, 1, func() {})
 	})},
 	{Name: "sub/a higher priority calls the worker back", Bound: 2, Run: onPool(func(s *sim) {
-		s.family(3, []Option{WithPriority(-1)})
+		s.family(3, []shoal.Option{shoal.WithPriority(-1)})
 		s.to(s.sub, 0, func() {})
 		s.to(s.sub, 1, func() {})
 		s.to(s.p, 2, func() {})
@@ -1368,7 +1379,7 @@ var resultModels = []suite.Model{
 		if err := s.sub.Close(); err != nil {
 			s.Failf("Close: %v", err)
 		}
-		if s.sub.State() != Closed || len(s.p.Subs()) != 0 {
+		if s.sub.State() != shoal.Closed || len(s.p.Subs()) != 0 {
 			s.Failf("after Close: %v, %d sub-pools", s.sub.State(), len(s.p.Subs()))
 		}
 		s.close()
@@ -1403,7 +1414,7 @@ var resultModels = []suite.Model{
 		s.to(s.sub, 1, func() {})
 	})},
 	{Name: "sub/Wait of the parent while it lends", Bound: 2, Run: onPool(func(s *sim) {
-		s.related(0, nil, WithMaxWorkers(2))
+		s.related(0, nil, shoal.WithMaxWorkers(2))
 		e := sy.MakeEvent()
 		s.to(s.sub, 1, e.Wait)
 		s.to(s.p, 0, func() {})
@@ -1416,17 +1427,17 @@ var resultModels = []suite.Model{
 		s.related(0, nil)
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
 			return nil
 		}))
 		s.shutdown()
 	})},
 	{Name: "sub/two wait for tasks of a sub-pool of one worker", Bound: 2, Reach: []string{"claim"}, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)}, WithMaxWorkers(2))
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)}, shoal.WithMaxWorkers(2))
 		ask := func(i int) func(ctx context.Context) error {
 			return func(ctx context.Context) error {
 				s.accepted[i] = true
-				s.result(ctx, i, Go(ctx, s.sub, func(context.Context) (int, error) {
+				s.result(ctx, i, shoal.Go(ctx, s.sub, func(context.Context) (int, error) {
 					sy.Access(&s.alone, sy.Write)
 					if s.inside++; s.inside > 1 {
 						s.Failf("two tasks of a sub-pool of one worker")
@@ -1449,13 +1460,13 @@ var resultModels = []suite.Model{
 	{Name: "group/Wait while Go begins a round", Reach: []string{"another round"}, Run: onPool(func(s *sim) {
 		s.inline()
 		g := s.p.Group(context.Background())
-		first := g.round.Load()
+		first := roundOf(g)
 		g.Go(nothing)
 		s.ended(g, nil)
 		s.Go("waiter", func() { g.Wait() })
 		s.in(g, 0, nothing)
 		s.ended(g, nil, 0)
-		if g.round.Load() != first {
+		if roundOf(g) != first {
 			explore.Reach("another round")
 		}
 		s.shutdown()
@@ -1493,7 +1504,7 @@ var resultModels = []suite.Model{
 	})},
 	{Name: "group/at the limit while rounds change", Bound: 3, Run: onPool(func(s *sim) {
 		s.inline()
-		g := s.p.Group(context.Background(), Limit(1))
+		g := s.p.Group(context.Background(), shoal.Limit(1))
 		done := sy.MakeEvent()
 		s.Go("other", func() { s.in(g, 0, nothing); done.Set() })
 		s.in(g, 1, nothing)
@@ -1505,13 +1516,13 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "help/DropOldest of a task that is not put yet, and Cancel", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.p.Pause()
 		s.p.Submit(func() {}) // the next submission is on the fast path
 		done := sy.MakeEvent()
 		s.Go("canceler", func() {
-			u := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+			u := shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
 			u.Cancel()
 			u.Wait(context.Background())
 			done.Set()
@@ -1523,7 +1534,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "sub/a helper comes before the worker is lent", Bound: 2, Run: onPool(func(s *sim) {
-		s.related(0, []Option{WithMaxWorkers(1)})
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)})
 		s.Go("other", func() {
 			s.accepted[2] = true
 			if s.sub.Submit(func() { s.did(2) }) != nil {
@@ -1532,7 +1543,7 @@ var resultModels = []suite.Model{
 		})
 		s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
 			s.accepted[1] = true
-			s.result(ctx, 1, Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
+			s.result(ctx, 1, shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.did(1); return 1, nil }))
 			return nil
 		}))
 		s.shutdown()
@@ -1552,7 +1563,7 @@ var resultModels = []suite.Model{
 		}
 	})},
 	{Name: "key/DropOldest drops a turn that was given back", Bound: 2, Night: 3, Reach: []string{"displace", "activate again"}, Run: onPool(func(s *sim) {
-		release := s.twoTurnsLeft(func() {}, func() {}, WithQueueCapacity(2), WithFullPolicy(DropOldest))
+		release := s.twoTurnsLeft(func() {}, func() {}, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.p.Pause()
 		release()
@@ -1566,7 +1577,7 @@ var resultModels = []suite.Model{
 		}
 	})},
 	{Name: "key/DropOldest comes before the putter, and turns are given back", Bound: 1, Night: 2, Reach: []string{"activate again"}, Run: onPool(func(s *sim) {
-		release := s.twoTurnsLeft(func() {}, func() {}, WithQueueCapacity(4), WithFullPolicy(DropOldest))
+		release := s.twoTurnsLeft(func() {}, func() {}, shoal.WithQueueCapacity(4), shoal.WithFullPolicy(shoal.DropOldest))
 		s.drops = true
 		s.p.Pause()
 		s.try(5)
@@ -1582,7 +1593,7 @@ var resultModels = []suite.Model{
 		s.p.Resume()
 		s.p.Wait()
 		s.shutdown()
-		if n := len(s.keys.shards[0].strands); n != 0 {
+		if n := s.strands(); n != 0 {
 			s.Failf("at the end %d keys have tasks", n)
 		}
 	})},
@@ -1592,12 +1603,12 @@ var resultModels = []suite.Model{
 		s.p.Pause()
 		release()
 		s.close()
-		if n := len(s.keys.shards[0].strands); n != 0 {
+		if n := s.strands(); n != 0 {
 			s.Failf("after Close %d keys have tasks", n)
 		}
 	})},
 	{Name: "key/turns are given back, and Wait", Bound: 2, Reach: []string{"activate again"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.keyedPool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
@@ -1608,7 +1619,7 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Goexit with a turn left, and Wait", Bound: 3, Reach: []string{"carry on", "activate again"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2))
+		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.keepAs("key", 0, runtime.Goexit)
 		s.keep(1)
 		s.p.Wait()
@@ -1616,13 +1627,13 @@ var resultModels = []suite.Model{
 		s.shutdown()
 	})},
 	{Name: "key/Wait, and all workers are free", Bound: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(0, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.keyedPool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
 		s.keep(0)
 		s.keep(1)
 		s.waitAndEnd()
 	})},
 	{Name: "key/Wait, and another task ends", Bound: 2, Night: 3, Reach: []string{"carry on"}, Run: onPool(func(s *sim) {
-		s.keyedPool(1, WithMaxWorkers(2), WithQueueCapacity(1))
+		s.keyedPool(1, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
 		s.keep(1)
 		s.keep(2)
 		s.submit(0)

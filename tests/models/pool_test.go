@@ -1,17 +1,19 @@
 //go:build poolsim
 
-package shoal
+package models
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
+	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
+	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
+	"github.com/shoal-go/shoal/internal/testpool"
 )
 
 // These are the models that `make explore` runs: small programs around the
@@ -24,7 +26,7 @@ import (
 // A sim is what a model works with.
 type sim struct {
 	*explore.M
-	p        *Pool
+	p        *shoal.Pool
 	accepted [8]bool
 	refused  [8]error
 	runs     [8]sy.Object
@@ -34,43 +36,39 @@ type sim struct {
 	workers  int  // the most there may be
 	drops    bool // accepted tasks may be dropped
 
-	sub    *Pool
-	keys   *Keyed[string]
+	sub    *shoal.Pool
+	keys   *shoal.Keyed[string]
 	alone  sy.Object
 	inside int // tasks of one key that run
 }
 
 // pool makes the pool of the model, for n tasks after which done is opened.
-func (s *sim) pool(n int, opts ...Option) *Pool {
+func (s *sim) pool(n int, opts ...shoal.Option) *shoal.Pool {
 	return s.poolAt(0, n, opts...)
 }
 
 // poolAt is pool, for one whose first ticket is first.
-func (s *sim) poolAt(first uint64, n int, opts ...Option) *Pool {
+func (s *sim) poolAt(first uint64, n int, opts ...shoal.Option) *shoal.Pool {
 	s.left.Store(int64(n))
 	s.done = sy.MakeLatch()
-	p, err := New(slices.Concat([]Option{
-		WithMaxWorkers(1), WithTiming(TimingOff), WithIdleTimeout(Forever), WithSpin(0),
-		WithSizing(Eager()), // Auto has workers yield: every task would be an access to the same words
-		option(func(c *config) { c.lane.First = first }),
-	}, opts)...)
-	if err != nil {
-		s.Failf("%v", err)
-	}
-	s.p = p
+	all := append([]shoal.Option{
+		shoal.WithMaxWorkers(1), shoal.WithTiming(shoal.TimingOff), shoal.WithIdleTimeout(shoal.Forever), shoal.WithSpin(0),
+		shoal.WithSizing(shoal.Eager()), // Auto has workers yield: every task would be an access to the same words
+	}, opts...)
+	testpool.FirstTicket(first, func() { s.p = shoal.Must(shoal.New(all...)) })
 	if s.workers == 0 {
-		s.workers = p.lane.Max()
+		s.workers = testpool.Lane(s.p).Max()
 	}
 	s.After(s.check)
-	return p
+	return s.p
 }
 
 // watch has a task of the pool, which has the option, wait for the watchdog to tell
 // of it. what[0] comes before that, what[1] then.
-func (s *sim) watch(o Option, what ...func()) {
+func (s *sim) watch(o shoal.Option, what ...func()) {
 	s.Timed()
 	began, told := sy.MakeEvent(), sy.MakeEvent()
-	s.pool(0, o, WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)), WithAlarmHandler(func(Alarm) { told.Set() }))
+	s.pool(0, o, shoal.WithTiming(shoal.TimingSampled), shoal.WithLogger(slog.New(slog.DiscardHandler)), shoal.WithAlarmHandler(func(shoal.Alarm) { told.Set() }))
 	if len(what) > 0 && what[0] != nil {
 		what[0]()
 	}
@@ -88,9 +86,9 @@ func (s *sim) watch(o Option, what ...func()) {
 // check is what must hold at the end of every run.
 func (s *sim) check() {
 	p := s.p
-	st, snap := p.Stats(), p.lane.Snapshot()
+	st := p.Stats()
 	switch {
-	case st.State != Closed:
+	case st.State != shoal.Closed:
 		s.Failf("at the end the pool is %v", st.State)
 	case st.InFlight != 0 || st.Queued != 0 || st.Running != 0 || st.Workers != 0:
 		s.Failf("at the end: %+v", st)
@@ -98,8 +96,8 @@ func (s *sim) check() {
 		s.Failf("submitted %d = completed %d + dropped %d + canceled %d", st.Submitted, st.Completed, st.Dropped, st.Canceled)
 	case st.PeakWorkers > s.workers:
 		s.Failf("%d workers, of at most %d", st.PeakWorkers, s.workers)
-	case st.Blocked != 0 || snap.Reserved != 0 || !snap.Ended:
-		s.Failf("at the end %d are blocked, %d places reserved, ended %v", st.Blocked, snap.Reserved, snap.Ended)
+	case st.Blocked != 0 || st.Reserved != 0:
+		s.Failf("at the end %d are blocked, %d places reserved", st.Blocked, st.Reserved)
 	}
 	dropped := 0
 	for i := range s.ran {
@@ -187,10 +185,10 @@ func (s *sim) took(i int, err error) bool {
 
 // noStall makes a pool that must not be said to be stalled, which it is after a second.
 // One task is inside until release is set.
-func (s *sim) noStall(opts ...Option) (release sy.Event) {
+func (s *sim) noStall(opts ...shoal.Option) (release sy.Event) {
 	s.Timed()
-	s.pool(0, append(opts, WithStallAfter(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
-		WithAlarmHandler(func(a Alarm) { s.Failf("stall for %v", a.For) }))...)
+	s.pool(0, append(opts, shoal.WithStallAfter(time.Second), shoal.WithTiming(shoal.TimingSampled), shoal.WithLogger(slog.New(slog.DiscardHandler)),
+		shoal.WithAlarmHandler(func(a shoal.Alarm) { s.Failf("stall for %v", a.For) }))...)
 	began, release := sy.MakeEvent(), sy.MakeEvent()
 	s.p.Submit(func() { began.Set(); release.Wait() })
 	began.Wait()
@@ -211,7 +209,7 @@ func (s *sim) submitTask(i int, f func()) {
 func (s *sim) try(i int) bool { return s.took(i, s.p.Submit(s.task(i))) }
 
 // reserve is Reserve, which must succeed.
-func (s *sim) reserve(n int) *Reservation {
+func (s *sim) reserve(n int) *shoal.Reservation {
 	r, err := s.p.Reserve(context.Background(), n)
 	if err != nil {
 		s.Failf("Reserve: %v", err)
@@ -220,7 +218,7 @@ func (s *sim) reserve(n int) *Reservation {
 }
 
 // reserved submits task i for a place of r, and gives the others back.
-func (s *sim) reserved(r *Reservation, i int) {
+func (s *sim) reserved(r *shoal.Reservation, i int) {
 	s.accepted[i] = true
 	if err := r.Submit(context.Background(), func(context.Context) error { s.did(i); return nil }, nil); err != nil {
 		s.Failf("Submit of task %d for a reserved place: %v", i, err)
@@ -272,8 +270,8 @@ func (s *sim) shutdown() {
 // gone: when Close or Shutdown returns, nothing of the pool is left. (Its last
 // goroutine has nothing more to do than to return.)
 func (s *sim) gone(what string) {
-	if st := s.p.lane.Snapshot(); !st.Ended || st.Live != 0 || st.InFlight != 0 {
-		s.Failf("after %s: ended %v, %d workers, %d tasks", what, st.Ended, st.Live, st.InFlight)
+	if st := s.p.Stats(); st.State != shoal.Closed || st.Workers != 0 || st.InFlight != 0 {
+		s.Failf("after %s: %v, %d workers, %d tasks", what, st.State, st.Workers, st.InFlight)
 	}
 }
 
@@ -290,7 +288,7 @@ var models = []suite.Model{
 	// ----- the standby chain: a second worker for a second task -----
 
 	{Name: "chain/a batch of three", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(3, WithMaxWorkers(2))
+		s.pool(3, shoal.WithMaxWorkers(2))
 		s.closer()
 		s.accepted[0], s.accepted[1], s.accepted[2] = true, true, true
 		if n, err := s.p.SubmitBatch([]func(){s.task(0), s.task(1), s.task(2)}); n != 3 || err != nil {
@@ -298,7 +296,7 @@ var models = []suite.Model{
 		}
 	})},
 	{Name: "chain/a task submits a task and waits for it", Run: onPool(func(s *sim) {
-		s.pool(2, WithMaxWorkers(2))
+		s.pool(2, shoal.WithMaxWorkers(2))
 		s.closer()
 		second := sy.MakeEvent()
 		s.submitTask(0, s.and(0, func() {
@@ -310,7 +308,7 @@ var models = []suite.Model{
 	// ----- admission -----
 
 	{Name: "admit/CallerRuns", Reach: []string{"run here"}, Run: onPool(func(s *sim) {
-		s.pool(3, WithQueueCapacity(1), WithFullPolicy(CallerRuns))
+		s.pool(3, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.CallerRuns))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
@@ -318,7 +316,7 @@ var models = []suite.Model{
 	})},
 	{Name: "admit/Spawn", Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
 		s.workers = 2 // the worker, and what Spawn has started
-		s.pool(2, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.pool(2, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
 		s.closer()
 		s.submit(0)
 		s.submit(1)
@@ -329,7 +327,7 @@ var models = []suite.Model{
 		})
 	})},
 	{Name: "admit/a task finds its own pool full", Reach: []string{"run here"}, Run: onPool(func(s *sim) {
-		s.pool(3, WithQueueCapacity(1))
+		s.pool(3, shoal.WithQueueCapacity(1))
 		s.closer()
 		s.submitTask(0, s.and(0, func() {
 			s.submit(1)
@@ -337,7 +335,7 @@ var models = []suite.Model{
 		}))
 	})},
 	{Name: "admit/the room of one that gave up is the next one's", Bound: 2, Night: 3, Reach: []string{"gave up"}, Run: onPool(func(s *sim) {
-		s.pool(2, WithQueueCapacity(0))
+		s.pool(2, shoal.WithQueueCapacity(0))
 		s.submittedAreAccepted()
 		ctx := explore.NewContext()
 		s.submitTask(0, s.and(0, ctx.Cancel))
@@ -353,7 +351,7 @@ var models = []suite.Model{
 		s.end()
 	})},
 	{Name: "admit/the context of a submitter that waits ends", Reach: []string{"wait for room", "gave up"}, Run: onPool(func(s *sim) {
-		s.pool(1, WithQueueCapacity(0))
+		s.pool(1, shoal.WithQueueCapacity(0))
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
 		s.Go("canceler", func() { ctx.Cancel(); gate.Open() })
@@ -402,7 +400,7 @@ var models = []suite.Model{
 		s.submit(0)
 		s.Go("stopper", s.close)
 		err := s.p.Shutdown(context.Background())
-		var inc *ShutdownError
+		var inc *shoal.ShutdownError
 		if s.times(0) == 1 && err != nil || s.times(0) == 0 && !errors.As(err, &inc) {
 			s.Failf("ran %d, Shutdown: %v", s.times(0), err)
 		}
@@ -415,7 +413,7 @@ var models = []suite.Model{
 		s.submit(0)
 		s.Go("canceler", ctx.Cancel)
 		err := s.p.Shutdown(ctx)
-		var inc *ShutdownError
+		var inc *shoal.ShutdownError
 		switch {
 		case err == nil:
 			explore.Reach("clean")
@@ -430,7 +428,7 @@ var models = []suite.Model{
 	{Name: "close/the parent context ends", Reach: []string{"refused", "accepted"}, Run: onPool(func(s *sim) {
 		ctx := explore.NewContext()
 		s.workers = 2 // the worker, and who closes
-		s.pool(0, WithContext(ctx))
+		s.pool(0, shoal.WithContext(ctx))
 		s.drops = true
 		s.Go("canceler", ctx.Cancel)
 		if s.try(0) {
@@ -438,7 +436,7 @@ var models = []suite.Model{
 		} else {
 			explore.Reach("refused")
 		}
-		s.p.lane.Done().Wait()
+		testpool.Lane(s.p).Done().Wait()
 		s.gone("the end of the parent")
 	})},
 	{Name: "close/the context of a task ends", Reach: []string{"ended", "not begun"}, Run: onPool(func(s *sim) {
@@ -456,7 +454,7 @@ var models = []suite.Model{
 		}); err != nil {
 			s.Failf("SubmitContext: %v", err)
 		}
-		s.p.end(true, ErrClosed) // as Close does, before it waits
+		testpool.Lane(s.p).End(true, shoal.ErrClosed) // as Close does, before it waits
 		closing.Open()
 		s.close()
 		if s.times(0) == 0 {
@@ -483,7 +481,7 @@ var models = []suite.Model{
 
 	{Name: "life/panic", Run: onPool(func(s *sim) {
 		told := 0
-		s.pool(2, WithPanicHandler(func(*PanicError) { told++ }))
+		s.pool(2, shoal.WithPanicHandler(func(*shoal.PanicError) { told++ }))
 		s.closer()
 		s.submitTask(0, func() { s.did(0); s.finished(); panic("a fault") })
 		s.submit(1)
@@ -497,12 +495,12 @@ var models = []suite.Model{
 	// ----- the watchdog -----
 
 	{Name: "watch/a slow task is told of", Reach: []string{"slow task"}, Run: onPool(func(s *sim) {
-		s.watch(WithSlowTask(time.Second))
+		s.watch(shoal.WithSlowTask(time.Second))
 	})},
 	{Name: "watch/a task that is only just coming has not waited", Bound: 2, Run: onPool(func(s *sim) {
 		s.Timed()
-		s.pool(0, WithStallAfter(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
-			WithAlarmHandler(func(a Alarm) { s.Failf("stall for %v, though the first task to wait came now", a.For) }))
+		s.pool(0, shoal.WithStallAfter(time.Second), shoal.WithTiming(shoal.TimingSampled), shoal.WithLogger(slog.New(slog.DiscardHandler)),
+			shoal.WithAlarmHandler(func(a shoal.Alarm) { s.Failf("stall for %v, though the first task to wait came now", a.For) }))
 		began, release := sy.MakeEvent(), sy.MakeEvent()
 		s.p.Submit(func() { began.Set(); release.Wait() })
 		began.Wait()
@@ -515,15 +513,15 @@ var models = []suite.Model{
 	{Name: "watch/a slow task that others look at is told of once", Bound: 2, Reach: []string{"slow task"}, Run: onPool(func(s *sim) {
 		s.Timed()
 		told, n := sy.MakeEvent(), 0
-		s.pool(0, WithSlowTask(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)),
-			WithAlarmHandler(func(a Alarm) {
+		s.pool(0, shoal.WithSlowTask(time.Second), shoal.WithTiming(shoal.TimingSampled), shoal.WithLogger(slog.New(slog.DiscardHandler)),
+			shoal.WithAlarmHandler(func(a shoal.Alarm) {
 				if n++; n > 1 {
 					s.Failf("the one task is told of again, for %v", a.For)
 				}
 				told.Set()
 			}))
 		began, release := sy.MakeEvent(), sy.MakeEvent()
-		Go(context.Background(), s.p, func(context.Context) (int, error) {
+		shoal.Go(context.Background(), s.p, func(context.Context) (int, error) {
 			began.Set()
 			release.Wait()
 			return 0, errors.New("failed")
@@ -543,7 +541,7 @@ var models = []suite.Model{
 		e := s.noStall()
 		began, gate := sy.MakeEvent(), sy.MakeEvent()
 		s.p.Submit(func() { began.Set(); gate.Wait() })
-		Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil }).Cancel()
+		shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil }).Cancel()
 		e.Set()
 		began.Wait() // the husk is first
 		s.Advance(5 * time.Second)
@@ -554,7 +552,7 @@ var models = []suite.Model{
 	})},
 	{Name: "watch/Cancel while the next one is only just coming", Bound: 2, Night: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
-		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+		f := shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
 		done := sy.MakeEvent()
 		s.Go("canceler", func() { f.Cancel(); done.Set() })
 		s.Advance(time.Second - 1)
@@ -567,7 +565,7 @@ var models = []suite.Model{
 	})},
 	{Name: "watch/a task goes, and the next one is only just coming", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
-		f := Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
+		f := shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil })
 		s.Advance(time.Second - 1)
 		s.p.Submit(func() {})
 		f.Cancel()
@@ -588,7 +586,7 @@ var models = []suite.Model{
 	{Name: "watch/a delayed task comes due at capacity 0", Bound: 1, Run: onPool(func(s *sim) {
 		s.drops = true
 		s.workers = 2
-		e := s.noStall(WithQueueCapacity(0))
+		e := s.noStall(shoal.WithQueueCapacity(0))
 		s.p.SubmitAfter(5*time.Second, func() {})
 		s.Advance(5 * time.Second)
 		e.Set()
@@ -597,7 +595,7 @@ var models = []suite.Model{
 	})},
 	{Name: "watch/Close and the timer", Run: onPool(func(s *sim) {
 		s.Timed()
-		s.pool(0, WithSlowTask(time.Second), WithTiming(TimingSampled), WithLogger(slog.New(slog.DiscardHandler)))
+		s.pool(0, shoal.WithSlowTask(time.Second), shoal.WithTiming(shoal.TimingSampled), shoal.WithLogger(slog.New(slog.DiscardHandler)))
 		s.drops = true
 		s.submit(0)
 		s.Go("time", func() { s.Advance(3 * time.Second) })
@@ -649,7 +647,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "wait/for a task that panics", Run: onPool(func(s *sim) {
-		s.pool(0, WithPanicHandler(func(*PanicError) {}))
+		s.pool(0, shoal.WithPanicHandler(func(*shoal.PanicError) {}))
 		s.submitTask(0, func() { s.did(0); panic("a fault") })
 		s.p.Wait()
 		if st := s.p.Stats(); st.Failed != 1 || st.Completed != 1 {
@@ -658,7 +656,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "wait/for what the caller runs", Run: onPool(func(s *sim) {
-		s.pool(2, WithQueueCapacity(0), WithFullPolicy(CallerRuns))
+		s.pool(2, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
 		other := sy.MakeEvent()
 		s.submit(0)
 		s.Go("other", func() { s.submit(1); other.Set() })
@@ -670,7 +668,7 @@ var models = []suite.Model{
 	})},
 	{Name: "wait/for what a task outside submits", Bound: 3, Reach: []string{"spawn"}, Run: onPool(func(s *sim) {
 		s.workers = 2
-		s.pool(0, WithQueueCapacity(0), WithFullPolicy(Spawn))
+		s.pool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
 		s.submit(0)
 		s.submitTask(1, func() {
 			s.did(1)
@@ -705,7 +703,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/at capacity 0 others wait for it to be given back", Reach: []string{"wait for room", "call"}, Run: onPool(func(s *sim) {
-		s.pool(1, WithQueueCapacity(0))
+		s.pool(1, shoal.WithQueueCapacity(0))
 		s.closer()
 		r := s.reserve(1)
 		s.Go("other", func() { s.submit(0) })
@@ -731,7 +729,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/a worker goes on to another task", Bound: 3, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		e := sy.MakeEvent()
 		s.submit(0)
 		s.submitTask(1, s.and(1, e.Wait))
@@ -741,7 +739,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/who submits has no more room than before", Bound: 1, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(4), WithQueueCapacity(0), WithFullPolicy(Reject))
+		s.pool(0, shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Reject))
 		e, other := sy.MakeLatch(), sy.MakeEvent()
 		s.submitTask(0, s.and(0, e.Wait))
 		s.submitTask(1, s.and(1, e.Wait))
@@ -774,7 +772,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/two places, two who want them", Bound: 2, Run: onPool(func(s *sim) {
-		s.pool(0, WithMaxWorkers(2))
+		s.pool(0, shoal.WithMaxWorkers(2))
 		other := sy.MakeEvent()
 		s.Go("other", func() {
 			s.reserved(s.reserve(1), 1)
@@ -813,8 +811,13 @@ var models = []suite.Model{
 			if s.took(1, r.Submit(context.Background(), func(context.Context) error { s.did(1); return nil }, nil)) {
 				return
 			}
-			if !r.k.Revoked().IsOpen() || r.Len() != 0 {
+			select {
+			case <-r.Revoked():
+			default:
 				s.Failf("a reservation outlives its pool")
+			}
+			if r.Len() != 0 {
+				s.Failf("a reservation that outlives its pool has places")
 			}
 		}
 	})},
@@ -843,7 +846,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/submitters wait", Bound: 2, Reach: []string{"wait for room", "grant"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(0))
+		s.pool(0, shoal.WithQueueCapacity(0))
 		other := sy.MakeEvent()
 		s.Go("other", func() { s.submit(1); other.Set() })
 		s.submit(0)
@@ -854,7 +857,7 @@ var models = []suite.Model{
 	})},
 	{Name: "reserve/DropOldest", Bound: 3, Reach: []string{"displace", "grant"}, Run: onPool(func(s *sim) {
 		s.drops = true
-		s.pool(0, WithQueueCapacity(1), WithFullPolicy(DropOldest))
+		s.pool(0, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))
 		other := sy.MakeEvent()
 		s.Go("other", func() { s.try(0); s.try(1); s.try(2); other.Set() })
 		s.reserve(1).Release()
@@ -864,7 +867,7 @@ var models = []suite.Model{
 		s.close()
 	})},
 	{Name: "reserve/who waited for room gives up", Reach: []string{"gave up", "grant"}, Run: onPool(func(s *sim) {
-		s.pool(0, WithQueueCapacity(0))
+		s.pool(0, shoal.WithQueueCapacity(0))
 		ctx := explore.NewContext()
 		first := s.reserve(1)
 		other := sy.MakeEvent()
@@ -921,9 +924,9 @@ var models = []suite.Model{
 		switch err := s.p.SubmitWait(ctx, func(context.Context) error { s.did(0); return nil }); {
 		case err == nil && s.times(0) == 1:
 			explore.Reach("result")
-		case errors.Is(err, ErrDropped) && s.times(0) == 0:
+		case errors.Is(err, shoal.ErrDropped) && s.times(0) == 0:
 			explore.Reach("dropped")
-		case (errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) && s.times(0) == 0:
+		case (errors.Is(err, shoal.ErrClosed) || errors.Is(err, context.Canceled)) && s.times(0) == 0:
 			explore.Reach("gave up")
 			s.accepted[0] = false
 		default:
@@ -938,9 +941,9 @@ var models = []suite.Model{
 		switch err := s.p.SubmitWait(context.Background(), func(context.Context) error { s.did(0); return nil }); {
 		case err == nil && s.times(0) == 1:
 			explore.Reach("result")
-		case errors.Is(err, ErrDropped) && s.times(0) == 0:
+		case errors.Is(err, shoal.ErrDropped) && s.times(0) == 0:
 			explore.Reach("dropped")
-		case errors.Is(err, ErrClosed) && s.times(0) == 0:
+		case errors.Is(err, shoal.ErrClosed) && s.times(0) == 0:
 			explore.Reach("refused")
 			s.accepted[0] = false
 		default:
@@ -990,4 +993,4 @@ var models = []suite.Model{
 }
 
 // TicketBitsMask is the last ticket before they begin again.
-const TicketBitsMask = 1<<TicketBits - 1
+const TicketBitsMask = 1<<queue.TicketBits - 1
