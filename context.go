@@ -115,14 +115,14 @@ func (c *contextCall) bind(b kernel.Body, ctx context.Context, p *Pool) {
 // The methods of kernel.Body, but for Run.
 
 func (c *contextCall) Refused() error {
-	if c.Kept() && !c.Take() {
+	if c.Kept && !c.Take() {
 		return errWithdrawn
 	}
 	return c.parent.Err()
 }
 
 func (c *contextCall) Over(err error) {
-	if c.Kept() && err == errWithdrawn {
+	if c.Kept && err == errWithdrawn {
 		return
 	}
 	c.SetOver()
@@ -223,7 +223,7 @@ func (c *waitedCall) await(ctx context.Context) error {
 		if err := ctx.Err(); err != nil && !c.isResolved() {
 			return err // and does not help
 		}
-		if c.Lane() == nil {
+		if c.Lane == nil {
 			return waitFor(c.waker(), ctx)
 		}
 		wake := sy.Latch{}
@@ -235,7 +235,7 @@ func (c *waitedCall) await(ctx context.Context) error {
 			return err
 		case got == kernel.NoPlace && n == nil:
 			n = &waiting{c}
-			defer c.Lane().Unstrand(n)
+			defer c.Lane.Unstrand(n)
 			continue
 		case got == kernel.Ran:
 			continue
@@ -351,7 +351,7 @@ func (h helper) in(l *kernel.Lane) bool {
 		return h.own.IsBelow(l)
 	}
 	for c := h.c; c != nil; c = c.Outer() {
-		if c.Lane().IsBelow(l) && !c.IsOver() {
+		if c.Lane.IsBelow(l) && !c.IsOver() {
 			return true
 		}
 	}
@@ -369,9 +369,9 @@ func (h helper) laneOn(l *kernel.Lane) *kernel.Lane {
 // helpWith has c run by a waiter that has ctx. The error is [ErrWouldDeadlock] if it is called
 // by c itself, or by a task that cannot run c.
 func helpWith(c *call, ctx context.Context, n kernel.Nudger) (kernel.Outcome, error) {
-	l := c.Lane()
+	l := c.Lane
 	h := helperOf(l, ctx)
-	if h.c == nil && (c.Kept() || c.Waits()) && l.AllBusy() {
+	if h.c == nil && (c.Kept || c.Waits()) && l.AllBusy() {
 		// ctx does not tell, the stack does. Finding out takes long, so it is
 		// asked only where it matters.
 		h.own = calledFrom(l)
@@ -379,7 +379,7 @@ func helpWith(c *call, ctx context.Context, n kernel.Nudger) (kernel.Outcome, er
 	switch {
 	case !h.any():
 		return kernel.NotClaimed, nil
-	case c.Kept(): // others of its key come first
+	case c.Kept: // others of its key come first
 		return kernel.NotClaimed, ErrWouldDeadlock
 	}
 	for o := h.c; o != nil; o = o.Outer() {

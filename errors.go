@@ -86,13 +86,11 @@ type owner Pool
 func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
 	p := (*Pool)(o)
 	e := p.panicked(v)
-	p.report(e, func() bool { return r != nil && r.Body().Returns(e) }, func() { uncounted(e) })
+	p.report(e, func() bool { return r != nil && r.Body.Returns(e) }, func() { uncounted(e) })
 	return e
 }
 
 func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
-func (o *owner) Region(f func()) func()  { return (*Pool)(o).inRegion(f) }
-func (o *owner) Traced(r *call) error    { return (*Pool)(o).runInRegion(r) }
 func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
 
 func (o *owner) HookBroken() {

@@ -253,7 +253,7 @@ func (g *Group) add(r *round, f func(context.Context) error, here bool, policy F
 		if err == excuse {
 			fault = nil
 		}
-		t.End(err)
+		t.Body.Over(err)
 		g.leave(r, t.i, fault)
 		return false
 	}

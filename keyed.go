@@ -140,7 +140,7 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	if err := c.parent.Err(); err != nil {
 		return err
 	}
-	c.Keep()
+	c.Kept = true
 	t := k.p.trace(c, kind)
 	err := k.submit(key, queue.Record(&c.call), c.parent)
 	if err != nil {
@@ -272,7 +272,7 @@ func (t *strand[K]) Next() (first kernel.Result, more bool) {
 	defer t.s.mu.Unlock()
 	first = noResult{}
 	if c := t.inner(); c != nil && !t.gone {
-		first = c.Body()
+		first = c.Body
 	}
 	t.turn, t.gone = queue.Item{}, false
 	if t.tasks.len() > 0 {
@@ -290,15 +290,15 @@ func (noResult) Resolve(error) {}
 
 func (t *strand[K]) Refused() error {
 	if c := t.begin(); c != nil {
-		return c.Body().Refused()
+		return c.Body.Refused()
 	}
 	return nil
 }
 
 func (t *strand[K]) Run() error {
 	if c := t.inner(); c != nil {
-		c.SetWorker(t.Worker())
-		return c.Body().Run()
+		c.Worker = t.Worker
+		return c.Body.Run()
 	}
 	t.turn.Func()()
 	return nil
@@ -311,7 +311,7 @@ func (t *strand[K]) Over(err error) {
 		return
 	}
 	if t.gone = err == errWithdrawn || dropped && !c.Take(); !t.gone {
-		c.End(err)
+		c.Body.Over(err)
 	}
 }
 
@@ -319,7 +319,7 @@ func (t *strand[K]) Resolve(error) {} // see Next
 
 func (t *strand[K]) Returns(err error) bool {
 	c := t.inner()
-	return c != nil && c.Body().Returns(err)
+	return c != nil && c.Body.Returns(err)
 }
 
 func (t *strand[K]) Cut(cause error) {
@@ -327,7 +327,7 @@ func (t *strand[K]) Cut(cause error) {
 	c := t.inner()
 	t.s.mu.Unlock()
 	if c != nil {
-		c.Body().Cut(cause)
+		c.Body.Cut(cause)
 	}
 }
 

@@ -73,10 +73,10 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 		return none, errNilFunc
 	}
 	c := l.p.lane.TaskIn(ctx)
-	if c == nil || c.Worker() == nil {
+	if c == nil || c.Worker == nil {
 		return none, ErrNotInTask
 	}
-	w := c.Worker()
+	w := c.Worker
 	r := keepOf(w).of(l)
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since

@@ -216,7 +216,7 @@ func (m *mapping[In, Out]) submit(v In) error {
 	t.bind(t, m.ctx, m.p)
 	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
-		t.End(err)
+		t.Body.Over(err)
 		t.Resolve(err)
 	}
 	// Not before it is certain: f may end the goroutine, run here. Then there is a result,

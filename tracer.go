@@ -76,7 +76,7 @@ func (p *Pool) followed(c *call, ctx context.Context, kind string) (*traced, con
 	if told == nil && !trace.IsEnabled() {
 		return nil, ctx
 	}
-	t := &traced{Body: c.Body(), p: p, kind: kind}
+	t := &traced{Body: c.Body, p: p, kind: kind}
 	if told != nil {
 		t.tracer, ctx = p.tracer, told
 	}
@@ -105,7 +105,7 @@ func (p *Pool) trace(c *contextCall, kind string) *traced {
 	t, ctx := p.followed(&c.call, c.parent, kind)
 	if t != nil {
 		c.parent, t.own = ctx, c
-		c.SetBody(t)
+		c.Body = t
 	}
 	return t
 }
@@ -118,7 +118,7 @@ func (t *groupTask) trace(p *Pool) {
 	}
 	if b, ctx := p.followed(&t.call, t.r, "Group"); b != nil {
 		b.own = groupTaskContext{ctx, t}
-		t.SetBody(b)
+		t.Body = b
 	}
 }
 
@@ -176,7 +176,7 @@ func (t *traced) Over(err error) {
 
 // given is the context that the task of c is given; own if c is not followed.
 func given(c *call, own context.Context) context.Context {
-	if t, ok := c.Body().(*traced); ok {
+	if t, ok := c.Body.(*traced); ok {
 		return t.given
 	}
 	return own
@@ -190,17 +190,13 @@ func (p *Pool) traceName() string {
 	return "shoal:" + p.name
 }
 
-// inRegion is f, as a region of runtime/trace.
-func (p *Pool) inRegion(f func()) func() {
-	return func() { trace.WithRegion(context.Background(), p.traceName(), f) }
-}
-
-// runInRegion runs c, as a region of runtime/trace.
-func (p *Pool) runInRegion(c *call) (err error) {
+// Region begins a region of runtime/trace for a task, that of c unless that is nil.
+func (o *owner) Region(c *call) (end func()) {
 	ctx := context.Background()
-	if t, ok := c.Body().(*traced); ok {
-		ctx = t.own // it knows the task there
+	if c != nil {
+		if t, ok := c.Body.(*traced); ok {
+			ctx = t.own // it knows the task there
+		}
 	}
-	trace.WithRegion(ctx, p.traceName(), func() { err = c.Body().Run() })
-	return err
+	return trace.StartRegion(ctx, (*Pool)(o).traceName()).End
 }

@@ -9,6 +9,3 @@ var (
 	ErrDropped   = errors.New("shoal: task dropped")
 	ErrGoexit    = errors.New("shoal: task called runtime.Goexit")
 )
-
-// errPanicked is the result of a task between its panic and what its owner says of that.
-var errPanicked = errors.New("shoal: task panicked")

@@ -53,7 +53,10 @@ func on(run func(s *sim)) func(m *explore.M) {
 // simOwner is the owner of a model's lanes.
 type simOwner struct{ s *sim }
 
-var errTask = errors.New("a task's error")
+var (
+	errTask     = errors.New("a task's error")
+	errPanicked = errors.New("a task panicked")
+)
 
 func (simOwner) Panicked(v any, r *Record, uncounted func(error)) error {
 	if v == nil {
@@ -62,11 +65,10 @@ func (simOwner) Panicked(v any, r *Record, uncounted func(error)) error {
 	return errPanicked
 }
 func (simOwner) Guard(f func())          { defer func() { recover() }(); f() }
-func (simOwner) Region(f func()) func()  { return f }
+func (simOwner) Region(r *Record) func() { return func() {} }
 func (simOwner) Timed(waited, ran int64) {}
 func (simOwner) Leaves(w *Worker)        {}
 func (simOwner) HookBroken()             {}
-func (simOwner) Traced(r *Record) error  { return r.body.Run() }
 
 // A conf is a root's configuration. The rest are defaults.
 type conf struct {
@@ -313,7 +315,7 @@ func (b *body) Run() error {
 // until is where the places that b has end: see inside. Whoever awaits b says in which lane it is.
 func (b *body) until() int {
 	switch {
-	case b.worker != nil:
+	case b.Worker != nil:
 		return -1
 	case b.waiter != nil:
 		return slices.Index(b.s.lanes, b.waiter)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -16,16 +17,17 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
+var errPanicked = errors.New("a task panicked")
+
 // owner is the owner of the tests' lanes.
 type owner struct{}
 
 func (owner) Panicked(v any, r *Record, uncounted func(error)) error { return errPanicked }
 func (owner) Guard(f func())                                         { f() }
-func (owner) Region(f func()) func()                                 { return f }
+func (owner) Region(r *Record) func()                                { return func() {} }
 func (owner) Timed(waited, ran int64)                                {}
 func (owner) Leaves(w *Worker)                                       {}
 func (owner) HookBroken()                                            {}
-func (owner) Traced(r *Record) error                                 { return r.body.Run() }
 
 // family makes a root.
 func family(lc LaneConfig, cc Config) *Lane {

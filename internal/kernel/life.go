@@ -303,7 +303,7 @@ func (l *Lane) End(stop bool, cause error) {
 	}
 	l.later(func() {
 		for _, r := range cut {
-			r.body.Cut(ErrClosed)
+			r.Body.Cut(ErrClosed)
 		}
 	})
 	c.leave()
@@ -355,7 +355,7 @@ func (l *Lane) endLocked(to phase, cause error) (cut []*Record) {
 	l.stops.Store(true) // before the look at the workers' calls
 	for _, w := range c.staff.all {
 		if w != nil {
-			if r := w.call.Load(); r != nil && r.lane == l {
+			if r := w.call.Load(); r != nil && r.Lane == l {
 				cut = append(cut, r)
 			}
 		}
@@ -390,7 +390,7 @@ func (l *Lane) dropAll() int {
 	if n > 0 {
 		l.later(func() { // a putter may be slow
 			for it := range tasks {
-				discard(it, ErrDropped)
+				discard(it, ErrDropped, counted)
 			}
 		})
 	}

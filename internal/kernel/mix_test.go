@@ -107,7 +107,7 @@ func (j *job) give(p Policy) bool {
 
 // await waits for j on a goroutine that is in lane in.
 func (j *job) await(in *Lane) {
-	stay := j.lane
+	stay := j.Lane
 	for !in.IsBelow(stay) {
 		stay = stay.up
 	}
@@ -121,7 +121,7 @@ func (j *job) await(in *Lane) {
 			}
 		}
 		<-j.done
-		j.lane.Unstrand(j)
+		j.Lane.Unstrand(j)
 		return
 	}
 }

@@ -24,17 +24,16 @@ import (
 // gives it its result, and alone writes state afterwards. The rest is written before r is submitted,
 // or by who runs it.
 type Record struct {
-	body   Body
-	lane   *Lane
+	Body   Body
+	Lane   *Lane   // nil: none yet
+	Worker *Worker // whose goroutine it runs on, if it is a worker's; for that goroutine
+	Kept   bool    // it waits in a strand, and has no ticket of its own
 	state  sy.Uint64
-	worker *Worker // whose goroutine it runs on, if it is a worker's; written before it starts
-	kept   bool    // it waits in a strand, and has no ticket of its own
 }
 
 const (
 	waiting = iota // nobody has begun with it
-	taken          // by the owner of its ticket
-	claimed        // by somebody else: the ticket is a tombstone
+	begun          // by the owner of its ticket, or by somebody else: then the ticket is a tombstone
 	over           // it has returned, or will not run
 )
 
@@ -72,95 +71,84 @@ type Joiner interface {
 }
 
 // Init makes r a task of l.
-func (r *Record) Init(b Body, l *Lane) { r.body, r.lane = b, l }
-
-// Keep is for a task that waits in a strand.
-func (r *Record) Keep() { r.kept = true }
-
-// Kept reports whether Keep was called.
-func (r *Record) Kept() bool { return r.kept }
-
-// Body is what r does, and SetBody changes it before r is submitted.
-func (r *Record) Body() Body     { return r.body }
-func (r *Record) SetBody(b Body) { r.body = b }
-
-// Lane is the lane that r was submitted to; nil: none.
-func (r *Record) Lane() *Lane { return r.lane }
-
-// Worker is the worker that runs r, if it is one. It is for r's own goroutine.
-func (r *Record) Worker() *Worker { return r.worker }
+func (r *Record) Init(b Body, l *Lane) { r.Body, r.Lane = b, l }
 
 // Waits reports whether r has not begun, and IsOver whether it has ended or will not run.
 func (r *Record) Waits() bool  { return r.state.Load() == waiting }
 func (r *Record) IsOver() bool { return r.state.Load() == over }
 
+// Take makes the caller the one who runs r or gives it its result, if nobody else is.
+func (r *Record) Take() bool { return r.state.CompareAndSwap(waiting, begun) }
+
 // Again makes the record of an idle strand ready to be submitted.
 func (r *Record) Again() { r.state.Store(waiting) }
-
-// take makes the caller, who owns the ticket, the one who runs r or gives it its result.
-func (r *Record) take() bool { return r.state.CompareAndSwap(waiting, taken) }
-
-// Take is take for a task in a strand, which has no ticket.
-func (r *Record) Take() bool { return r.take() }
-
-// End ends the context of r, which has returned err, or because of err will not run.
-func (r *Record) End(err error) { r.body.Over(err) }
 
 // SetOver is for Over: r has ended, or will not run.
 func (r *Record) SetOver() { r.state.Store(over) }
 
-// SetWorker is for a task in a strand, which is run by the record of that.
-func (r *Record) SetWorker(w *Worker) { r.worker = w }
+// recordOf is it as a record; nil if it is none.
+func recordOf(it queue.Item) *Record {
+	if !it.IsRecord() {
+		return nil
+	}
+	return queue.As[Record](it)
+}
 
 // joined is what the line is to hold of it: nothing if it has joined a busy strand.
 func joined(it queue.Item) queue.Item {
-	if it.IsRecord() {
-		if j, ok := queue.As[Record](it).body.(Joiner); ok {
-			if r := j.Join(); r != nil {
-				return queue.Record(r)
+	if r := recordOf(it); r != nil {
+		if j, ok := r.Body.(Joiner); ok {
+			if r = j.Join(); r == nil {
+				return queue.Item{}
 			}
-			return queue.Item{}
+			return queue.Record(r)
 		}
 	}
 	return it
 }
 
 // isTombstone reports whether it was begun by somebody else than the owner of its ticket.
-func isTombstone(it queue.Item) bool { return it.IsRecord() && !queue.As[Record](it).Waits() }
-
-// drop ends it, which will not run because of err, unless somebody has claimed it. The caller owns
-// its ticket. In a strand that is the first task; the strand goes on. The result, if there is one,
-// is to be told once the task was counted.
-func drop(it queue.Item, err error) (res Result, claimed bool) {
-	if !it.IsRecord() {
-		return nil, false
-	}
-	r := queue.As[Record](it)
-	if !r.take() {
-		return nil, true
-	}
-	r.End(err)
-	return r.passed(), false
+func isTombstone(it queue.Item) bool {
+	r := recordOf(it)
+	return r != nil && !r.Waits()
 }
 
-// discard is drop for a task that was counted.
-func discard(it queue.Item, err error) {
-	if res, _ := drop(it, err); res != nil {
-		res.Resolve(err)
+// discard ends it, which will not run because of err, unless somebody has claimed it. The caller
+// owns its ticket. In a strand that is the first task; the strand goes on.
+func discard(it queue.Item, err error, count func(claimed bool)) {
+	if r := recordOf(it); r == nil || r.Take() {
+		r.end(err, func() { count(false) })
+	} else {
+		count(true)
 	}
+}
+
+// counted is for a task that was counted before it is discarded.
+func counted(claimed bool) {}
+
+// end ends the task of r, which may be nil, with err, and has it counted.
+func (r *Record) end(err error, count func()) {
+	if r == nil {
+		count()
+		return
+	}
+	r.Body.Over(err)
+	res := r.passed()
+	count()
+	res.Resolve(err)
 }
 
 // passed has the strand of r, whose task is over, go on, and returns what resolves that task. If
 // the caller is busy with that task it is called before it ceases to be, so that the lane is not
 // quiet while a task waits in the strand; and the task is resolved after it was counted.
 func (r *Record) passed() Result {
-	s, ok := r.body.(Strand)
+	s, ok := r.Body.(Strand)
 	if !ok {
-		return r.body
+		return r.Body
 	}
 	first, more := s.Next()
 	if more {
-		r.lane.goOn(r)
+		r.Lane.goOn(r)
 	}
 	return first
 }
@@ -168,7 +156,7 @@ func (r *Record) passed() Result {
 // goOn gives the record of a strand, whose next task is waiting, a ticket again, by the permit of
 // that task. In a lane that stops, where these tasks were counted as dropped, it tells them.
 func (l *Lane) goOn(r *Record) {
-	s := r.body.(Strand)
+	s := r.Body.(Strand)
 	for {
 		l.crew.enter()
 		stops := l.phase == stopping
@@ -207,7 +195,7 @@ type Nudger interface{ Nudge() }
 // upwards, that the caller is in. In the lanes below that it needs places, as a worker does. If
 // there is none, n, unless it is nil, is nudged when there may be one.
 func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
-	l := r.lane
+	l := r.Lane
 	c := l.crew
 	if !r.Waits() {
 		return NotClaimed
@@ -232,7 +220,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 		c.leave()
 		return NoPlace
 	}
-	if !r.state.CompareAndSwap(waiting, claimed) {
+	if !r.Take() {
 		if l != stay {
 			l.head.Add(^uint64(0))
 			c.freed(l)
@@ -274,26 +262,26 @@ func (l *Lane) Unstrand(n Nudger) {
 
 // Withdraw keeps r from being run, and reports whether it did: it resolves with err.
 func (r *Record) Withdraw(err error) bool {
-	l := r.lane
+	l := r.Lane
 	if l == nil || l.crew == nil {
 		return false
 	}
 	l.crew.enter()
-	if l.phase == stopping || !r.state.CompareAndSwap(waiting, claimed) {
+	if l.phase == stopping || !r.Take() {
 		l.crew.leave()
 		return false
 	}
 	sy.Reach("withdraw")
 	l.retain() // as later does, but that allocates
 	l.stirred++
-	if !r.kept { // else it counts when its turn comes
+	if !r.Kept { // else it counts when its turn comes
 		l.tombs++
 		l.canceled++
 		l.crew.touch(l)
 	}
 	l.crew.leave()
-	r.End(err)
-	r.body.Resolve(err)
+	r.Body.Over(err)
+	r.Body.Resolve(err)
 	l.Release()
 	return true
 }
@@ -305,19 +293,15 @@ type taskKey struct{ crew *Crew }
 // Task is the task of l's family that ctx is the context of, or is derived from, unless that has
 // returned.
 func (l *Lane) Task(ctx context.Context) *Record {
-	if ctx == nil || l.crew == nil {
+	if l.crew == nil {
 		return nil
 	}
-	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
-	if r == nil || r.state.Load() == over {
-		return nil
-	}
-	return r
+	return l.crew.root.TaskIn(ctx)
 }
 
 // Value is what the context of r says to key, if that is a question of the kernel.
 func (r *Record) Value(key any) (v any, ok bool) {
-	if k, is := key.(taskKey); is && r.lane != nil && k.crew == r.lane.crew {
+	if k, is := key.(taskKey); is && r.Lane != nil && k.crew == r.Lane.crew {
 		return r, true
 	}
 	return nil, false
@@ -325,11 +309,11 @@ func (r *Record) Value(key any) (v any, ok bool) {
 
 // Outer is the task that r was submitted by, as far as contexts tell.
 func (r *Record) Outer() *Record {
-	ctx := r.body.Outer()
+	ctx := r.Body.Outer()
 	if ctx == nil {
 		return nil
 	}
-	o, _ := ctx.Value(taskKey{r.lane.crew}).(*Record)
+	o, _ := ctx.Value(taskKey{r.Lane.crew}).(*Record)
 	if o == r {
 		return nil
 	}
@@ -383,7 +367,7 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 		return nil
 	}
 	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
-	for r != nil && !r.lane.IsBelow(l) {
+	for r != nil && !r.Lane.IsBelow(l) {
 		r = r.Outer()
 	}
 	if r == nil || r.IsOver() {

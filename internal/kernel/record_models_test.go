@@ -44,7 +44,7 @@ func (s *sim) await(b *body, stay *Lane) {
 				continue
 			}
 		}
-		b.lane.Unstrand(h)
+		b.Lane.Unstrand(h)
 		b.resolved.Wait()
 		return
 	}

@@ -26,10 +26,8 @@ type Owner interface {
 	Panicked(v any, r *Record, uncounted func(err error)) error
 	// Guard calls f, a function of the user that is no task, and reports a panic.
 	Guard(f func())
-	// Region is f as a region of runtime/trace.
-	Region(f func()) func()
-	// Traced runs the task of r, as a region of runtime/trace.
-	Traced(r *Record) error
+	// Region begins a region of runtime/trace, for a task or for r, and returns what ends it.
+	Region(r *Record) (end func())
 	// Timed is told how long a task waited and ran, in nanoseconds.
 	Timed(waited, ran int64)
 	// Leaves is called when w ends, on its goroutine, and for tasks that run inline when they end.
@@ -38,69 +36,84 @@ type Owner interface {
 	HookBroken()
 }
 
-// runSlow runs a task that is a record, or is timed or traced.
-func (w *Worker) runSlow(it queue.Item) {
-	if it.IsRecord() {
-		w.runRecord(queue.As[Record](it))
-	} else {
-		f := it.Func()
-		if trace.IsEnabled() {
-			f = w.at.owner.Region(f)
+// attempt runs it, a task of l, unless that must not begin: then it is canceled.
+func (l *Lane) attempt(it queue.Item) (canceled bool, err error) {
+	r := recordOf(it)
+	if r != nil {
+		if err := r.Body.Refused(); err != nil {
+			return true, err
 		}
-		w.inTask = true
-		f()
-		w.inTask = false
-		w.ran()
+		if l.stops.Load() { // only now a strand knows which task that is
+			r.Body.Cut(ErrClosed)
+		}
 	}
-	w.endTiming()
+	if trace.IsEnabled() {
+		defer l.owner.Region(r)()
+	}
+	if r != nil {
+		return false, r.Body.Run()
+	}
+	it.Func()()
+	return false, nil
 }
 
-// runRecord runs r, passes its tombstone, or cancels it.
-func (w *Worker) runRecord(r *Record) {
+// ends counts a task that has ended with err, or was canceled. Locked.
+func (l *Lane) ends(canceled bool, err error) {
+	switch {
+	case canceled:
+		l.canceled++
+	case err != nil:
+		l.failed++
+	}
+}
+
+// runSlow runs a task that is a record, or is timed or traced; or it passes a tombstone.
+func (w *Worker) runSlow(it queue.Item) {
 	l := w.at
-	if !r.take() {
-		sy.Reach("tombstone")
-		w.timed = -1
-		w.finishWith(func() { l.tombs-- })
-		return
-	}
-	if err := r.body.Refused(); err != nil {
-		r.End(err)
-		w.timed = -1
-		res := r.passed()
-		w.finishWith(func() { l.canceled++ })
-		res.Resolve(err)
-		return
-	}
-	r.worker = w
-	w.cur = r
-	w.call.Store(r)
-	if l.stops.Load() {
-		r.body.Cut(ErrClosed)
+	if r := recordOf(it); r != nil {
+		if !r.Take() {
+			sy.Reach("tombstone")
+			w.timed = -1
+			w.finishWith(func() { l.tombs-- })
+			return
+		}
+		r.Worker, w.cur = w, r
+		w.call.Store(r) // before attempt looks whether it is to be cut
 	}
 	w.inTask = true
-	err := r.run()
-	r.End(err)
+	canceled, err := l.attempt(it)
 	w.inTask = false
-	w.cur = nil
-	w.call.Store(nil)
-	w.ran()
-	if err != nil {
-		w.endTiming()
-		res := r.passed()
-		w.finishWith(func() { l.failed++; w.failed++ })
-		res.Resolve(err)
-		return
-	}
-	w.ended = r
+	w.over(canceled, err)
 }
 
-// run runs the task of r.
-func (r *Record) run() error {
-	if trace.IsEnabled() {
-		return r.lane.owner.Traced(r)
+// over is called when the task that w is in has ended with err, or was canceled. A record that
+// has not failed is passed later: see hand.
+func (w *Worker) over(canceled bool, err error) {
+	r, l := w.cur, w.at
+	if r != nil {
+		w.cur = nil
+		w.call.Store(nil)
 	}
-	return r.body.Run()
+	if canceled {
+		w.timed = -1
+	} else {
+		w.ran()
+		w.endTiming()
+	}
+	switch {
+	case err != nil:
+		r.end(err, func() {
+			w.finishWith(func() {
+				l.ends(canceled, err)
+				if !canceled {
+					w.failed++
+				}
+			})
+		})
+	case r != nil:
+		r.Body.Over(nil)
+		w.ended = r
+	}
 }
 
 // settle gives those who wait for the last task, which is counted now, the result.
@@ -126,7 +139,7 @@ const mostTurns = 32 >> (4 * sy.Shorter / 3)
 // permit of the next task comes back: w is busy already.
 func (w *Worker) carryOn() (it queue.Item, ok bool) {
 	r, l, c := w.ended, w.at, w.crew
-	s, strand := r.body.(Strand)
+	s, strand := r.Body.(Strand)
 	if !strand || w.turns >= mostTurns || l.head.Load()&flag != 0 || c.solo.Load() != l || !s.More() {
 		return it, false
 	}
@@ -159,36 +172,16 @@ func (w *Worker) finishWith(count func()) {
 }
 
 // fault is called, deferred, if a task did not return: because of a panic of value v, or of
-// runtime.Goexit. It reports whether the worker goes on. After Goexit the goroutine ends whatever
-// is returned.
-func (w *Worker) fault(v any, goexit bool) (again bool) {
+// runtime.Goexit, if that is nil. It reports whether the worker goes on.
+func (w *Worker) fault(v any) (again bool) {
 	w.inTask = false
-	if goexit {
-		w.faulted(ErrGoexit)
-		return false
+	err := ErrGoexit
+	if v != nil {
+		err = w.at.owner.Panicked(v, w.cur, func(err error) { w.over(false, err) })
 	}
-	err := w.at.owner.Panicked(v, w.cur, w.faulted)
-	w.faulted(err)
-	return true
-}
-
-// faulted counts the task that w is in as ended by err, and tells those who wait for it.
-func (w *Worker) faulted(err error) {
-	r, l := w.cur, w.at
-	w.cur = nil
-	w.call.Store(nil)
-	w.ran()
-	w.endTiming()
-	var res Result
-	if r != nil {
-		r.End(err)
-		res = r.passed()
-	}
-	w.finishWith(func() { l.failed++; w.failed++ })
-	if r != nil {
-		res.Resolve(err)
-	}
+	w.over(false, err)
 	pprof.SetGoroutineLabels(w.crew.Labels)
+	return v != nil
 }
 
 // InGoexit tells, in a deferred function, runtime.Goexit from a panic without recovering it.
@@ -224,9 +217,8 @@ func (l *Lane) beginInline(it queue.Item) queue.Item {
 		l.granted++
 		return it
 	}
-	if it.IsRecord() {
-		r := queue.As[Record](it)
-		r.state.Store(taken) // before others know of it
+	if r := recordOf(it); r != nil {
+		r.state.Store(begun) // before others know of it
 		l.cuts(r)
 	}
 	l.extra++
@@ -288,76 +280,38 @@ func (l *Lane) spawn(it queue.Item) error {
 // runHere runs it, as a worker would, on a goroutine that is counted as busy in l: inline, or, if
 // stay is another lane, in place of a worker.
 func (l *Lane) runHere(it queue.Item, stay *Lane) {
-	var r *Record
-	var err error
-	returned, canceled := false, false
-	if it.IsRecord() {
-		r = queue.As[Record](it)
+	r := recordOf(it)
+	if r != nil {
+		r.Worker = nil
+		if l.crew.Keeps.Load() {
+			r.Worker = &Worker{crew: l.crew, id: -1} // only a place for what Locals open
+		}
 	}
-	var place *Worker
-	if r != nil && l.crew.Keeps.Load() {
-		place = &Worker{crew: l.crew, id: -1} // only a place for what Locals open
-	}
+	canceled, err := false, ErrGoexit // unless it returns
 	defer func() {
-		defer func() { l.endHere(r, err, canceled, stay) }() // also if what the place kept ends the goroutine
-		if place != nil {
-			defer l.owner.Leaves(place)
+		defer func() { l.endHere(r, canceled, err, stay) }() // also if what the place kept ends the goroutine
+		if r != nil && r.Worker != nil {
+			defer l.owner.Leaves(r.Worker)
 		}
-		if returned {
-			return
-		}
-		err = ErrGoexit
 		if l.crew.Crash {
 			return
 		}
 		if v := recover(); v != nil {
-			err = errPanicked
-			err = l.owner.Panicked(v, r, func(e error) { l.endHere(r, e, false, stay) })
+			err = l.owner.Panicked(v, r, func(err error) { l.endHere(r, false, err, stay) })
 		}
 	}()
-	switch {
-	case r == nil:
-		f := it.Func()
-		if trace.IsEnabled() {
-			f = l.owner.Region(f)
-		}
-		l.Call(f)
-	default:
-		r.worker = place
-		if err = r.body.Refused(); err != nil {
-			canceled = true
-			break
-		}
-		if l.stops.Load() { // only now a strand knows which task that is
-			r.body.Cut(ErrClosed)
-		}
-		err = l.invoke(r)
-	}
-	returned = true
+	l.Call(func() { canceled, err = l.attempt(it) })
 }
 
-// invoke runs r in the name of l.
-func (l *Lane) invoke(r *Record) (err error) {
-	l.Call(func() { err = r.run() })
-	return err
+// endHere is the end of what runHere runs.
+func (l *Lane) endHere(r *Record, canceled bool, err error, stay *Lane) {
+	r.end(err, func() { l.leaveHere(r, canceled, err, stay) })
 }
 
-func (l *Lane) endHere(r *Record, err error, canceled bool, stay *Lane) {
-	var res Result
-	if r != nil {
-		r.End(err)
-		res = r.passed()
-	}
+func (l *Lane) leaveHere(r *Record, canceled bool, err error, stay *Lane) {
 	l.crew.enter()
-	switch {
-	case canceled:
-		l.canceled++
-	case err != nil:
-		l.failed++
-	}
-	if r != nil {
-		delete(l.calls, r)
-	}
+	l.ends(canceled, err)
+	delete(l.calls, r)
 	if l == stay {
 		l.endInline()
 	} else {
@@ -365,9 +319,6 @@ func (l *Lane) endHere(r *Record, err error, canceled bool, stay *Lane) {
 		l.left(stay)
 	}
 	l.crew.leave()
-	if r != nil {
-		res.Resolve(err)
-	}
 }
 
 // cuts has Close end the context of r, which runs inline. Locked.

@@ -218,18 +218,16 @@ func (l *Lane) displace(it queue.Item) bool {
 	l.accept(it)
 	l.crew.leave()
 	old, _ := l.fetch(seg, t)
-	res, claimed := drop(old, ErrDropped)
-	l.crew.enter()
-	if claimed {
-		l.tombs--
-	} else {
-		l.dropped++
-	}
-	l.endInline()
-	l.crew.leave()
-	if res != nil {
-		res.Resolve(ErrDropped)
-	}
+	discard(old, ErrDropped, func(claimed bool) {
+		l.crew.enter()
+		defer l.crew.leave()
+		if claimed {
+			l.tombs--
+		} else {
+			l.dropped++
+		}
+		l.endInline()
+	})
 	l.Release()
 	return true
 }
@@ -361,7 +359,7 @@ func (l *Lane) refuse() {
 		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped
 			l.extra++
 			l.dropped++
-			l.later(func() { discard(w.it, ErrDropped) })
+			l.later(func() { discard(w.it, ErrDropped, counted) })
 		case !w.called: // else it was set
 			w.woken.Set()
 		}

@@ -128,22 +128,14 @@ func (w *Worker) main() {
 func (w *Worker) loop() (again bool) {
 	c := w.crew
 	defer func() {
-		if !w.inTask {
-			return
-		}
-		if c.Crash {
-			if InGoexit() { // else it is a panic: let the process die of it, as it is
-				w.fault(nil, true)
-			}
-			return
-		}
-		v := recover()
-		again = w.fault(v, v == nil)
-		if again && w.due {
-			again = w.tick()
+		if w.inTask && (!c.Crash || InGoexit()) { // else a panic ends the process, as it is
+			again = w.fault(recover())
 		}
 	}()
 	for {
+		if w.due && !w.tick() {
+			return false
+		}
 		if w.asks {
 			w.ask()
 			w.asks = false
@@ -188,9 +180,6 @@ func (w *Worker) loop() (again bool) {
 			w.ran()
 		}
 		pprof.SetGoroutineLabels(c.Labels)
-		if w.due && !w.tick() {
-			return false
-		}
 	}
 }
 

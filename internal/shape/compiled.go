@@ -13,7 +13,7 @@ import (
 var mustInline = map[string][]string{
 	"internal/kernel": {
 		"ticketOf", "numOf", "(*Worker).ran", "(*Worker).begin", "(*Worker).settle", "(*Worker).pass",
-		"(*Crew).enter", "(*Crew).touch", "(*Lane).quietAfter", "(*Record).take", "(*Record).End",
+		"(*Crew).enter", "(*Crew).touch", "(*Lane).quietAfter", "(*Record).Take", "recordOf",
 		"(*account).room", "(*account).workersIn", "(*line).backlog", "(*line).waits",
 	},
 	"internal/grow":  {"(*Seat).Ended", "(*Seat).Stale", "(*Seat).Done"},
