@@ -102,20 +102,11 @@ type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
 
-// ofRoot is an option that sub-pools do not take, and ofSub one that no others take.
+// ofRoot is an option that sub-pools do not take.
 func ofRoot(name string, set option) Option {
 	return option(func(c *config) {
 		if c.up != nil {
 			c.bad("%s: a sub-pool borrows the workers of its parent; set it there", name)
-		}
-		set(c)
-	})
-}
-
-func ofSub(name string, set option) Option {
-	return option(func(c *config) {
-		if c.up == nil {
-			c.bad("%s: want a sub-pool", name)
 		}
 		set(c)
 	})
@@ -190,6 +181,9 @@ func (c *config) validate() error {
 	check(c, "WithSpin", w.Spin, 0, maxSpin, "")
 	if c.parent == nil {
 		c.bad("WithContext(nil): want a context")
+	}
+	if c.up == nil && (l.Priority != 0 || l.Weight != 1) {
+		c.bad("WithPriority and WithWeight: want a sub-pool")
 	}
 	check(c, "WithPriority", l.Priority, -maxWeight, maxWeight, "")
 	check(c, "WithWeight", l.Weight, 1, maxWeight, "")
@@ -325,14 +319,12 @@ func WithTiming(t Timing) Option {
 // While there are too few workers, pools of higher priority come first,
 // whatever that means for the others. A worker that runs a task of lower
 // priority changes over when the task has ended. See [Pool.Sub].
-func WithPriority(n int) Option {
-	return ofSub("WithPriority", func(c *config) { c.lane.Priority = n })
-}
+func WithPriority(n int) Option { return option(func(c *config) { c.lane.Priority = n }) }
 
 // WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
 // there are too few workers, pools of the same priority share the workers' time
 // in proportion to their weights. See [Pool.Sub].
-func WithWeight(n int) Option { return ofSub("WithWeight", func(c *config) { c.lane.Weight = n }) }
+func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = n }) }
 
 // A Sizer decides when to add a worker. The pool asks it when a task waits, no
 // worker is idle and the maximum is not reached.

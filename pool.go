@@ -332,15 +332,14 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	if p.lane.InTask(ctx) {
 		return ErrWouldDeadlock
 	}
-	if !p.made() {
-		return nil
-	}
 	p.end(false, nil)
 	if done := p.lane.Done(); !done.IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
 	} else if !done.WaitOr(ctx.Done()) {
 		p.end(true, ctx.Err())
-		if cut := p.cutShort(ctx.Err()); cut != nil {
+		// Without functions of the user only goroutines of the pool's own code are left: to join
+		// them takes no time of the user's.
+		if cut := p.lane.CutShort(p.runsForeign(), ctx.Err()); cut != nil {
 			return (*ShutdownError)(cut)
 		}
 	}
@@ -354,23 +353,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
 // new tasks, and ends when those that were accepted have run; [Pool.Done] tells
 // when that is. A task of the pool may call Drain.
-func (p *Pool) Drain() {
-	if p.made() {
-		p.end(false, nil)
-	}
-}
-
-// cutShort is called by a Shutdown whose context has ended. It returns nil if nothing but
-// goroutines of the pool's own code is left: to join them takes no time of the user's.
-func (p *Pool) cutShort(cause error) *kernel.Cut {
-	foreign := p.runsForeign()
-	return p.lane.SetOutcome(func(running int, ended bool) *kernel.Cut {
-		if running > 0 || foreign && !ended { // Close came first, and there was nothing to drop
-			return &kernel.Cut{Running: running, Cause: cause}
-		}
-		return nil
-	})
-}
+func (p *Pool) Drain() { p.end(false, nil) }
 
 // runsForeign reports whether workers of p, or of its sub-pools, run functions of the user
 // that are no tasks.
@@ -390,9 +373,6 @@ func (p *Pool) runsForeign() bool {
 // count as the task here: if the task waits for them, Close must not be called
 // there.
 func (p *Pool) Close() error {
-	if !p.made() {
-		return nil
-	}
 	p.end(true, ErrClosed)
 	if !p.lane.Done().IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
@@ -403,14 +383,7 @@ func (p *Pool) Close() error {
 
 // Done returns a channel that is closed when the last goroutine of the pool has
 // left.
-func (p *Pool) Done() <-chan struct{} {
-	if !p.made() {
-		c := make(chan struct{})
-		close(c)
-		return c
-	}
-	return p.lane.Done().C()
-}
+func (p *Pool) Done() <-chan struct{} { return p.lane.Done().C() }
 
 // join waits for the last goroutine of the pool. That goroutine opens done as
 // its last act, but takes a moment to be gone. If done was open already it

@@ -398,7 +398,14 @@ func (l *Lane) dropAll() int {
 }
 
 // Done is opened when the last goroutine of the lane has left.
-func (l *Lane) Done() sy.Latch { return l.done }
+func (l *Lane) Done() sy.Latch {
+	done := l.done
+	if l.crew == nil {
+		done = sy.MakeLatch()
+		done.Open()
+	}
+	return done
+}
 
 // Outcome is what the end of l has cut short; nil: nothing.
 func (l *Lane) Outcome() (o *Cut) {
@@ -406,15 +413,16 @@ func (l *Lane) Outcome() (o *Cut) {
 	return o
 }
 
-// SetOutcome sets the outcome, unless there is one, by what f says under the lock, and returns it.
-func (l *Lane) SetOutcome(f func(running int, ended bool) *Cut) (o *Cut) {
+// CutShort is Outcome, for a caller that does not wait any longer because of cause: tasks still run,
+// or as foreign tells what else keeps l from its end.
+func (l *Lane) CutShort(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
-		if l.outcome == nil {
-			running := 0
-			for _, b := range l.crew.under(l) {
-				running += int(numOf(b.head.Load()))
-			}
-			l.outcome = f(running, l.done.IsOpen())
+		running := 0
+		for _, b := range l.crew.under(l) {
+			running += int(numOf(b.head.Load()))
+		}
+		if l.outcome == nil && (running > 0 || foreign && !l.done.IsOpen()) { // Close came first, and dropped nothing
+			l.outcome = &Cut{Running: running, Cause: cause}
 		}
 		o = l.outcome
 	})
