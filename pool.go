@@ -337,14 +337,14 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		return ErrWouldDeadlock
 	} else if !done.WaitOr(ctx.Done()) {
 		p.end(true, ctx.Err())
-		// Without functions of the user only goroutines of the pool's own code are left: to join
+		// If nothing of the user's runs, only goroutines of the pool's own code are left: to join
 		// them takes no time of the user's.
-		if cut := p.lane.CutShort(p.runsForeign(), ctx.Err()); cut != nil {
+		if cut := p.lane.Outcome(p.runsForeign(), ctx.Err()); cut != nil {
 			return (*ShutdownError)(cut)
 		}
 	}
 	p.join()
-	if cut := p.lane.Outcome(); cut != nil {
+	if cut := p.lane.Outcome(false, nil); cut != nil {
 		return (*ShutdownError)(cut)
 	}
 	return nil

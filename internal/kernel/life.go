@@ -398,24 +398,17 @@ func (l *Lane) dropAll() int {
 }
 
 // Done is opened when the last goroutine of the lane has left.
-func (l *Lane) Done() sy.Latch {
-	done := l.done
-	if l.crew == nil {
+func (l *Lane) Done() (done sy.Latch) {
+	if done = l.done; l.crew == nil {
 		done = sy.MakeLatch()
 		done.Open()
 	}
 	return done
 }
 
-// Outcome is what the end of l has cut short; nil: nothing.
-func (l *Lane) Outcome() (o *Cut) {
-	l.crew.read(func() { o = l.outcome })
-	return o
-}
-
-// CutShort is Outcome, for a caller that does not wait any longer because of cause: tasks still run,
-// or as foreign tells what else keeps l from its end.
-func (l *Lane) CutShort(foreign bool, cause error) (o *Cut) {
+// Outcome is what the end of l has cut short; nil: nothing. If l has not ended, its end is cut
+// short now, because of cause, if tasks run or if what foreign tells of does.
+func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := 0
 		for _, b := range l.crew.under(l) {

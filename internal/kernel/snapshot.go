@@ -97,9 +97,7 @@ func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
 
 // Workers is the workers of l's family, in the order of their numbers.
 func (l *Lane) Workers() (views []WorkerView) {
-	if l.crew != nil {
-		l.crew.read(func() { views = l.views() })
-	}
+	l.crew.read(func() { views = l.views() })
 	return views
 }
 
