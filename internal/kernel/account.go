@@ -1,6 +1,9 @@
 package kernel
 
-import "github.com/shoal-go/shoal/internal/queue"
+import (
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
 
 // An account is a line with a bound. It gives out permits: one for each task that is accepted
 // and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
@@ -20,19 +23,35 @@ import "github.com/shoal-go/shoal/internal/queue"
 type account struct {
 	line
 	capacity uint64
-	max      int    // workers that may be busy here
-	granted  uint64 // permits ever given out, less those that came back unused or without a ticket
-	extra    uint64 // accepted tasks that granted does not count: run inline, or in a strand
-	skipped  uint64 // of granted: tickets that dropCells has skipped, or that compact has given anew
-	inline   int    // tasks that run on goroutines that do not count against max
-	reserved int    // permits held for reservations
-	tombs    uint64 // tombstones: tickets whose task was claimed by others, and that are not passed yet
+	max      int       // workers that may be busy here
+	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
+	extra    uint64    // accepted tasks that granted does not count: run inline, or in a strand
+	skipped  uint64    // of granted: see skip
+	inline   int       // tasks that run on goroutines that do not count against max
+	limit    sy.Uint64 // max + inline, published
+	reserved int       // permits held for reservations
+	tombs    uint64    // tombstones: tickets whose task was claimed by others, and that are not passed yet
 }
 
-func (a *account) init(first uint64) {
-	a.line.init(first)
-	a.granted = first
+func (a *account) init(first uint64, capacity, max int) {
+	a.tail.Store(first << ticketBit)
+	a.head.Store(first << ticketBit)
+	a.granted, a.capacity = first, uint64(capacity)
+	a.bound(max, 0)
 }
+
+// bound sets how many goroutines may be busy.
+func (a *account) bound(max, inline int) {
+	a.max, a.inline = max, inline
+	a.limit.Store(uint64(max + inline))
+}
+
+// permits gives out n permits that neither are leased nor have a ticket; or, if n is less than
+// none, has them back.
+func (a *account) permits(n int) { a.granted += uint64(n) }
+
+// tombstones says that there are n more of them.
+func (a *account) tombstones(n int) { a.tombs += uint64(n) }
 
 // room is how many permits may still be given out.
 func (a *account) room() int64 {
@@ -68,8 +87,20 @@ func (a *account) recall() {
 
 // grant gives it a ticket, by a new permit. By one that was held, putLocked does.
 func (a *account) grant(it queue.Item) {
-	a.granted++
+	a.permits(1)
 	a.putLocked(it)
+}
+
+// regrant gives it a new ticket instead of one that was taken.
+func (a *account) regrant(it queue.Item) {
+	a.skip(1)
+	a.putLocked(it)
+}
+
+// skip notes that n tickets were given out and taken without a task.
+func (a *account) skip(n uint64) {
+	a.permits(int(n))
+	a.skipped += n
 }
 
 // parked is how many permits are held for tasks that wait in strands: those that are out, and
@@ -84,7 +115,7 @@ func (a *account) parkedAt(t uint64) uint64 {
 // giveBack returns n permits of tasks in strands, which are accepted and have ended, or have
 // begun on a goroutine that is busy already.
 func (a *account) giveBack(n uint64) {
-	a.granted -= n
+	a.permits(-int(n))
 	a.extra += n
 }
 

@@ -87,12 +87,14 @@ func (l *Lane) audit() string {
 	for r := range l.reserves {
 		reserved += r.n
 	}
-	waiters := 0
-	for w := l.blocked.first; w != nil; w = w.next {
-		waiters++
-		if !w.listed || w.called && (w != l.blocked.first || !l.blocked.called) || w.next == nil && l.blocked.last != w {
+	waiters, called := 0, false
+	for e := l.blocked.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		if w.place != e || w.called && waiters > 0 {
 			return "the list of the blocked is broken"
 		}
+		waiters++
+		called = called || w.called
 	}
 	_, it := l.leaf()
 	queued := it.Queued()
@@ -115,9 +117,7 @@ func (l *Lane) audit() string {
 		return fmt.Sprintf("below %d, holds %d, reserved %d, counted are %d", l.below, l.holds, l.reserved, reserved)
 	case l.tombs > backlog+numOf(h):
 		return fmt.Sprintf("%d tombstones, %d tickets, %d busy", l.tombs, backlog, numOf(h))
-	case waiters != l.blocked.n || l.blocked.called && (waiters == 0 || !l.blocked.first.called):
-		return fmt.Sprintf("%d blocked, counted are %d, called %v", waiters, l.blocked.n, l.blocked.called)
-	case l.blocked.first != nil && !l.blocked.called && !l.slow:
+	case waiters > 0 && !called && !l.slow:
 		return "somebody waits for room, and workers do not see it"
 	case l.phase != open && (numOf(t) != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused):
 		return fmt.Sprintf("closed with lease %d, blocked %d, reservers %d, reserved %d, paused %v", numOf(t), waiters, len(l.reservers), l.reserved, l.paused)

@@ -184,25 +184,20 @@ func (c *Crew) announce() {
 // settle does in one lane what R and L ask for: it announces, looks and acts.
 func (l *Lane) settle() {
 	for {
-		if want := l.wantsSlowPath(); want != l.slow {
-			l.slow = want
-			if want {
-				l.head.Or(flag)
-			} else {
-				l.head.And(^uint64(flag))
-			}
-		}
-		if l.blocked.first == nil || l.blocked.called || l.makeRoom() <= 0 {
+		l.mark(l.muted, l.wantsSlowPath())
+		w := l.firstBlocked()
+		if w == nil || w.called || l.makeRoom() <= 0 {
 			break
 		}
-		if l.callFirst() {
+		if l.strict() {
+			sy.Reach("admit")
+			l.unlist(w)
+			l.accept(w.it)
+			w.wake()
+		} else {
 			sy.Reach("call")
-			continue
+			w.call(true)
 		}
-		sy.Reach("admit")
-		w := l.blocked.pop()
-		l.accept(w.it)
-		w.wake()
 	}
 	l.grantReservations()
 	l.settleQuiet()
@@ -213,7 +208,8 @@ func (l *Lane) settle() {
 
 // wantsSlowPath reports whether workers that are about to take a task here must come to the lock.
 func (l *Lane) wantsSlowPath() bool {
-	return l.blocked.first != nil && !l.blocked.called || len(l.reservers) > 0 || l.paused || l.workersIn() > l.max
+	w := l.firstBlocked()
+	return w != nil && !w.called || len(l.reservers) > 0 || l.paused || l.workersIn() > l.max
 }
 
 // look is owed by whoever put a task into a lane that was not muted, or ceased to search,

@@ -90,9 +90,9 @@ func within(t testing.TB, name string, l *Lane, f func()) {
 	case <-time.After(time.Minute):
 		state := ""
 		l.crew.enter()
-		for _, b := range l.crew.under(l) {
+		for _, b := range append(l.crew.under(l), l) {
 			state += fmt.Sprintf("%+v prio %d max %d capacity %d inline %d below %d muted %v held %v paused %v slow %v lease %d blocked %d called %v reservers %d granted %d tombs %d\n",
-				b.count(), b.prio, b.max, b.capacity, b.inline, b.below, b.muted, b.held, b.paused, b.slow, numOf(b.tail.Load()), b.blocked.n, b.blocked.called, len(b.reservers), b.granted, b.tombs)
+				b.count(), b.prio, b.max, b.capacity, b.inline, b.below, b.muted, b.held, b.paused, b.slow, numOf(b.tail.Load()), b.blocked.Len(), b.firstBlocked() != nil && b.firstBlocked().called, len(b.reservers), b.granted, b.tombs)
 		}
 		fault := l.crew.audit()
 		l.crew.leave()

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"container/list"
 	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
@@ -32,7 +33,6 @@ type Lane struct {
 	prio     int64 // the priority that it, or the lane above it, has below the root
 	owner    Owner
 	id       caller.ID // in whose name its tasks are called
-	limit    sy.Uint64 // max + inline, published
 	waiting  sy.Int64  // goroutines that wait for quiescence; one more from the end of open
 	rejected sy.Uint64
 
@@ -41,7 +41,7 @@ type Lane struct {
 	tally
 	sampler sampler
 
-	blocked   waiters
+	blocked   list.List // waiters, in the order of their arrival
 	reservers []*Reserver
 	quieters  []*quieter
 	nudgers   map[Nudger]struct{} // those who wait for a place here
@@ -56,9 +56,7 @@ type sched struct {
 	below int                // workers in the lanes below it
 	most  int                // workers in it and below it that were seen at once
 	noted int                // workers in it that the schedule knows of
-	muted bool
-	held  bool // turn is kept out of the queue: it is at its maximum, or paused
-	slow  bool // the slow-path flag is set
+	held  bool               // turn is kept out of the queue: it is at its maximum, or paused
 	dirty bool
 	step  uint8 // tasks between two looks at the clock, as of the last turn
 	next  *Lane // dirty
@@ -120,8 +118,7 @@ func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
 	q, it := l.leaf()
 	q.Remove(it)
-	l.muted = true
-	l.tail.Or(flag)
+	l.mark(true, l.slow)
 }
 
 // freed is called when a worker has left l or a lane below it, or when its maximum was raised
@@ -135,8 +132,7 @@ func (c *Crew) freed(l *Lane) {
 	}
 	if l.muted {
 		sy.Reach("unmute")
-		l.muted = false
-		l.tail.And(^uint64(flag))
+		l.mark(false, l.slow)
 		c.list(l)
 	}
 	for n := range l.nudgers {
@@ -269,7 +265,7 @@ func (l *Lane) left(stay *Lane) {
 func (c *Crew) cool(l *Lane) {
 	_, it := l.leaf()
 	if it.Queued() || l.muted || l.cold != nil && l.cold.older != nil || l.back.Load() == nil ||
-		numOf(l.head.Load()) != 0 || l.waits() || l.parked() > 0 || l.reserved > 0 || l.blocked.first != nil {
+		numOf(l.head.Load()) != 0 || l.waits() || l.parked() > 0 || l.reserved > 0 || l.blocked.Len() > 0 {
 		return
 	}
 	if l.cold == nil {
@@ -298,9 +294,7 @@ type cold struct {
 // drop gives the cells of a cold lane back.
 func (c *Crew) drop(l *Lane) {
 	c.warm(l)
-	n := l.dropCells()
-	l.granted += n
-	l.skipped += n
+	l.skip(l.dropCells())
 }
 
 func (c *Crew) warm(l *Lane) {

@@ -92,8 +92,7 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 
 func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
-	l.max, l.capacity, l.step = lc.Max, uint64(lc.Capacity), 1
-	l.limit.Store(uint64(l.max))
+	l.step = 1
 	l.done = sy.MakeLatch()
 	l.epoch = epoch
 	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
@@ -105,7 +104,7 @@ func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	case TimingFull:
 		l.stampAll = true
 	}
-	l.account.init((FirstTicket + lc.First) & mask)
+	l.account.init((FirstTicket+lc.First)&mask, lc.Capacity, lc.Max)
 }
 
 // Sub makes l a lane below up.
@@ -237,8 +236,7 @@ func (l *Lane) Resize(min, max int) error {
 	if max < l.max {
 		l.revoke()
 	}
-	l.max = max
-	l.limit.Store(uint64(l.max + l.inline))
+	l.bound(max, l.inline)
 	l.recall()
 	c.freed(l)
 	if l.up == nil {
@@ -298,7 +296,7 @@ func (l *Lane) End(stop bool, cause error) {
 	}
 	var cut []*Record
 	c.enter()
-	for _, b := range c.under(l) {
+	for _, b := range append([]*Lane{l}, c.under(l)...) {
 		cut = append(cut, b.endLocked(to, cause)...)
 	}
 	l.later(func() {
@@ -309,11 +307,10 @@ func (l *Lane) End(stop bool, cause error) {
 	c.leave()
 }
 
-// under is l and all lanes below it, in the order in which they were made.
-func (c *Crew) under(l *Lane) []*Lane {
-	all := []*Lane{l}
-	if l.kids == nil { // there never was one
-		return all
+// under is the lanes below l, in the order in which they were made.
+func (c *Crew) under(l *Lane) (all []*Lane) {
+	if l.kids == nil || len(c.subs) == 0 {
+		return nil
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.subs)) {
 		s := c.subs[n]
@@ -384,7 +381,7 @@ func (l *Lane) dropAll() int {
 				tombs++
 			}
 		}
-		l.tombs -= tombs
+		l.tombstones(-int(tombs))
 	}
 	l.dropped += n - tombs + parked
 	if n > 0 {
@@ -410,7 +407,7 @@ func (l *Lane) Done() (done sy.Latch) {
 // short now, because of cause, if tasks run or if what foreign tells of does.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
-		running := 0
+		running := int(numOf(l.head.Load()))
 		for _, b := range l.crew.under(l) {
 			running += int(numOf(b.head.Load()))
 		}

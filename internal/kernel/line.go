@@ -26,11 +26,9 @@ type line struct {
 	head  sy.Uint64
 	front queue.End // workers' place in the cells
 	_     pad
-}
 
-func (l *line) init(first uint64) {
-	l.tail.Store(first << ticketBit)
-	l.head.Store(first << ticketBit)
+	muted bool // what tail is flagged with; written by mark, as is slow
+	slow  bool // what head is flagged with
 }
 
 // offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
@@ -133,6 +131,26 @@ func (l *line) fetch(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) 
 	return seg.Take(t), seg
 }
 
+// mark publishes the flags. Locked.
+func (l *line) mark(muted, slow bool) {
+	if muted != l.muted {
+		l.muted = muted
+		setFlag(&l.tail, muted)
+	}
+	if slow != l.slow {
+		l.slow = slow
+		setFlag(&l.head, slow)
+	}
+}
+
+func setFlag(w *sy.Uint64, on bool) {
+	if on {
+		w.Or(flag)
+	} else {
+		w.And(^uint64(flag))
+	}
+}
+
 // takeLocked takes a ticket for somebody who is not busy, whatever the flag says, unless most are
 // busy: others may have come without the lock.
 func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
@@ -168,12 +186,14 @@ func (l *line) takeAllLocked() (t, n uint64, tasks iter.Seq[queue.Item]) {
 	}
 }
 
-// enterLocked makes one more goroutine busy without a ticket, unless most are. With most < 0
-// there is no bound.
-func (l *line) enterLocked(most int64) bool {
+// exit makes one goroutine busy no more. It returns the head word as it is then.
+func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
+
+// enterLocked makes one more goroutine busy without a ticket, unless most are.
+func (l *line) enterLocked(most uint64) bool {
 	for {
 		h := l.head.Load()
-		if most >= 0 && int64(numOf(h)) >= most {
+		if numOf(h) >= most {
 			return false
 		}
 		if l.head.CompareAndSwap(h, h+1) {

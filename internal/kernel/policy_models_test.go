@@ -319,7 +319,7 @@ func policyModels() (ms []suite.Model) {
 func (s *sim) blocked(k int) int {
 	l := s.lanes[k]
 	l.crew.enter()
-	n := l.blocked.n
+	n := l.blocked.Len()
 	l.crew.leave()
 	return n
 }

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"slices"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -47,19 +46,11 @@ func (l *Lane) settleQuiet() {
 		return // its function runs, or is about to, and retains the lane when it does
 	}
 	l.atEnd = nil
-	if l.passAll() { // else a worker has come to a tombstone, and comes here when it has passed it
+	_, n, _ := l.takeAllLocked() // tombstones
+	l.tombstones(-int(n))
+	if l.tombs == 0 { // else a worker has come to one, and comes here when it has passed it
 		l.finish()
 	}
-}
-
-// passAll passes the tombstones that are left in a lane that is quiet.
-func (l *Lane) passAll() bool {
-	h := l.head.Load()
-	if numOf(h) != 0 || (ticketOf(l.tail.Load())-ticketOf(h))&mask != l.tombs || !l.head.CompareAndSwap(h, h+l.tombs<<ticketBit) {
-		return false
-	}
-	l.tombs = 0
-	return true
 }
 
 // quiet reports whether l is quiet, and the tickets given out. Tombstones are nothing. Locked.
@@ -114,11 +105,6 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 
 // forget takes q off the list, unless it was woken.
 func (l *Lane) forget(q *quieter) (listed bool) {
-	l.crew.read(func() {
-		if i := slices.Index(l.quieters, q); i >= 0 {
-			l.quieters = slices.Delete(l.quieters, i, i+1)
-			listed = true
-		}
-	})
+	l.crew.read(func() { listed = remove(&l.quieters, q) })
 	return listed
 }

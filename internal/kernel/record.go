@@ -209,7 +209,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	for full != stay && full.workersIn()+full.below < full.max {
 		full = full.up
 	}
-	if full == stay && l != stay && !l.enterLocked(int64(l.max+l.inline)) {
+	if full == stay && l != stay && !l.enterLocked(uint64(l.max+l.inline)) {
 		full = l // a worker has come, without the lock
 	}
 	if full != stay {
@@ -222,13 +222,13 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	}
 	if !r.Take() {
 		if l != stay {
-			l.head.Add(^uint64(0))
+			l.exit()
 			c.freed(l)
 		}
 		c.leave()
 		return NotClaimed
 	}
-	l.tombs++
+	l.tombstones(+1)
 	c.touch(l)
 	l.stirred++
 	if l == stay {
@@ -275,7 +275,7 @@ func (r *Record) Withdraw(err error) bool {
 	l.retain() // as later does, but that allocates
 	l.stirred++
 	if !r.Kept { // else it counts when its turn comes
-		l.tombs++
+		l.tombstones(+1)
 		l.canceled++
 		l.crew.touch(l)
 	}

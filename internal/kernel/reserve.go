@@ -32,8 +32,7 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 		return nil, ErrClosed
 	}
 	q := &Reserver{want: n, woken: sy.MakeEvent()}
-	l.reservers = append(l.reservers, q)
-	l.crew.touch(l)
+	l.reserve(q)
 	l.crew.leave() // announces it, and looks
 	if !q.woken.WaitOr(ctx.Done()) && l.forgetReserver(q) {
 		return nil, ctx.Err()
@@ -47,37 +46,29 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 // forgetReserver takes q off the list, unless it was woken.
 func (l *Lane) forgetReserver(q *Reserver) (listed bool) {
 	l.crew.enter()
-	if i := slices.Index(l.reservers, q); i >= 0 {
-		l.reservers = slices.Delete(l.reservers, i, i+1)
-		listed = true
-	}
-	l.crew.touch(l)
-	l.crew.leave()
-	return listed
+	defer l.crew.leave()
+	l.crew.touch(l) // the slow-path flag may go
+	return l.unreserve(q)
 }
 
 // grantReservations gives free places to those who wait for some. Locked.
 func (l *Lane) grantReservations() {
-	if len(l.reservers) == 0 || l.paused || l.phase != open || l.blocked.first != nil {
-		return
-	}
-	for len(l.reservers) > 0 && l.unclaimed() > 0 {
+	for len(l.reservers) > 0 && !l.paused && l.phase == open && l.blocked.Len() == 0 && l.unclaimed() > 0 {
 		l.recall() // from here on who submits comes to the lock; but look once more
-		n := min(int64(l.reservers[0].want), l.unclaimed())
+		q := l.reservers[0]
+		n := min(int64(q.want), l.unclaimed())
 		if n <= 0 {
 			return
 		}
 		sy.Reach("grant")
-		q := l.reservers[0]
-		l.reservers[0] = nil
-		l.reservers = l.reservers[1:]
+		l.unreserve(q)
 		q.got = &Reservation{l: l, n: int(n), revoked: sy.MakeLatch()}
 		if l.reserves == nil {
 			l.reserves = map[*Reservation]struct{}{}
 		}
 		l.reserves[q.got] = struct{}{}
 		l.reserved += int(n)
-		l.granted += uint64(n)
+		l.permits(int(n))
 		l.crew.touch(l) // the slow-path flag may go
 		q.woken.Set()
 	}
@@ -102,27 +93,30 @@ func (r *Reservation) Len() (n int) {
 // Submit uses a place for it. It returns false if none is left.
 func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 	l := r.l
-	l.crew.enter()
-	switch {
-	case l.phase != open:
-		err = ErrClosed
-	case r.n > 0:
-		ok = true
-		sy.Reach("submit reserved")
-		r.give(1)
-		l.putLocked(it)
-		l.crew.list(l)
+	if !l.enterOpen() {
+		return false, ErrClosed
 	}
-	l.crew.leave()
-	return ok, err
+	defer l.crew.leave()
+	if r.n == 0 {
+		return false, nil
+	}
+	sy.Reach("submit reserved")
+	r.give(1)
+	l.putLocked(it)
+	l.crew.list(l)
+	return true, nil
 }
 
 // Release gives back what is left.
 func (r *Reservation) Release() {
 	r.l.crew.enter()
-	r.l.granted -= uint64(r.n)
-	r.give(r.n)
+	r.giveBack()
 	r.l.crew.leave()
+}
+
+func (r *Reservation) giveBack() {
+	r.l.permits(-r.n)
+	r.give(r.n)
 }
 
 // Revoked is opened when the places are not wanted any more.
@@ -140,13 +134,12 @@ func (l *Lane) revoke() {
 
 // endReservations ends all waits for places, and takes all places away. Locked.
 func (l *Lane) endReservations() {
-	for _, q := range l.reservers {
+	for _, q := range slices.Clone(l.reservers) {
+		l.unreserve(q)
 		q.woken.Set()
 	}
-	l.reservers = nil
 	l.revoke()
 	for r := range l.reserves {
-		l.granted -= uint64(r.n)
-		r.give(r.n)
+		r.giveBack()
 	}
 }

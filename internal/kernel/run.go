@@ -74,7 +74,7 @@ func (w *Worker) runSlow(it queue.Item) {
 		if !r.Take() {
 			sy.Reach("tombstone")
 			w.timed = -1
-			w.finishWith(func() { l.tombs-- })
+			w.finishWith(func() { l.tombstones(-1) })
 			return
 		}
 		r.Worker, w.cur = w, r
@@ -202,19 +202,18 @@ func InGoexit() bool {
 // widen changes the number of tasks that run inline. Locked, by whoever is busy. At none, those
 // that ran when somebody began to wait have ended.
 func (l *Lane) widen(d int) {
-	if l.inline += d; l.inline == 0 {
+	if l.bound(l.max, l.inline+d); l.inline == 0 {
 		for _, q := range l.quieters {
 			q.apart = false
 		}
 	}
-	l.limit.Store(uint64(l.max + l.inline))
 }
 
 // beginInline accepts it as a task that runs on a goroutine that takes no ticket. It returns what
 // is to be run: nothing if the task has joined a busy strand. Locked.
 func (l *Lane) beginInline(it queue.Item) queue.Item {
 	if it = joined(it); it.IsZero() {
-		l.granted++
+		l.permits(1)
 		return it
 	}
 	if r := recordOf(it); r != nil {
@@ -229,13 +228,13 @@ func (l *Lane) beginInline(it queue.Item) queue.Item {
 // enterInline makes a goroutine busy here that does not count against the maximum, and endInline
 // ends that. Locked.
 func (l *Lane) enterInline() {
-	l.enterLocked(-1)
+	l.enterLocked(numMask)
 	l.widen(+1)
 }
 
 func (l *Lane) endInline() {
 	l.widen(-1) // first: the limit is never above what busy may be
-	l.head.Add(^uint64(0))
+	l.exit()
 	l.crew.freed(l)
 }
 
@@ -315,7 +314,7 @@ func (l *Lane) leaveHere(r *Record, canceled bool, err error, stay *Lane) {
 	if l == stay {
 		l.endInline()
 	} else {
-		l.head.Add(^uint64(0))
+		l.exit()
 		l.left(stay)
 	}
 	l.crew.leave()

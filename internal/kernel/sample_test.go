@@ -27,7 +27,7 @@ func sampledLane(up *Lane, sample func()) *Lane {
 func (c *Crew) samplers() (armed, resting int) {
 	c.enter()
 	defer c.leave()
-	for _, l := range c.under(c.root) {
+	for _, l := range append(c.under(c.root), c.root) {
 		if l.sampler.armed {
 			armed++
 		}

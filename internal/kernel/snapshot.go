@@ -34,13 +34,13 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Count = l.count()
 	s.Dropped, s.Canceled, s.Failed, s.Spawned = l.dropped, l.canceled, l.failed, l.spawned
 	s.Rejected = l.rejected.Load()
-	s.Blocked, s.Reserved = l.blocked.n, l.reserved
+	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
 	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max
 	if l.up == nil {
 		s.Min = c.Min
 	}
 	s.WorkersIn, s.Moves = l.workersIn(), l.moves(true)
-	for _, b := range c.under(l)[1:] {
+	for _, b := range c.under(l) {
 		s.WorkersIn += b.workersIn()
 		s.Moves += b.moves(false)
 	}

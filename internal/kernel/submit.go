@@ -89,7 +89,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		}
 		c.touch(l)
 		c.settle() // those who wait go first
-		if (l.blocked.first == nil || !l.strict()) && l.makeRoom() > 0 {
+		if (l.blocked.Len() == 0 || !l.strict()) && l.makeRoom() > 0 {
 			if l.accept(it) {
 				l.lease() // not if it has joined a strand: then the lane may be idle
 			}
@@ -100,7 +100,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		case Block:
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
-			case l.blocked.first == nil && yields < sy.Times(roomYields) && c.Spin > 0:
+			case l.blocked.Len() == 0 && yields < sy.Times(roomYields) && c.Spin > 0:
 				c.leave()
 				for more := true; more && yields < sy.Times(roomYields); yields++ {
 					sy.Yield()
@@ -151,7 +151,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 // ticket: it is the strand's to run. Then accept returns false. Locked.
 func (l *Lane) accept(it queue.Item) (listed bool) {
 	if it = joined(it); it.IsZero() {
-		l.granted++
+		l.permits(1)
 		return false
 	}
 	l.grant(it)
@@ -174,12 +174,10 @@ func (l *Lane) compact() {
 	_, _, tasks := l.takeAllLocked()
 	for it := range tasks {
 		if isTombstone(it) {
-			l.tombs--
+			l.tombstones(-1)
 			continue
 		}
-		l.granted++
-		l.skipped++
-		l.putLocked(it)
+		l.regrant(it)
 	}
 	l.endInline()
 }
@@ -196,8 +194,7 @@ func (l *Lane) AcceptLater(it queue.Item) error {
 		return ErrClosed
 	}
 	defer l.crew.leave()
-	l.blocked.push(&waiter{it: it})
-	l.crew.touch(l)
+	l.enlist(&waiter{it: it})
 	return nil
 }
 
@@ -222,7 +219,7 @@ func (l *Lane) displace(it queue.Item) bool {
 		l.crew.enter()
 		defer l.crew.leave()
 		if claimed {
-			l.tombs--
+			l.tombstones(-1)
 		} else {
 			l.dropped++
 		}
@@ -232,90 +229,12 @@ func (l *Lane) displace(it queue.Item) bool {
 	return true
 }
 
-// A waiter is a submitter without room.
-type waiter struct {
-	it         queue.Item
-	woken      sy.Event // not made if nobody waits
-	err        error    // why it was not admitted; written before woken is set
-	since      int64    // when it came
-	calls      int      // times that it was called in vain
-	called     bool     // to take capacity itself
-	listed     bool
-	prev, next *waiter
-}
-
-func (w *waiter) wake() {
-	if !w.woken.IsZero() {
-		w.woken.Set()
-	}
-}
-
-// waiters are the submitters without room, in order of their arrival.
-type waiters struct {
-	first, last *waiter
-	n           int
-	called      bool // the first is on its way
-}
-
-func (q *waiters) push(w *waiter) {
-	q.n++
-	w.listed, w.prev = true, q.last
-	if q.last == nil {
-		q.first = w
-	} else {
-		q.last.next = w
-	}
-	q.last = w
-}
-
-func (q *waiters) remove(w *waiter) {
-	q.n--
-	if w.prev == nil {
-		q.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.listed = nil, nil, false
-	if w.called {
-		q.called = false
-	}
-}
-
-func (q *waiters) pop() *waiter {
-	w := q.first
-	q.remove(w)
-	return w
-}
-
-// strict reports whether the first waiter is to be served in turn: nobody may come before it.
-func (l *Lane) strict() bool {
-	w := l.blocked.first
-	return w.woken.IsZero() || w.calls >= mostCalls>>(5*sy.Shorter/3) || l.crew.clock.Now()-w.since >= barge
-}
-
-// callFirst calls the first waiter to take free capacity itself, unless it is to be served.
-func (l *Lane) callFirst() bool {
-	if l.strict() {
-		return false
-	}
-	w := l.blocked.first
-	l.blocked.called, w.called = true, true
-	w.woken.Set()
-	return true
-}
-
 // waitForRoom parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
 // is left.
 func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 	c := l.crew
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
-	l.blocked.push(w)
-	c.touch(l)
+	l.enlist(w)
 	c.leave() // announces it, and looks for free capacity once more
 	sy.Reach("wait for room")
 	var cancel <-chan struct{}
@@ -330,21 +249,21 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 		c.enter()
 		c.touch(l)
 		switch {
-		case !w.listed: // admitted or refused before the end of ctx was noticed
+		case w.place == nil: // admitted or refused before the end of ctx was noticed
 			err := w.err
 			c.leave()
 			return err
 		case !woken:
-			l.blocked.remove(w)
+			l.unlist(w)
 			c.leave()
 			return ctx.Err()
 		case l.makeRoom() > 0:
-			l.blocked.remove(w)
+			l.unlist(w)
 			l.accept(it)
 			c.leave() // calls the next one, if there is more
 			return nil
 		}
-		w.called, l.blocked.called = false, false
+		w.call(false)
 		w.calls++
 		c.leave()
 	}
@@ -352,8 +271,8 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 
 // refuse ends all waits for room. Locked.
 func (l *Lane) refuse() {
-	for l.blocked.first != nil {
-		w := l.blocked.pop()
+	for w := l.firstBlocked(); w != nil; w = l.firstBlocked() {
+		l.unlist(w)
 		w.err = ErrClosed
 		switch {
 		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped

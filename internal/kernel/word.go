@@ -6,6 +6,7 @@
 //	account   permits: what is out never exceeds capacity + max, but for what runs inline
 //	lane      ready, idle, muted; whose turn it is
 //	crew      the workers: how many there are, and who is parked
+//	wait      those who wait for capacity
 //	gate      the lock and its exits; R, W and L hold whenever it is free
 //	submit    how a task is admitted
 //	worker    how it is taken, and how a worker rests

@@ -359,7 +359,7 @@ func (w *Worker) stopLocked() (now int64) {
 		return 0
 	}
 	w.publish(idleBit)
-	if h := l.head.Add(^uint64(0)); l.waiting.Load() != 0 {
+	if h := l.exit(); l.waiting.Load() != 0 {
 		if at, ok := l.quietAfter(h); ok { // it may have passed when leave looks
 			l.wakeQuieters(at)
 		}
@@ -420,7 +420,7 @@ func (w *Worker) finish() {
 func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
 	w.publish(idleBit)
-	h := l.head.Add(^uint64(0))
+	h := l.exit()
 	w.stopped()
 	at, quiet := uint64(0), false
 	if numOf(h) == 0 && l.waiting.Load() != 0 {

@@ -11,7 +11,7 @@ import (
 
 // order is the files of the kernel from the bottom to the top. A file calls what is below it.
 var order = []string{
-	"errors.go", "word.go", "line.go", "account.go", "lane.go", "crew.go", "gate.go",
+	"errors.go", "word.go", "line.go", "account.go", "lane.go", "crew.go", "wait.go", "gate.go",
 	"reserve.go", "sample.go", "record.go", "run.go", "submit.go", "quiet.go", "life.go",
 	"worker.go", "snapshot.go", "audit.go", "audit_off.go",
 }
@@ -22,15 +22,13 @@ var upward = map[string]string{
 	"gate.go Lane.settleQuiet":       "the exit looks for quiescence",
 	"gate.go Lane.grantReservations": "the exit gives free places to those who wait for some",
 	"gate.go Lane.accept":            "the exit admits the first waiter",
-	"gate.go Lane.callFirst":         "the exit calls the first waiter",
-	"gate.go waiters.pop":            "the exit admits the first waiter",
-	"gate.go waiter.wake":            "the exit admits the first waiter",
 	"gate.go Crew.wakeSamplers":      "the exit wakes what rests with the workers",
 	"gate.go Crew.check":             "models look at the state at each exit",
 	"gate.go Worker.resume":          "a deed",
 
 	// Below the gate, deeds are noted and lanes are marked; the timer of idle workers has to come
 	// to the lock.
+	"wait.go Crew.touch":     "marks a lane for the exit",
 	"lane.go Crew.touch":     "marks a lane for the exit",
 	"crew.go Crew.wakeLater": "notes a deed for the exit",
 	"crew.go Crew.enter":     "the timer's function comes to the lock",
@@ -141,9 +139,9 @@ func (c *code) directions() (faults []string) {
 
 // owned says which files may write a field. What is not here is written by whom its comment names.
 var owned = map[string]string{
-	"line.tail":       "line account lane",
-	"line.head":       "line gate quiet record run worker",
-	"account.granted": "account lane reserve run submit",
+	"line.tail":       "line account",
+	"line.head":       "line account worker",
+	"account.granted": "account",
 	"Crew.mu":         "gate",
 	"Crew.wake":       "gate worker",
 	"Crew.solo":       "gate lane",
@@ -151,8 +149,8 @@ var owned = map[string]string{
 	"Crew.said":       "gate lane life",
 	"Crew.live":       "crew",
 	"Crew.departing":  "crew",
-	"sched.muted":     "lane",
-	"sched.slow":      "gate",
+	"line.muted":      "line",
+	"line.slow":       "line",
 	"life.phase":      "life",
 	"life.ended":      "life",
 }
@@ -166,7 +164,7 @@ type write struct {
 }
 
 // changes are the methods that change what they are called on.
-var changes = []string{"Store", "Add", "Or", "And", "CompareAndSwap", "Swap", "Lock", "Unlock", "push", "pop", "remove"}
+var changes = []string{"Store", "Add", "Or", "And", "CompareAndSwap", "Swap", "Lock", "Unlock", "remove", "PushBack", "Remove"}
 
 func (c *code) writes() (writes []write) {
 	owners := map[*types.Var]string{}

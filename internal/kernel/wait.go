@@ -1,0 +1,76 @@
+package kernel
+
+import (
+	"container/list"
+	"slices"
+
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is the lists of those who wait for capacity: submitters without room, and those who
+// reserve places. While somebody is listed who is not on the way, workers see the slow-path flag.
+
+// A waiter is a submitter without room.
+type waiter struct {
+	it     queue.Item
+	place  *list.Element // in the lane's blocked; nil: it does not wait any more
+	woken  sy.Event      // not made if nobody waits
+	err    error         // why it was not admitted; written before woken is set
+	since  int64         // when it came
+	calls  int           // times that it was called in vain
+	called bool          // to take capacity itself; only the first is
+}
+
+// call calls w to take free capacity itself; or it has come.
+func (w *waiter) call(on bool) {
+	if w.called = on; on {
+		w.woken.Set()
+	}
+}
+
+func (w *waiter) wake() {
+	if !w.woken.IsZero() {
+		w.woken.Set()
+	}
+}
+
+// firstBlocked is the first of those who wait for room; nil: nobody does. Locked.
+func (l *Lane) firstBlocked() *waiter {
+	if e := l.blocked.Front(); e != nil {
+		return e.Value.(*waiter)
+	}
+	return nil
+}
+
+func (l *Lane) enlist(w *waiter) {
+	w.place = l.blocked.PushBack(w)
+	l.crew.touch(l)
+}
+
+func (l *Lane) unlist(w *waiter) {
+	l.blocked.Remove(w.place)
+	w.place = nil
+}
+
+// strict reports whether the first waiter is to be served in turn: nobody may come before it.
+func (l *Lane) strict() bool {
+	w := l.firstBlocked()
+	return w.woken.IsZero() || w.calls >= mostCalls>>(5*sy.Shorter/3) || l.crew.clock.Now()-w.since >= barge
+}
+
+func (l *Lane) reserve(q *Reserver) {
+	l.reservers = append(l.reservers, q)
+	l.crew.touch(l)
+}
+
+func (l *Lane) unreserve(q *Reserver) (listed bool) { return remove(&l.reservers, q) }
+
+// remove removes v from list, and reports whether it was there.
+func remove[T comparable](list *[]T, v T) bool {
+	i := slices.Index(*list, v)
+	if i >= 0 {
+		*list = slices.Delete(*list, i, i+1)
+	}
+	return i >= 0
+}
