@@ -1,6 +1,11 @@
 package shoal
 
-import "context"
+import (
+	"context"
+
+	"github.com/shoal-go/shoal/internal/kernel"
+	"github.com/shoal-go/shoal/internal/sy"
+)
 
 // A Future is the result of a task that was submitted by [Go]. It is resolved
 // exactly once: when the task has returned, panicked or called
@@ -30,14 +35,7 @@ type futureTask[T any] struct {
 // discarded is [ErrDropped], that of a panic a [*PanicError], which is not
 // logged, that of runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
-	u := &Future[T]{futureTask[T]{f: f}}
-	err := u.t.make(ctx, p)
-	if err == nil {
-		err = p.submitCall(&u.t.contextCall, p.policy, "Future")
-	}
-	if err != nil {
-		u.t.fail(err)
-	}
+	u, _ := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, p.policy, "Future") })
 	return u
 }
 
@@ -45,48 +43,38 @@ func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error))
 // whatever the pool's policy, as [Pool.TrySubmit] does. If f is not accepted TryGo
 // returns the reason, and no Future.
 func TryGo[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (*Future[T], error) {
-	u := &Future[T]{futureTask[T]{f: f}}
-	if err := u.t.make(ctx, p); err != nil {
-		return nil, err
-	}
-	if err := p.submitCall(&u.t.contextCall, Reject, "Future"); err != nil {
+	u, err := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, Reject, "Future") })
+	if err != nil {
 		return nil, err
 	}
 	return u, nil
 }
 
-// make makes t a task of p, unless something is missing.
-func (t *futureTask[T]) make(ctx context.Context, p *Pool) error {
-	switch {
-	case t.f == nil:
-		return ErrNilTask
-	case p == nil:
-		return ErrClosed
-	case ctx == nil:
-		return errNilContext
+// start makes f a task of p, which submit submits. If that is not accepted, the reason is the
+// result too.
+func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error), submit func(*contextCall) error) (*Future[T], error) {
+	u := &Future[T]{futureTask[T]{f: f}}
+	err := checkArgs(ctx, p, f != nil)
+	if err == nil {
+		u.t.bind(&u.t, ctx, p)
+		err = submit(&u.t.contextCall)
 	}
-	t.bind(t, ctx, p)
-	return nil
-}
-
-// fail resolves t, which was not accepted because of err.
-func (t *futureTask[T]) fail(err error) {
-	t.SetOver()
-	t.Resolve(err)
+	if err != nil {
+		u.t.SetOver()
+		u.t.Resolve(err)
+	}
+	return u, err
 }
 
 func (t *futureTask[T]) Run() (err error) {
 	f := t.f
 	t.f = nil // what it captured is not needed for as long as the result
-	t.val, err = f(given(&t.call, &t.contextCall))
+	t.val, err = f(t.given())
 	return err
 }
 
 // Resolve lets go of what f captured, also where it did not run.
 func (t *futureTask[T]) Resolve(err error) {
-	if err == errWithdrawn {
-		return
-	}
 	t.f = nil
 	t.waitedCall.Resolve(err)
 }
@@ -126,4 +114,214 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 // runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
+}
+
+// A waitedCall is a call that somebody may wait for.
+type waitedCall struct {
+	contextCall
+	waker
+	err      error    // the result; written before resolved
+	resolved bool     // guarded by waker.mu, as is done
+	done     sy.Latch // made by the first who asks for it
+}
+
+func (c *waitedCall) Returns(error) bool { return true }
+
+func (c *waitedCall) Resolve(err error) {
+	c.mu.Lock()
+	c.err = err
+	c.resolved = true
+	done := c.done
+	c.unlockAndWake()
+	open(done)
+}
+
+// latch is opened when c is resolved.
+func (c *waitedCall) latch() sy.Latch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done.IsZero() {
+		c.done = sy.MakeLatch()
+		if c.resolved {
+			c.done.Open()
+		}
+	}
+	return c.done
+}
+
+// isResolved reports whether there is a result.
+func (c *waitedCall) isResolved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resolved
+}
+
+// await parks until c is resolved or ctx ends; that is the error then. Where
+// ctx, or the stack, tells that it is called by a task of c's family, it runs c,
+// if that has not started.
+func (c *waitedCall) await(ctx context.Context) error {
+	if c.isResolved() {
+		return nil
+	}
+	h, err := helperWith(&c.call, ctx)
+	if err != nil {
+		return err
+	}
+	return c.waker.await(ctx, c.Lane, c.isResolved, func(n kernel.Nudger) kernel.Outcome { return h.claim(&c.call, n) })
+}
+
+// A waker wakes those who wait for something.
+type waker struct {
+	mu   sy.Mutex // guards what follows, and what they wait for
+	wake sy.Latch // made by the first who waits, for all until it is opened
+}
+
+// await parks until over reports true, or ctx ends; that is the error then. Before it parks it
+// calls help, which is to run what is waited for, tasks of l, where it can.
+func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
+	var n kernel.Nudger // told when there is a place to help
+	for !over() {
+		if err := ctx.Err(); err != nil && !over() {
+			return err // and does not help
+		}
+		got := help(nil)
+		if got == kernel.Ran {
+			continue
+		}
+		if got == kernel.NoPlace && n == nil {
+			n = &waiting{w}
+			defer l.Unstrand(n)
+		}
+		wake := w.arm()
+		if over() { // what has come before arm has woken nobody
+			break
+		}
+		if got = help(n); got == kernel.NotClaimed || got == kernel.NoPlace && n != nil {
+			wake.WaitOr(ctx.Done())
+		}
+	}
+	return nil
+}
+
+// waiting is a Nudger for one of those who wait, each of whom is to be told.
+type waiting struct{ *waker }
+
+// arm is opened when those who wait are to look again.
+func (w *waker) arm() sy.Latch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wake.IsZero() {
+		w.wake = sy.MakeLatch()
+	}
+	return w.wake
+}
+
+// Nudge has those who wait look again.
+func (w *waker) Nudge() {
+	w.mu.Lock()
+	w.unlockAndWake()
+}
+
+func (w *waker) unlockAndWake() {
+	wake := w.wake
+	w.wake = sy.Latch{}
+	w.mu.Unlock()
+	open(wake)
+}
+
+// open opens l, if somebody has made it.
+func open(l sy.Latch) {
+	if !l.IsZero() {
+		l.Open()
+	}
+}
+
+// A helper is a task that waits for others of its family, and runs them itself if they have not
+// started. So it does not keep them from being run. See [kernel.Record].
+type helper struct {
+	task *call        // nil: the context does not tell
+	own  *kernel.Lane // the pool that it has a worker of, as the stack tells; it goes before task
+}
+
+// callerIn is the caller, if that is a task of l's family: ctx tells, or else the stack. Workers
+// that are free now may wait for the caller later, in tasks that began meanwhile.
+func callerIn(l *kernel.Lane, ctx context.Context) helper {
+	h := helper{task: l.Task(ctx)}
+	if l.MayBeInTask() {
+		h.askStack(l)
+	}
+	return h
+}
+
+// helperWith is the caller if it is to help with c, for which it waits with ctx. The error is
+// [ErrWouldDeadlock] if it is c itself, or a task that cannot run c.
+func helperWith(c *call, ctx context.Context) (helper, error) {
+	l := c.Lane
+	if l == nil {
+		return helper{}, nil // of the zero Future
+	}
+	h := helper{task: l.Task(ctx)}
+	if (c.Kept || c.Waits()) && !h.in(l) && l.AllBusy() {
+		h.askStack(l) // that takes long: only where it matters
+	}
+	if c.Kept && h.any() { // others of its key come first
+		return h, ErrWouldDeadlock
+	}
+	for o := h.task; o != nil; o = o.Outer() {
+		if o == c {
+			return h, ErrWouldDeadlock
+		}
+	}
+	return h, nil
+}
+
+// any reports whether there is one.
+func (h helper) any() bool { return h.task != nil || h.own != nil }
+
+// askStack looks on the stack for a task of a lane that is nearer to l than what is known.
+func (h *helper) askStack(l *kernel.Lane) {
+	for ; l != nil && !h.in(l); l = l.Up() {
+		if l.Depth() > 0 {
+			h.own = l
+		}
+	}
+}
+
+// in reports whether the task, or one that it runs inside of, has a worker of l. One that has
+// ended, and whose context somebody has kept, has none.
+func (h helper) in(l *kernel.Lane) bool {
+	if h.own != nil {
+		return h.own.IsBelow(l)
+	}
+	for c := h.task; c != nil; c = c.Outer() {
+		if c.Lane.IsBelow(l) && !c.IsOver() {
+			return true
+		}
+	}
+	return h.task != nil && l.Up() == nil
+}
+
+// claim runs c, unless there is no helper, or no place for c. Then n is told when there is one.
+func (h helper) claim(c *call, n kernel.Nudger) kernel.Outcome {
+	if !h.any() {
+		return kernel.NotClaimed
+	}
+	stay := c.Lane
+	for !h.in(stay) {
+		stay = stay.Up()
+	}
+	return c.Claim(stay, n)
+}
+
+// help claims the first task that next returns and that has not begun.
+func (h helper) help(next func() *call, n kernel.Nudger) kernel.Outcome {
+	for {
+		c := next()
+		if c == nil {
+			return kernel.NotClaimed
+		}
+		if got := h.claim(c, n); got != kernel.NotClaimed || c.Waits() { // the latter if it is about to be dropped
+			return got
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	_ "sync/atomic" // so that the compiler inlines the atomics, to which package sy gives other names
-	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/queue"
@@ -25,84 +24,62 @@ import (
 // tasks. Only Wait and Stop must not be called by a task of the group, which
 // would wait for itself; [Stats].Stalled shows that.
 type Group struct {
-	p       *Pool
-	parent  context.Context
-	outer   helper // the task of p that the group was made in, if any
-	collect bool
-	limit   *groupLimit
-	invalid error // why the group takes no tasks; constant
+	p      *Pool
+	parent context.Context
+	groupConfig
+	helps bool // it was made in a task of the family, which runs tasks that it waits for
 
-	// state is, in one word, the number of tasks that have not ended, in units
-	// of groupOne, and bits. A task that ends sees by it, in the step that
-	// counts it, whether somebody waits; who waits sees in the step that says so
-	// whether a task is left. So neither misses the other.
-	state sy.Uint64
 	round sy.Pointer[round] // the latest
-
-	mu    sy.Mutex // guards what follows
-	idle  sy.Latch // opened for those in Wait who help or may give up: no task is left, or one to help with has come
-	first round    // saves an allocation
+	first round             // saves an allocation
 }
 
-const (
-	groupOpen    = 1 << iota // the latest round is not over
-	groupWaited              // somebody is in Wait
-	groupBlocked             // somebody is in Go, at the limit
-	groupOne                 // a task
-)
+type groupConfig struct {
+	collect bool
+	limit   int   // 0: none
+	invalid error // why the group takes no tasks
+}
 
 // A round is what happens from the first Go to the return of Wait. It is the
-// group's context too.
+// group's context too. It is over once somebody has come to Wait and no task is
+// left; the next Go begins another one.
 type round struct {
 	lazyContext
-	g      *Group
-	ended  sy.Bool      // the context ends, by the group
-	err    error        // the first error; guarded by Group.mu until the round is over
-	errs   *groupErrors // where they are collected
-	oldest *groupTask   // where the group has an outer task, its tasks, but for some that have begun; guarded by Group.mu
-	newest *groupTask
-	over   sy.Gate               // opened when the round is over, for those in Wait who only wait
-	shut   bool                  // over is; guarded by Group.mu
-	spare  sy.Pointer[groupTask] // first, until a Go has taken it
-	first  groupTask             // saves an allocation
-}
+	waker   // guards what follows, but for first
+	g       *Group
+	tasks   int        // that may run, and have not ended
+	places  int        // of calls of Go, in their order
+	atLimit []sy.Event // calls of Go that wait for one of tasks to end
+	oldest  *groupTask // where the group helps, its tasks, but for some that have begun
+	newest  *groupTask
+	err     error       // the first one; where errors are collected, that of the context
+	errs    []taskError // where they are collected
+	waited  bool        // somebody is in Wait, or has given up
+	over    bool
+	gate    sy.Gate // shut when waited is set, and opened when over is
 
-type groupErrors struct {
-	all []groupError
-	n   int // tasks
-}
-
-type groupError struct {
-	i   int
-	err error
-}
-
-// A groupLimit is guarded by Group.mu, but for n.
-type groupLimit struct {
-	n       int
-	blocked []sy.Event // calls of Go at the limit
+	first groupTask // saves an allocation
 }
 
 // A groupTask is a task of a group, and the context it is given.
 type groupTask struct {
 	call
-	r    *round
-	f    func(context.Context) error
-	next *groupTask // guarded by Group.mu
-	i    int
+	*round
+	f     func(context.Context) error
+	place int
+	next  *groupTask // guarded by waker.mu
 }
 
 // A GroupOption configures a [Group].
-type GroupOption interface{ applyGroup(*Group) }
+type GroupOption interface{ applyGroup(*groupConfig) }
 
-type groupOption func(*Group)
+type groupOption func(*groupConfig)
 
-func (o groupOption) applyGroup(g *Group) { o(g) }
+func (o groupOption) applyGroup(c *groupConfig) { o(c) }
 
 // CollectErrors makes Wait return all errors of the group's tasks, joined by
 // [errors.Join] in the order of Go, and not only the first. An error then does
 // not cancel the group's context.
-func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect = true }) }
+func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.collect = true }) }
 
 // Limit bounds the tasks of the group that are accepted and have not ended:
 // there are at most n at any time, and [Group.Go] waits. n must be at least 1.
@@ -113,12 +90,20 @@ func CollectErrors() GroupOption { return groupOption(func(g *Group) { g.collect
 // or one that is nested in more than 64 others; these leave the new task to the
 // pool. Give the group's pool a maximum of its own if that matters.
 func Limit(n int) GroupOption {
-	return groupOption(func(g *Group) {
-		g.limit = &groupLimit{n: n}
+	return groupOption(func(c *groupConfig) {
+		c.limit = n
 		if n < 1 {
-			g.invalid = fmt.Errorf("%w: Limit(%d): want at least 1", ErrConfig, n)
+			c.invalid = fmt.Errorf("%w: Limit(%d): want at least 1", ErrConfig, n)
 		}
 	})
+}
+
+func (c *groupConfig) apply(opts []GroupOption) {
+	for _, o := range opts {
+		if o != nil {
+			o.applyGroup(c)
+		}
+	}
 }
 
 // Group makes a group of tasks on p. Its context is derived from ctx. If the
@@ -143,37 +128,33 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g.apply(opts)
 	switch {
 	case ctx == nil:
-		g.invalid = errNilContext
+		g.parent, g.invalid = context.Background(), errNilContext
 	case p == nil:
 		g.invalid = ErrClosed
+	case g.invalid == nil:
+		g.helps = callerIn(&p.lane, ctx).any()
 	}
-	if g.invalid == nil {
-		g.outer = outerOf(&p.lane, ctx)
-	}
-	g.startLocked(&g.first)
+	g.round.Store(g.begin(&g.first))
 	return g
 }
 
-func (g *Group) apply(opts []GroupOption) {
-	for _, o := range opts {
-		if o != nil {
-			o.applyGroup(g)
-		}
-	}
+// begin makes r a round of g.
+func (g *Group) begin(r *round) *round {
+	r.g, r.parent = g, g.parent
+	return r
 }
 
-// startLocked makes r the latest round.
-func (g *Group) startLocked(r *round) {
-	r.g = g
-	if g.collect {
-		r.errs = new(groupErrors)
+// lock locks the latest round. If that is over, another one begins.
+func (g *Group) lock() *round {
+	for {
+		r := g.round.Load()
+		r.mu.Lock()
+		if !r.over {
+			return r
+		}
+		r.mu.Unlock()
+		g.round.CompareAndSwap(r, g.begin(new(round)))
 	}
-	if r.parent = g.parent; r.parent == nil {
-		r.parent = context.Background()
-	}
-	r.spare.Store(&r.first)
-	g.round.Store(r)
-	g.state.Or(groupOpen)
 }
 
 // Go submits f to the pool. It follows the rules of [Pool.SubmitContext] and
@@ -188,12 +169,19 @@ func (g *Group) Go(f func(context.Context) error) {
 	if g.invalid != nil || g.p == nil {
 		return
 	}
-	r, here, err := g.enter()
-	if err != nil {
-		g.fail(r, g.place(r), err)
-		return
+	r, place := g.enter(false)
+	here := false
+	if place == 0 {
+		if n := g.p.lane.Nesting(g.parent); n > 0 {
+			r, place = g.enter(true)
+			here = kernel.Nests(n)
+		} else {
+			r, place = g.enterInTurn()
+		}
 	}
-	g.add(r, f, here, g.p.policy, nil)
+	if place > 0 {
+		r.submit(f, place, here, g.p.policy, nil)
+	}
 }
 
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
@@ -205,306 +193,178 @@ func (g *Group) Go(f func(context.Context) error) {
 // After [Group.Wait] a call of TryGo makes the group begin anew, as one of Go
 // does, also if it returns false.
 func (g *Group) TryGo(f func(context.Context) error) bool {
-	if g.invalid != nil || g.p == nil || !g.tryEnter() {
+	if g.invalid != nil || g.p == nil {
 		return false
 	}
-	return g.add(g.open(), f, false, Reject, ErrQueueFull)
+	r, place := g.enter(false)
+	return place > 0 && r.submit(f, place, false, Reject, ErrQueueFull)
 }
 
-// place is the place of the next task of r among those whose errors are
-// collected.
-func (g *Group) place(r *round) (i int) {
-	if g.collect {
-		g.mu.Lock()
-		r.errs.n++
-		i = r.errs.n
-		g.mu.Unlock()
+// enter counts a task of the latest round, and returns its place. That is 0, and the task is not
+// counted, if the limit is reached and not to be passed.
+func (g *Group) enter(beyond bool) (r *round, place int) {
+	r = g.lock()
+	defer r.mu.Unlock()
+	if g.limit > 0 && r.tasks >= g.limit && !beyond {
+		return r, 0
 	}
-	return i
+	r.tasks++
+	r.places++
+	return r, r.places
 }
 
-// add submits f, by policy, as a task that was counted in r, or with here set runs
-// it. It reports whether f was accepted; the reason why not is the group's error,
-// unless it is excuse.
-func (g *Group) add(r *round, f func(context.Context) error, here bool, policy FullPolicy, excuse error) bool {
-	i := g.place(r)
-	err := ErrNilTask
-	if f != nil {
-		err = r.refusal()
+// enterInTurn is enter, but waits at the limit. The place is 0 if the context ends first, which is
+// an error of the group then.
+func (g *Group) enterInTurn() (r *round, place int) {
+	r = g.lock()
+	r.places++
+	place = r.places
+	w := sy.MakeEvent()
+	r.atLimit = append(r.atLimit, w) // while it is there the round is not over
+	r.admit()
+	r.mu.Unlock()
+	sy.Reach("limit")
+	if w.WaitOr(r.Done()) {
+		return r, place
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.atLimit, w)
+	if i < 0 {
+		return r, place // it was let in before the end was noticed
+	}
+	r.atLimit = slices.Delete(r.atLimit, i, i+1)
+	r.failLocked(place, r.Err())
+	return r, 0
+}
+
+// admit counts the tasks of those who wait at the limit, while there is room. Locked. If somebody
+// waits there, the limit is reached.
+func (r *round) admit() {
+	for len(r.atLimit) > 0 && r.tasks < r.g.limit {
+		r.tasks++
+		r.atLimit[0].Set()
+		r.atLimit = r.atLimit[1:]
+	}
+}
+
+// submit submits f, by policy, as a task that was counted, or with here set runs it. It reports
+// whether f was accepted; the reason why not is the group's error, unless it is excuse.
+func (r *round) submit(f func(context.Context) error, place int, here bool, policy FullPolicy, excuse error) bool {
+	err := r.Err()
+	if f == nil {
+		err = ErrNilTask
 	}
 	if err != nil {
-		g.leave(r, i, err)
+		r.leave(place, err)
 		return false
 	}
-	t := r.newTask()
-	t.r, t.f, t.i = r, f, i
-	t.Init(t, &g.p.lane)
-	t.trace(g.p)
+	p := r.g.p
+	t := &r.first
+	if place > 1 || p.follows() { // one that is followed refers to more than the group does
+		t = new(groupTask)
+	}
+	t.round, t.f, t.place = r, f, place
+	t.Init(t, &p.lane)
+	t.trace(p)
 	it := queue.Record(&t.call)
-	switch {
-	case here:
-		err = g.p.lane.RunInline(it)
-	case !g.p.lane.Submit(it):
-		err = g.p.lane.SubmitSlow(it, kernel.Policy(policy), r)
+	if here {
+		err = p.lane.RunInline(it)
+	} else {
+		err = p.put(it, kernel.Policy(policy), r)
 	}
 	if err != nil {
 		t.f = nil // t may live as long as the group
-		fault := err
-		if err == excuse {
-			fault = nil
-		}
 		t.Body.Over(err)
-		g.leave(r, t.i, fault)
+		if err == excuse {
+			err = nil
+		}
+		r.leave(place, err)
 		return false
 	}
-	if g.outer.any() {
-		g.list(t)
+	if r.g.helps {
+		r.list(t)
 	}
 	return true
 }
 
-// newTask is a task that nobody has used. One that is followed refers to more than
-// the group does.
-func (r *round) newTask() *groupTask {
-	if t := r.spare.Load(); t != nil && !r.g.p.follows() && r.spare.CompareAndSwap(t, nil) {
-		return t
-	}
-	return new(groupTask)
-}
-
-// enter counts a task, when there is room for it, and returns the round it is
-// in. With here set, there is none, and the caller, which must not wait, is to
-// run the task. The error is that of the group's context, which ended first.
-func (g *Group) enter() (r *round, here bool, err error) {
-	if g.tryEnter() {
-		return g.open(), false, nil
-	}
-	r = g.open()
-	if n := g.p.lane.Nesting(r); n > 0 {
-		g.state.Add(groupOne)
-		return g.open(), kernel.Nests(n), nil
-	}
-	w := sy.MakeEvent()
-	g.mu.Lock()
-	g.limit.blocked = append(g.limit.blocked, w)
-	g.state.Or(groupBlocked) // before the look: see leave
-	g.unblockLocked()
-	if slices.Contains(g.limit.blocked, w) {
-		r = g.openLocked() // it stays while w is listed
-	}
-	g.mu.Unlock()
-	sy.Reach("limit")
-	if w.WaitOr(r.Done()) {
-		return g.open(), false, nil
-	}
-	g.mu.Lock()
-	i := slices.Index(g.limit.blocked, w)
-	first := false
-	if i >= 0 {
-		place := 0 // as Go would give it
-		if g.collect {
-			place = r.errs.n + 1
-		}
-		first = g.failLocked(r, place, r.Err()) // as long as it is listed the round does not end
-		g.limit.blocked = slices.Delete(g.limit.blocked, i, i+1)
-		g.unblockLocked()
-	}
-	g.mu.Unlock()
-	if first {
-		r.stop(r.Err())
-	}
-	if i >= 0 {
-		return r, false, r.Err()
-	}
-	w.Wait() // it was let in before the end was noticed
-	return g.open(), false, nil
-}
-
-// tryEnter counts a task, unless the limit is reached, or others wait there.
-func (g *Group) tryEnter() bool {
-	if g.limit == nil {
-		g.state.Add(groupOne)
-		return true
-	}
-	for s := g.state.Load(); s&groupBlocked == 0 && int(s/groupOne) < g.limit.n; s = g.state.Load() {
-		if g.state.CompareAndSwap(s, s+groupOne) {
-			return true
-		}
-	}
-	return false
-}
-
-// open returns the round that is open, or opens one. It stays so while the
-// caller's task is counted.
-func (g *Group) open() *round {
-	if g.state.Load()&groupOpen != 0 {
-		return g.round.Load()
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.openLocked()
-}
-
-func (g *Group) openLocked() *round {
-	if g.state.Load()&groupOpen == 0 {
-		g.startLocked(new(round))
-	}
-	return g.round.Load()
-}
-
-// unblockLocked lets those in who wait for the limit, while there is room, on
-// their behalf.
-func (g *Group) unblockLocked() {
-	l := g.limit
-	if l == nil {
-		return
-	}
-	for len(l.blocked) > 0 && int(g.state.Load()/groupOne) < l.n {
-		g.state.Add(groupOne)
-		l.blocked[0].Set()
-		l.blocked = l.blocked[1:]
-	}
-	if len(l.blocked) == 0 {
-		g.state.And(^uint64(groupBlocked))
-		l.blocked = nil
-	}
-}
-
 // list keeps t for those who help, unless it has begun.
-func (g *Group) list(t *groupTask) {
-	r := t.r
-	g.mu.Lock()
-	for r.oldest != nil && !r.oldest.Waits() {
-		r.unlistLocked()
+func (r *round) list(t *groupTask) {
+	r.mu.Lock()
+	r.trim()
+	switch {
+	case !t.Waits():
+	case r.oldest == nil:
+		r.oldest, r.newest = t, t
+	default:
+		r.newest.next, r.newest = t, t
 	}
-	if !t.Waits() {
-		g.mu.Unlock()
-		return
-	}
+	r.unlockAndWake() // whoever is in Wait may have to run it
+}
+
+// unbegun is the oldest task that is listed and has not begun. It stays listed when it is claimed:
+// others who look meanwhile must not take it that there is none, should there be no place for it.
+func (r *round) unbegun() *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trim()
 	if r.oldest == nil {
-		r.oldest = t
-	} else {
-		r.newest.next = t
+		return nil
 	}
-	r.newest = t
-	g.mu.Unlock()
-	g.nudge() // whoever is in Wait may have to run it
+	return &r.oldest.call
 }
 
-func (r *round) unlistLocked() {
-	t := r.oldest
-	r.oldest, t.next = t.next, nil
-}
-
-// help runs the tasks of r that have not started, on the goroutine of outer, and
-// reports whether there were any. It stops when ctx has ended. Where the pool is a sub-pool
-// without a place for that, n is told when there is one.
-func (g *Group) help(ctx context.Context, r *round, outer helper, n kernel.Nudger) (any bool) {
-	var tried *groupTask
-	for ctx.Err() == nil {
-		// It stays listed until it was claimed: others who look meanwhile must not
-		// take it that there is none, should there be no place to run it here.
-		g.mu.Lock()
-		for r.oldest != nil && (r.oldest == tried || !r.oldest.Waits()) {
-			r.unlistLocked()
-		}
-		t := r.oldest
-		g.mu.Unlock()
-		if t == nil {
-			return any
-		}
-		switch t.Claim(outer.laneOn(&g.p.lane), n) {
-		case kernel.Ran:
-			any = true
-		case kernel.NoPlace:
-			return any
-		}
-		tried = t
+// trim drops the oldest tasks that have begun. Locked.
+func (r *round) trim() {
+	for t := r.oldest; t != nil && !t.Waits(); t = r.oldest {
+		r.oldest, t.next = t.next, nil
 	}
-	return any
 }
 
-// nudge has those in Wait look again whether to help.
-func (g *Group) nudge() { g.mu.Lock(); g.unlockAndWake() }
-
-// A groupNudger is a Group as a kernel.Nudger.
-type groupNudger Group
-
-func (g *groupNudger) Nudge() { (*Group)(g).nudge() }
-
-// unlockAndWake unlocks and has those in Wait look again.
-func (g *Group) unlockAndWake() {
-	idle := g.idle
-	g.idle = sy.Latch{}
-	g.mu.Unlock()
-	open(idle)
-}
-
-// leave counts a task of r as ended, with err.
-func (g *Group) leave(r *round, i int, err error) {
+// leave counts a task as ended, with err.
+func (r *round) leave(place int, err error) {
 	if err != nil {
-		g.fail(r, i, err)
+		r.fail(place, err)
 	}
-	s := g.state.Add(^uint64(groupOne - 1))
-	if s&groupBlocked != 0 {
-		g.mu.Lock()
-		g.unblockLocked()
-		g.mu.Unlock()
-		s = g.state.Load()
-	}
-	if s < groupOne && s&groupWaited != 0 {
-		g.finish(r)
-	}
+	r.mu.Lock()
+	r.tasks--
+	r.admit()
+	r.settle()
 }
 
-// fail notes an error of task i of r, and reports whether the group returns it as the first.
-func (g *Group) fail(r *round, i int, err error) (first bool) {
-	g.mu.Lock()
-	first = g.failLocked(r, i, err)
-	g.mu.Unlock()
+// settle unlocks, and reports whether the round is over. Whoever sees that first ends it.
+func (r *round) settle() (over bool) {
+	if r.over || !r.waited || r.tasks > 0 {
+		defer r.mu.Unlock()
+		return r.over
+	}
+	r.over = true
+	r.unlockAndWake()
+	r.gate.Open()
+	r.end(context.Canceled) // those in Wait do that too, if there are any yet
+	return true
+}
+
+// fail notes an error, and reports whether it is the first one, which ends the context.
+func (r *round) fail(place int, err error) (first bool) {
+	r.mu.Lock()
+	first = r.failLocked(place, err)
+	r.mu.Unlock()
 	if first {
-		r.stop(err)
+		r.end(err)
 	}
 	return first
 }
 
-// failLocked is fail, but reports whether the caller must stop r, after unlocking.
-func (g *Group) failLocked(r *round, i int, err error) (stop bool) {
-	first := r.err == nil
-	switch {
-	case !g.collect:
-		if first {
-			r.err = err
-		}
-	case err != r.refusal():
-		r.errs.all = append(r.errs.all, groupError{i, err})
-	case first: // the context has ended: that is said once
+func (r *round) failLocked(place int, err error) (first bool) {
+	collected := r.g.collect && err != r.Err() // the end of the context is said once
+	if first = !collected && r.err == nil; first {
 		r.err = err
-		r.errs.all = append(r.errs.all, groupError{i, err})
 	}
-	return first && !g.collect
-}
-
-// finish ends the round, if no task is left, and wakes those who wait.
-func (g *Group) finish(r *round) {
-	g.mu.Lock()
-	if g.round.Load() != r { // a later one has begun
-		g.mu.Unlock()
-		return
+	if collected || first {
+		r.errs = append(r.errs, taskError{place, err})
 	}
-	g.unblockLocked() // those at the limit are in this round: its context must not end for them
-	over := false
-	for s := g.state.Load(); s < groupBlocked && s&groupOpen != 0; s = g.state.Load() { // no task, and nobody at the limit
-		over = g.state.CompareAndSwap(s, s&^(groupOpen|groupWaited))
-	}
-	shut := over && r.shut
-	g.unlockAndWake()
-	if shut {
-		r.over.Open()
-	}
-	if over {
-		r.stop(context.Canceled) // those in Wait do that too, if there are any yet
-	}
+	return first
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -536,102 +396,75 @@ func (g *Group) wait(ctx context.Context) error {
 	if g.invalid != nil {
 		return g.invalid
 	}
-	r := g.round.Load() // before the state: if a round is open then, r is, or has been
-	if g.state.Load()&groupOpen == 0 {
-		g.mu.Lock() // startLocked's two steps are one here
-		r = g.round.Load()
-		g.mu.Unlock()
-	}
+	r := g.round.Load()
 	if r == nil {
 		return ErrClosed // the zero Group
 	}
-	outer := g.outer
-	if outer.own != nil || outer.c != nil && outer.c.IsOver() {
-		// The stack told then, or ctx was that of a task that has ended. This may be
-		// another goroutine, in a task of another pool of the family.
-		outer.own = calledFrom(&g.p.lane)
+	var h helper
+	if g.helps {
+		h = callerIn(&g.p.lane, g.parent) // it may be another goroutine than that of Group
 	}
-	helps := outer.own != nil || outer.c != nil && !outer.c.IsOver()
-	var n kernel.Nudger // told when there is a place to help
-	if helps && g.p.lane.Up() != nil {
-		n = &waiting{(*groupNudger)(g)}
-		defer g.p.lane.Unstrand(n)
+	r.mu.Lock()
+	if !r.waited {
+		r.waited = true
+		r.gate.Shut()
 	}
-	for {
-		s := g.state.Load()
-		switch {
-		case s&groupOpen == 0, g.round.Load() != r:
-			r.stop(context.Canceled)
-			return r.result()
-		case s < groupOne:
-			g.finish(r)
-			continue
-		}
-		if helps && g.help(ctx, r, outer, nil) {
-			continue
-		}
-		only := !helps && ctx.Done() == nil
-		g.mu.Lock()
-		if g.state.Load()&groupOpen == 0 || g.round.Load() != r {
-			g.mu.Unlock()
-			continue // it is over: the bit would be the next round's
-		}
-		switch {
-		case only && !r.shut:
-			r.shut = true
-			r.over.Shut()
-		case !only && g.idle.IsZero():
-			g.idle = sy.MakeLatch()
-		}
-		idle := g.idle
-		s = g.state.Or(groupWaited) // before the look: see leave
-		g.mu.Unlock()
-		if s < groupOne || helps && g.help(ctx, r, outer, n) {
-			continue
-		}
-		if only {
-			sy.Reach("wait for a round")
-			r.over.Wait()
-			continue
-		}
+	var err error
+	switch over := r.settle(); {
+	case over:
+	case !h.any() && ctx.Done() == nil:
+		sy.Reach("wait for a round")
+		r.gate.Wait()
+	default:
 		sy.Reach("wait for a group")
-		if err := waitFor(idle, ctx); err != nil && g.state.Load()&groupOpen != 0 && g.round.Load() == r {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.collect || r.err == nil {
-				return err
-			}
-			return r.err
-		}
+		err = r.await(ctx, &g.p.lane, r.isOver, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) })
 	}
+	switch {
+	case err == nil:
+		r.end(context.Canceled) // who has ended the round may not have come to that
+	case g.collect:
+		return err
+	}
+	return cmp.Or(r.result(), err)
 }
 
-// result is what Wait returns when r is over.
+func (r *round) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// result is the first error, or all.
 func (r *round) result() error {
-	g := r.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.collect {
-		return r.err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.g.collect {
+		return joined(r.errs)
 	}
-	return errors.Join(inOrder(r.errs.all)...)
+	return r.err
 }
 
-// inOrder sorts all by place, and returns the errors.
-func inOrder(all []groupError) []error {
-	slices.SortStableFunc(all, func(a, b groupError) int { return cmp.Compare(a.i, b.i) })
+// A taskError is the error of a task, or an item, and its place among others.
+type taskError struct {
+	place int
+	err   error
+}
+
+// joined is all errors, in the order of their places.
+func joined(all []taskError) error {
+	slices.SortStableFunc(all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
 	errs := make([]error, len(all))
 	for i, e := range all {
 		errs[i] = e.err
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // Stop cancels the group's context and then waits as [Group.Wait] does. Use it
 // with defer: no task of the group outlives the function.
 func (g *Group) Stop() error {
 	if r := g.round.Load(); r != nil {
-		r.stop(context.Canceled)
+		r.end(context.Canceled)
 	}
 	return g.Wait()
 }
@@ -650,53 +483,26 @@ func (g *Group) Context() context.Context {
 	return r
 }
 
-// stop ends the round's context.
-func (r *round) stop(cause error) {
-	r.ended.Store(true)
-	r.end(cause)
-}
-
-// refusal is why a task of r must not start.
-func (r *round) refusal() error {
-	if r.ended.Load() {
-		return r.Err()
-	}
-	return r.parent.Err()
-}
-
-func (t *groupTask) Refused() error         { return t.r.refusal() }
-func (t *groupTask) Outer() context.Context { return t.r.parent }
-func (t *groupTask) Over(error)             { t.SetOver() }
-
+// Run and the others make a groupTask the body of its call.
 func (t *groupTask) Run() error {
 	f := t.f
 	t.f = nil
 	return f(given(&t.call, t))
 }
 
-func (t *groupTask) Cut(cause error) { t.r.stop(cause) }
+func (t *groupTask) Refused() error         { return t.round.Err() }
+func (t *groupTask) Outer() context.Context { return t.parent }
+func (t *groupTask) Over(error)             { t.SetOver() }
+func (t *groupTask) Cut(cause error)        { t.end(cause) }
 
 // Returns notes e, unless all errors are returned: whether it is the first one must be known
 // before it is logged.
-func (t *groupTask) Returns(e error) bool {
-	g := t.r.g
-	return g.collect || g.fail(t.r, t.i, e)
-}
+func (t *groupTask) Returns(e error) bool { return t.g.collect || t.fail(t.place, e) }
 
 func (t *groupTask) Resolve(err error) {
 	t.f = nil
-	t.r.g.leave(t.r, t.i, err)
+	t.leave(t.place, err)
 }
 
-// Deadline, Done, Err and Value make a groupTask the context of its task.
-func (t *groupTask) String() string              { return t.r.String() }
-func (t *groupTask) Deadline() (time.Time, bool) { return t.r.Deadline() }
-func (t *groupTask) Done() <-chan struct{}       { return t.r.Done() }
-func (t *groupTask) Err() error                  { return t.r.Err() }
-
-func (t *groupTask) Value(key any) any {
-	if v, ok := t.call.Value(key); ok {
-		return v
-	}
-	return t.r.Value(key)
-}
+// Value tells the pool that the context belongs to one of its tasks.
+func (t *groupTask) Value(key any) any { return t.call.Value(key, t.round) }

@@ -50,7 +50,7 @@ type strand[K comparable] struct {
 	key   K
 	tasks fifo[queue.Item] // that wait: funcs, and calls that are kept
 	turn  queue.Item       // that has begun, or was dropped
-	gone  bool             // turn was withdrawn: who has done that tells
+	gone  bool             // turn was withdrawn: who has done that tells its end and its result
 	busy  bool             // the activation is queued, or runs
 }
 
@@ -92,13 +92,8 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 // after it keep their order. A task that starts is given a context derived from
 // ctx, which ends with ctx, when the task returns, and when the pool is closed.
 func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {
-	switch {
-	case task == nil:
-		return ErrNilTask
-	case k.p == nil:
-		return ErrClosed
-	case ctx == nil:
-		return errNilContext
+	if err := checkArgs(ctx, k.p, task != nil); err != nil {
+		return err
 	}
 	c := &contextTask{f: task}
 	c.bind(c, ctx, k.p)
@@ -120,18 +115,11 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 // key, and to wait could stop the pool. So [Future.Wait] returns
 // [ErrWouldDeadlock] there, unless there is a result.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
-	u := &Future[T]{futureTask[T]{f: f}}
 	var p *Pool
 	if k != nil {
 		p = k.p
 	}
-	err := u.t.make(ctx, p)
-	if err == nil {
-		err = k.submitCall(&u.t.contextCall, key, "Future")
-	}
-	if err != nil {
-		u.t.fail(err)
-	}
+	u, _ := start(ctx, p, f, func(c *contextCall) error { return k.submitCall(c, key, "Future") })
 	return u
 }
 
@@ -153,19 +141,16 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 	s, l := k.shard(key), &k.p.lane
 	s.mu.Lock()
-	t := s.of(k.p, key)
+	t, idle := s.add(k.p, key, task)
 	ok, owes := false, false
-	if t.busy {
-		if ok = l.Hold(); ok {
-			t.tasks.push(task)
-		}
+	if idle {
+		ok, owes = l.Try(queue.Record(&t.call))
 	} else {
-		t.tasks.push(task) // before the activation may run
-		t.busy = true
-		t.Again()
-		if ok, owes = l.Try(queue.Record(&t.call)); !ok {
-			t.tasks.unpush()
-			t.busy = false
+		ok = l.Hold()
+	}
+	if !ok {
+		t.tasks.unpush()
+		if idle {
 			s.forget(t)
 		}
 	}
@@ -185,7 +170,19 @@ func (k *Keyed[K]) shard(key K) *keyShard[K] {
 	return &k.shards[maphash.Comparable(k.seed, key)%keyShards]
 }
 
-// of is the strand of key. Locked, as all methods of a keyShard.
+// add has task wait in the strand of key, and reports whether that was idle. Then its activation
+// is to be submitted. Locked, as all methods of a keyShard.
+func (s *keyShard[K]) add(p *Pool, key K, task queue.Item) (t *strand[K], idle bool) {
+	t = s.of(p, key)
+	t.tasks.push(task) // before the activation may run
+	if idle = !t.busy; idle {
+		t.busy = true
+		t.Again()
+	}
+	return t, idle
+}
+
+// of is the strand of key.
 func (s *keyShard[K]) of(p *Pool, key K) *strand[K] {
 	t := s.strands[key]
 	if t != nil {
@@ -207,8 +204,9 @@ func (s *keyShard[K]) of(p *Pool, key K) *strand[K] {
 	return t
 }
 
-// forget forgets t, which is idle.
+// forget forgets t, which becomes idle.
 func (s *keyShard[K]) forget(t *strand[K]) {
+	t.busy = false
 	if t.key == t.key {
 		delete(s.strands, t.key)
 	}
@@ -233,32 +231,32 @@ func (j *joining[K]) Join() *call {
 	s := j.k.shard(j.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.of(j.k.p, j.key)
-	t.tasks.push(j.task)
-	if t.busy {
-		return nil
+	if t, idle := s.add(j.k.p, j.key, j.task); idle {
+		return &t.call
 	}
-	t.busy = true
-	t.Again()
-	return &t.call
+	return nil
 }
 
-// begin makes the first task that waits the one whose turn it is, unless there is one.
+// begin makes the first task that waits the one whose turn it is, unless there is one, and returns
+// inner.
 func (t *strand[K]) begin() *call {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if t.turn.IsZero() {
 		t.turn = t.tasks.pop()
+		if c := t.inner(); c != nil {
+			t.gone = !c.Take()
+		}
 	}
 	return t.inner()
 }
 
-// inner is the task whose turn it is, if that has a context of its own.
+// inner is the task whose turn it is, if that has a context of its own, and was not withdrawn.
 func (t *strand[K]) inner() *call {
-	if t.turn.IsRecord() {
-		return queue.As[call](t.turn)
+	if t.gone || !t.turn.IsRecord() {
+		return nil
 	}
-	return nil
+	return queue.As[call](t.turn)
 }
 
 func (t *strand[K]) More() bool {
@@ -271,16 +269,15 @@ func (t *strand[K]) Next() (first kernel.Result, more bool) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	first = noResult{}
-	if c := t.inner(); c != nil && !t.gone {
+	if c := t.inner(); c != nil {
 		first = c.Body
 	}
 	t.turn, t.gone = queue.Item{}, false
-	if t.tasks.len() > 0 {
-		return first, true
+	more = t.tasks.len() > 0
+	if !more {
+		t.s.forget(t)
 	}
-	t.busy = false
-	t.s.forget(t)
-	return first, false
+	return first, more
 }
 
 // noResult is the result of a task that nobody waits for.
@@ -289,7 +286,10 @@ type noResult struct{}
 func (noResult) Resolve(error) {}
 
 func (t *strand[K]) Refused() error {
-	if c := t.begin(); c != nil {
+	switch c := t.begin(); {
+	case t.gone:
+		return context.Canceled
+	case c != nil:
 		return c.Body.Refused()
 	}
 	return nil
@@ -305,12 +305,7 @@ func (t *strand[K]) Run() error {
 }
 
 func (t *strand[K]) Over(err error) {
-	dropped := t.turn.IsZero()
-	c := t.begin()
-	if c == nil {
-		return
-	}
-	if t.gone = err == errWithdrawn || dropped && !c.Take(); !t.gone {
+	if c := t.begin(); c != nil {
 		c.Body.Over(err)
 	}
 }
@@ -344,6 +339,9 @@ func (q *fifo[T]) len() int { return len(q.buf) - q.head }
 
 // all is what is in it, the oldest first.
 func (q *fifo[T]) all() []T { return q.buf[q.head:] }
+
+// first is the oldest, which must exist.
+func (q *fifo[T]) first() T { return q.buf[q.head] }
 
 func (q *fifo[T]) push(v T) {
 	if len(q.buf) == cap(q.buf) && q.head > len(q.buf)/2 {

@@ -1,8 +1,10 @@
 package shoal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -39,9 +41,9 @@ const chunkTime = 5 * time.Microsecond
 type loopFunc = func(ctx context.Context, lo, hi int) error
 
 type loopOptions struct {
-	most  uint64      // items in a chunk
-	limit int         // participants; 0: as many as the pool may have workers
-	errs  *loopErrors // where errors are collected; nil: the first one ends the loop
+	most    uint64 // items in a chunk
+	limit   int    // participants; 0: as many as the pool may have workers
+	collect bool   // errors; else the first one ends the loop
 }
 
 // A loop is one call of Range or its kin. It is the context that f is given on the caller's
@@ -49,22 +51,22 @@ type loopOptions struct {
 type loop struct {
 	lazyContext
 	// Constant once others may join.
-	above context.Context // whose end ends the loop; where that is a task, its caller's
-	p     *Pool
-	f     loopFunc
-	n     uint64
-	most  uint64
-	limit int // participants
-	all   int // workers that p may have
-	errs  *loopErrors
-	root  *loop // the outermost of the loops that are nested on this goroutine
+	p       *Pool
+	f       loopFunc
+	n       uint64
+	most    uint64
+	limit   int // participants
+	all     int // workers that p may have
+	collect bool
+	root    *loop // the outermost of the loops that are nested on this goroutine
 
 	wants sy.Bool             // more helpers may be called; written under lock
 	first sy.Pointer[helping] // of a root, the helper of all its loops that has not begun
 
 	lock    sy.Mutex // guards what follows
 	helpers []*helping
-	err     error // what ended it
+	err     error       // what ended it
+	errs    []taskError // those that were collected
 
 	_    [64]byte  // keeps what participants read for each item off the line that they write
 	next sy.Uint64 // R1: items below were given out
@@ -84,11 +86,10 @@ type loopTask struct {
 
 // loop runs f for [0, n).
 func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error {
+	err := checkArgs(ctx, p, true)
 	switch {
-	case ctx == nil:
-		return errNilContext
-	case p == nil:
-		return ErrClosed
+	case err != nil:
+		return err
 	case f == nil:
 		return errNilFunc
 	case n < 0:
@@ -100,63 +101,53 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	}
 	if up != nil || p.lane.InTask(ctx) {
 		l := new(loop)
-		l.set(up, ctx, p, n, f, o)
-		return l.run()
+		l.set(up, p, n, f, o)
+		return l.run(ctx)
 	}
 	t := new(loopTask)
 	t.bind(t, ctx, p)
-	t.l.set(nil, ctx, p, n, f, o)
-	traced := p.trace(&t.contextCall, "Range")
-	if err := p.lane.RunInline(queue.Record(&t.call)); err != nil {
-		traced.refuse(err)
-		return err
-	}
-	return t.err
+	t.l.set(nil, p, n, f, o)
+	return p.runHere(&t.waitedCall, "Range")
 }
 
 // Run makes a loopTask the body of its call.
-func (t *loopTask) Run() error {
-	t.l.parent = given(&t.call, &t.contextCall)
-	return t.l.run()
-}
+func (t *loopTask) Run() error { return t.l.run(t.given()) }
 
 // set makes l a loop of [0, n). up is the one that it is nested in on this goroutine, if any.
-func (l *loop) set(up *loop, ctx context.Context, p *Pool, n int, f loopFunc, o loopOptions) {
-	l.above, l.parent, l.p, l.f, l.n, l.most, l.errs = ctx, ctx, p, f, uint64(n), o.most, o.errs
+func (l *loop) set(up *loop, p *Pool, n int, f loopFunc, o loopOptions) {
+	l.p, l.f, l.n, l.most, l.collect = p, f, uint64(n), o.most, o.collect
 	if up != nil {
 		l.all, l.root = up.all, up.root
 	} else {
-		l.all = p.lane.Max()
-		l.root = l
+		l.all, l.root = p.lane.Max(), l
 	}
-	l.limit = l.all
-	if o.limit > 0 {
-		l.limit = min(o.limit, l.all)
-	}
+	l.limit = min(cmp.Or(o.limit, l.all), l.all)
 	l.wants.Store(l.limit > 1)
 }
 
-// run is the caller's part in l.
-func (l *loop) run() error {
+// run is the caller's part in l. Its context is derived from ctx.
+func (l *loop) run(ctx context.Context) (err error) {
+	l.parent = ctx
 	if l.p.lane.Stops() {
 		return ErrClosed
 	}
-	func() {
-		over := false
-		defer func() {
-			if !over { // a panic that crashes, or runtime.Goexit
-				l.fail(ErrGoexit)
-			}
-			l.join()
-		}()
-		if l.n > 1 {
-			l.call()
+	returns := false
+	defer func() {
+		if !returns { // a panic that crashes, or runtime.Goexit
+			l.stop(ErrGoexit)
 		}
-		for l.work(l) {
+		l.join()
+		if err = l.err; l.collect {
+			err = joined(append(l.errs, taskError{math.MaxInt, err})) // nil is none
 		}
-		over = true
 	}()
-	return l.errs.join(l.err)
+	if l.n > 1 {
+		l.call()
+	}
+	for l.work(l) {
+	}
+	returns = true
+	return nil
 }
 
 // call has the pool run one more helper, if there may be one.
@@ -174,7 +165,8 @@ func (l *loop) call() {
 	if !l.root.first.CompareAndSwap(nil, h) {
 		return
 	}
-	if !l.p.offer(&h.call) {
+	// It is worth that only if a worker is free. So the policy is not asked, and nothing is rejected.
+	if l.p.put(queue.Record(&h.call), kernel.Offer, nil) != nil {
 		h.begun()
 		return
 	}
@@ -192,7 +184,7 @@ func (h *helping) Run() error {
 	if l.next.Load() < l.n {
 		l.call()
 	}
-	for l.work(given(&h.call, &h.contextCall)) {
+	for l.work(h.given()) {
 	}
 	return nil
 }
@@ -227,10 +219,11 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		default:
 			if r := recover(); r != nil {
 				e := l.p.panicked(r)
-				again = l.fails(at, e)
-				l.p.report(e, func() bool { return again || l.isErr(e) }, func() {})
+				kept := l.fail(at, e)
+				again = l.collect
+				l.p.report(e, func() bool { return kept }, func() {})
 			} else {
-				l.fails(at, ErrGoexit)
+				l.fail(at, ErrGoexit)
 			}
 		}
 	}()
@@ -250,8 +243,8 @@ func (l *loop) work(ctx context.Context) (again bool) {
 			since = l.p.lane.Now()
 		}
 		at = int(lo)
-		if err := l.f(ctx, at, at+int(n)); err != nil && !l.fails(at, err) {
-			break
+		if err := l.f(ctx, at, at+int(n)); err != nil {
+			l.fail(at, err)
 		}
 		if timed {
 			now := l.p.lane.Now()
@@ -301,53 +294,39 @@ func (l *loop) isOver() bool {
 	if l.ended.Load() {
 		return true
 	}
-	err := l.above.Err()
+	err := l.parent.Err()
 	if l.p.lane.Stops() { // which comes before the end of the contexts
 		err = ErrClosed
 	}
 	if err != nil {
-		l.fail(err)
+		l.stop(err)
 	}
 	return err != nil
 }
 
-// fails notes an error of the chunk that begins with item at, and reports whether the loop
-// goes on.
-func (l *loop) fails(at int, err error) bool {
-	if l.errs != nil {
-		l.errs.add(at, err)
-		return true
+// fail notes an error of the chunk that begins with item at, and reports whether the loop returns
+// it. Unless errors are collected the first one ends l.
+func (l *loop) fail(at int, err error) (kept bool) {
+	if !l.collect {
+		return l.stop(err)
 	}
-	l.fail(err)
-	return false
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.errs = append(l.errs, taskError{at, err})
+	return true
 }
 
-// fail ends l because of err, unless it has ended before.
-func (l *loop) fail(err error) {
+// stop ends l because of err, unless it has ended before.
+func (l *loop) stop(err error) (first bool) {
 	l.lock.Lock()
-	first := l.err == nil
-	if first {
+	if first = l.err == nil; first {
 		l.err = err
 	}
 	l.lock.Unlock()
 	if first {
 		l.end(err)
 	}
-}
-
-// isErr reports whether err is what ended l.
-func (l *loop) isErr(err error) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.err == err
+	return first
 }
 
 func (l *loop) String() string { return fmt.Sprintf("%v.WithRange", l.parent) }
-
-// offer puts c into the queue if there is room. It does not wait, is not counted as rejected
-// if there is none, and does not follow the pool's policy: c is worth that only if a
-// worker is free.
-func (p *Pool) offer(c *call) bool {
-	it := queue.Record(c)
-	return p.lane.Submit(it) || p.lane.SubmitSlow(it, kernel.Offer, nil) == nil
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -60,15 +61,11 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 		return errNilFunc
 	}
 	var errs []error
-	said := make(map[error]bool)
 	mapItems(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }, true,
 		func(_ struct{}, err error) bool {
 			ended := err == ErrClosed || err == ErrDropped || ctx != nil && err == ctx.Err()
-			if err != nil && !(ended && said[err]) {
+			if err != nil && !(ended && slices.Contains(errs, err)) {
 				errs = append(errs, err)
-				if ended { // errors of the user need not be comparable
-					said[err] = true
-				}
 			}
 			return true
 		})
@@ -92,7 +89,7 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 	}
 	return p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) error {
 		return f(ctx, in[lo])
-	}, loopOptions{most: 1, errs: new(loopErrors)})
+	}, loopOptions{most: 1, collect: true})
 }
 
 // MapSlice runs f for every item of in, on p and on the calling goroutine, and
@@ -113,41 +110,33 @@ func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context
 	if f == nil {
 		return nil, errNilFunc
 	}
-	o := loopOptions{most: 1}
-	if len(opts) > 0 {
-		var g Group
-		g.apply(opts)
-		if g.invalid != nil {
-			return nil, g.invalid
-		}
-		if g.collect {
-			o.errs = new(loopErrors)
-		}
-		if g.limit != nil {
-			o.limit = g.limit.n
-		}
+	var c groupConfig
+	c.apply(opts)
+	if c.invalid != nil {
+		return nil, c.invalid
 	}
 	out := make([]Out, len(in))
 	err := p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) (err error) {
 		out[lo], err = f(ctx, in[lo])
 		return err
-	}, o)
+	}, loopOptions{most: 1, limit: c.limit, collect: c.collect})
 	return out, err
 }
 
-// A mapping is one range over the results of a Map. Its fields belong to the
-// goroutine that ranges, unless they say otherwise.
+// A mapping is one range over the results of a Map.
 type mapping[In, Out any] struct {
 	ctx     context.Context // of the items
 	p       *Pool
 	f       func(context.Context, In) (Out, error)
 	ordered bool
-	open    fifo[*mapTask[In, Out]] // accepted, not yielded; where that matters in order
+	caller  helper
+	left    int      // accepted, not yielded; belongs to who ranges
+	woken   sy.Event // wakes who ranges
 
-	mu      sy.Mutex // guards what follows, and what belongs to tasks
-	ready   fifo[*mapTask[In, Out]]
-	waiting bool
-	woken   sy.Event
+	mu    sy.Mutex                // guards what follows, and the results
+	open  fifo[*mapTask[In, Out]] // accepted: in order those that are not ready, else those that may not have begun
+	ready fifo[*mapTask[In, Out]] // to be yielded
+	told  bool                    // woken is set, or about to be
 }
 
 // A mapTask is one item.
@@ -157,33 +146,30 @@ type mapTask[In, Out any] struct {
 	in       In
 	out      Out
 	err      error
-	at       int  // in open, where the order does not matter; -1: it is not there
-	resolved bool // guarded by mapping.mu
+	resolved bool
 }
 
 func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool,
 	yield func(Out, error) bool) {
-	var none Out
+	err := checkArgs(ctx, p, true)
 	switch {
-	case ctx == nil:
-		yield(none, errNilContext)
-		return
-	case p == nil:
-		yield(none, ErrClosed)
-		return
+	case err != nil:
 	case in == nil:
-		yield(none, errNilIterator)
-		return
+		err = errNilIterator
 	case f == nil:
-		yield(none, errNilFunc)
+		err = errNilFunc
+	}
+	if err != nil {
+		var none Out
+		yield(none, err)
 		return
 	}
 	ctx, cancel := sy.WithCancelCause(ctx)
-	m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, woken: sy.MakeEvent()}
+	m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx), woken: sy.MakeEvent()}
 	defer m.end(cancel)
 	limit := p.lookAhead()
 	for v := range in {
-		for m.open.len() > 0 && (m.open.len() >= limit || m.isReady()) {
+		for m.left > 0 && (m.left >= limit || m.isReady()) {
 			if t := m.next(); !yield(t.out, t.err) {
 				return
 			}
@@ -192,7 +178,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 			break
 		}
 	}
-	for m.open.len() > 0 {
+	for m.left > 0 {
 		if t := m.next(); !yield(t.out, t.err) {
 			return
 		}
@@ -212,118 +198,75 @@ func (p *Pool) lookAhead() int {
 
 // submit has the pool run f for v.
 func (m *mapping[In, Out]) submit(v In) error {
-	t := &mapTask[In, Out]{m: m, in: v, at: -1}
+	t := &mapTask[In, Out]{m: m, in: v}
 	t.bind(t, m.ctx, m.p)
+	m.left++
+	m.mu.Lock()
+	m.open.push(t) // before there may be a result
+	m.mu.Unlock()
 	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
 		t.Body.Over(err)
 		t.Resolve(err)
 	}
-	// Not before it is certain: f may end the goroutine, run here. Then there is a result,
-	// and nobody to yield it.
-	t.at = m.open.len()
-	m.open.push(t)
 	return err
+}
+
+// trim takes what it need not hold any more out of open. Locked.
+func (m *mapping[In, Out]) trim() {
+	for m.open.len() > 0 {
+		switch t := m.open.first(); {
+		case m.ordered && t.resolved:
+			m.ready.push(t)
+		case m.ordered, t.Waits():
+			return
+		}
+		m.open.pop()
+	}
 }
 
 // isReady reports whether next would not wait.
 func (m *mapping[In, Out]) isReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.isReadyLocked()
-}
-
-func (m *mapping[In, Out]) isReadyLocked() bool {
-	if m.ordered {
-		return m.open.all()[0].resolved
-	}
 	return m.ready.len() > 0
 }
 
 // next is the next item to yield. It waits for it, or runs it.
-func (m *mapping[In, Out]) next() (t *mapTask[In, Out]) {
+func (m *mapping[In, Out]) next() *mapTask[In, Out] {
 	for !m.isReady() {
-		said := false // that somebody waits
-		switch m.help(nil) {
-		case kernel.Ran:
-			continue
-		case kernel.NoPlace:
+		if m.caller.help(m.unbegun, m) != kernel.Ran {
+			m.woken.Wait()
 			m.mu.Lock()
-			m.waiting, said = true, true // before it may be nudged
+			m.told = false
 			m.mu.Unlock()
-			if m.help(m) == kernel.Ran {
-				m.unwait()
-				continue
-			}
 		}
-		m.mu.Lock()
-		if m.isReadyLocked() {
-			m.mu.Unlock()
-			if said {
-				m.unwait()
-			}
-			break
-		}
-		if !said {
-			m.waiting = true
-		}
-		m.mu.Unlock()
-		m.woken.Wait()
 	}
-	if m.ordered {
-		return m.open.pop()
-	}
+	m.left--
 	m.mu.Lock()
-	t = m.ready.pop()
-	m.mu.Unlock()
-	if t.at < 0 {
-		return t
-	}
-	open := m.open.all()
-	last := open[len(open)-1]
-	open[t.at], last.at = last, t.at
-	m.open.unpush()
-	return t
+	defer m.mu.Unlock()
+	return m.ready.pop()
 }
 
-// help runs an item that has to be waited for, if there is one that has not
-// started and the caller is a task of the pool.
-func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
-	outer := helperOf(&m.p.lane, m.ctx)
-	if outer.c == nil {
-		return kernel.NotClaimed
+// unbegun is the item that is waited for, if it has not begun, or the first of those.
+func (m *mapping[In, Out]) unbegun() *call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trim()
+	if m.open.len() == 0 || !m.open.first().Waits() {
+		return nil
 	}
-	open := m.open.all()
-	if m.ordered {
-		open = open[:1]
-	}
-	for _, t := range open {
-		if got := t.Claim(outer.laneOn(&m.p.lane), n); got != kernel.NotClaimed {
-			return got
-		}
-	}
-	return kernel.NotClaimed
+	return &m.open.first().call
 }
 
-// Nudge has who waits look again.
+// Nudge has who ranges look again.
 func (m *mapping[In, Out]) Nudge() {
 	m.mu.Lock()
-	waiting := m.waiting
-	m.waiting = false
+	told := m.told
+	m.told = true
 	m.mu.Unlock()
-	if waiting {
+	if !told {
 		m.woken.Set()
-	}
-}
-
-// unwait takes back that somebody waits.
-func (m *mapping[In, Out]) unwait() {
-	m.mu.Lock()
-	waiting := m.waiting
-	m.waiting = false
-	m.mu.Unlock()
-	if !waiting {
-		m.woken.Wait() // somebody has set it, or is about to
 	}
 }
 
@@ -331,16 +274,19 @@ func (m *mapping[In, Out]) unwait() {
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil)
 	m.p.lane.Unstrand(m)
-	for _, t := range m.open.all() {
+	m.mu.Lock()
+	open := slices.Clone(m.open.all())
+	m.mu.Unlock()
+	for _, t := range open {
 		t.Withdraw(context.Canceled)
 	}
-	for m.open.len() > 0 {
+	for m.left > 0 {
 		m.next()
 	}
 }
 
 func (t *mapTask[In, Out]) Run() (err error) {
-	t.out, err = t.m.f(given(&t.call, &t.contextCall), t.in)
+	t.out, err = t.m.f(t.given(), t.in)
 	return err
 }
 
@@ -349,38 +295,14 @@ func (t *mapTask[In, Out]) Returns(error) bool { return true }
 func (t *mapTask[In, Out]) Resolve(err error) {
 	m := t.m
 	m.mu.Lock()
-	t.err = err
-	t.resolved = true
+	t.err, t.resolved = err, true
 	if !m.ordered {
 		m.ready.push(t)
 	}
-	waiting := m.waiting && m.isReadyLocked()
-	if waiting {
-		m.waiting = false
-	}
+	m.trim()
+	ready := m.ready.len() > 0
 	m.mu.Unlock()
-	if waiting {
-		m.woken.Set()
+	if ready {
+		m.Nudge()
 	}
-}
-
-// A loopErrors collects errors.
-type loopErrors struct {
-	mu  sy.Mutex // guards what follows
-	all []groupError
-}
-
-func (e *loopErrors) add(i int, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, groupError{i, err})
-}
-
-// join returns all errors, in the order of the items, and the one that has ended the loop;
-// only that where e is nil.
-func (e *loopErrors) join(ended error) error {
-	if e == nil {
-		return ended
-	}
-	return errors.Join(append(inOrder(e.all), ended)...)
 }

@@ -106,7 +106,7 @@ type reservedTask struct {
 
 func (c *reservedTask) Run() error {
 	c.lost = nil
-	return c.f(given(&c.call, &c.contextCall))
+	return c.f(c.given())
 }
 
 func (c *reservedTask) Resolve(err error) {

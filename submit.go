@@ -111,10 +111,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
 	if kernel.Nests(p.lane.Nesting(ctx)) {
-		if err := p.submitBy(p.lane.RunInline, &c.contextCall, "SubmitWait"); err != nil {
-			return err
-		}
-		return c.err
+		return p.runHere(&c.waitedCall, "SubmitWait")
 	}
 	if err := p.submitCall(&c.contextCall, p.policy, "SubmitWait"); err != nil {
 		return err
@@ -126,15 +123,18 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	return c.err
 }
 
+// runHere runs c on the calling goroutine, and returns its result.
+func (p *Pool) runHere(c *waitedCall, kind string) error {
+	if err := p.submitBy(p.lane.RunInline, &c.contextCall, kind); err != nil {
+		return err
+	}
+	return c.err
+}
+
 // submitCall submits c, whose context also bounds the wait for room. kind is for
 // those who trace it.
 func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
-	return p.submitBy(func(it queue.Item) error {
-		if p.lane.Submit(it) {
-			return nil
-		}
-		return p.lane.SubmitSlow(it, kernel.Policy(policy), c.parent)
-	}, c, kind)
+	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, c, kind)
 }
 
 // submitBy submits c by submit, and tells those who trace it, also if it is refused.
@@ -148,6 +148,14 @@ func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind stri
 		t.refuse(err)
 	}
 	return err
+}
+
+// put submits it. ctx, if not nil, bounds the wait for room.
+func (p *Pool) put(it queue.Item, policy kernel.Policy, ctx context.Context) error {
+	if p.lane.Submit(it) {
+		return nil
+	}
+	return p.lane.SubmitSlow(it, policy, ctx)
 }
 
 var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)

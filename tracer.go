@@ -116,7 +116,7 @@ func (t *groupTask) trace(p *Pool) {
 	if !p.follows() {
 		return
 	}
-	if b, ctx := p.followed(&t.call, t.r, "Group"); b != nil {
+	if b, ctx := p.followed(&t.call, t.round, "Group"); b != nil {
 		b.own = groupTaskContext{ctx, t}
 		t.Body = b
 	}
@@ -129,12 +129,7 @@ type groupTaskContext struct {
 }
 
 // Value is the one of the task where that matters to the pool.
-func (c groupTaskContext) Value(key any) any {
-	if v, ok := c.t.call.Value(key); ok {
-		return v
-	}
-	return c.Context.Value(key)
-}
+func (c groupTaskContext) Value(key any) any { return c.t.call.Value(key, c.Context) }
 
 func (t *traced) Run() error {
 	t.given = t.own
@@ -158,18 +153,16 @@ func (t *traced) refuse(err error) {
 
 // Over is called when the task has ended, or is known not to run. It may be called again.
 func (t *traced) Over(err error) {
-	if err != errWithdrawn {
-		tr, ended, task := t.tracer, t.ended, t.task
-		t.tracer, t.ended, t.task = nil, nil, nil
-		switch {
-		case ended != nil:
-			t.p.callback("the end function of a Tracer", func() { ended(err) })
-		case tr != nil:
-			t.p.callback("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) })
-		}
-		if task != nil {
-			task.End()
-		}
+	tr, ended, task := t.tracer, t.ended, t.task
+	t.tracer, t.ended, t.task = nil, nil, nil
+	switch {
+	case ended != nil:
+		t.p.callback("the end function of a Tracer", func() { ended(err) })
+	case tr != nil:
+		t.p.callback("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) })
+	}
+	if task != nil {
+		task.End()
 	}
 	t.Body.Over(err)
 }

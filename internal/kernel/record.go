@@ -299,12 +299,12 @@ func (l *Lane) Task(ctx context.Context) *Record {
 	return l.crew.root.TaskIn(ctx)
 }
 
-// Value is what the context of r says to key, if that is a question of the kernel.
-func (r *Record) Value(key any) (v any, ok bool) {
+// Value is what the context of r, which is derived from parent, says to key.
+func (r *Record) Value(key any, parent context.Context) any {
 	if k, is := key.(taskKey); is && r.Lane != nil && k.crew == r.Lane.crew {
-		return r, true
+		return r
 	}
-	return nil, false
+	return parent.Value(key)
 }
 
 // Outer is the task that r was submitted by, as far as contexts tell.
