@@ -13,8 +13,9 @@ const (
 	epochLen = slice / 4
 
 	// A worker is fresh if its last task began in one of the last freshFor epochs: less than
-	// a slice ago, or up to a quarter more.
-	freshFor = 5
+	// a slice ago, or up to a quarter less. If it counted for longer, a worker that comes after
+	// its slice would see no CPU free, and wait for a round (S3 on one CPU).
+	freshFor = 4
 
 	// There are more buckets than freshFor, so that none is reused while it is looked at.
 	buckets = 8
@@ -86,11 +87,9 @@ func (c *Crew) Procs() int { return int(c.procs.Load()) }
 // for e any more. What was added is then gone, and must not be subtracted either.
 func (c *Crew) count(e int64, d uint64) {
 	b, empty := &c.began[e%buckets], uint64(e)<<countBits
-	for {
-		was := b.Load()
-		if was>>countBits > uint64(e) || b.CompareAndSwap(was, max(was, empty)+d) {
-			return
-		}
+	was := b.Load()
+	for was>>countBits <= uint64(e) && !b.CompareAndSwap(was, max(was, empty)+d) {
+		was = b.Load()
 	}
 }
 
@@ -114,21 +113,20 @@ func (c *Crew) due(now int64) bool {
 // runnable is how many goroutines are runnable, without workers that are held back.
 func (c *Crew) runnable() int64 { return max(0, c.load()-holding.Load()) }
 
-// Ask reports whether a searching worker, which has a CPU and sees a task, may take the task,
-// and how many more workers may start at the same time without asking. If it may not, it is to
-// call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,
+// Ask reports whether a searching worker, which has a CPU and sees a task, may take the task. If
+// it may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,
 // count modulo taskMask+1. One worker of a crew at a time may ask.
 //
 // A worker that begins to yield, or has yielded, while the caller reads inTask must not count
 // twice: tasks that compute would look blocked, now and then, and the pool would grow as long as
 // they last. So those count as yielding that did so both before that and now.
-func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool, more int) {
+func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	yielding, solo := int(c.yielding.Load()), c.soloUntil.Load()
 	if l.still > 0 {
 		yielding = min(yielding, l.yielding)
 	}
 	if inTask+yielding < c.Procs() && solo == 0 {
-		return true, 0 // the rule's answer, without a look at the clock and the scheduler
+		return true // the rule's answer, without a look at the clock and the scheduler
 	}
 	now := c.Now()
 	return c.rule.Ask(l, Sight{
@@ -138,12 +136,17 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool, more i
 }
 
 // Hold yields. A worker that waits because another one works alone does so several times: each
-// look at how that one gets on takes a cache line away from it.
+// look at how that one gets on takes a cache line away from it. One that waits for the end of a
+// round sleeps, since after a yield all others would have their turn first.
 func (l *Look) Hold(c *Crew) {
-	holding.Add(1)
-	for i := 0; i == 0 || l.solo && i < soloYields && c.Now()-l.at < soloLook; i++ {
-		sy.Yield()
+	if l.waits {
+		sy.Sleep(nap)
+	} else {
+		holding.Add(1)
+		for i := 0; i == 0 || l.solo && i < soloYields && c.Now()-l.at < soloLook; i++ {
+			sy.Yield()
+		}
+		holding.Add(-1)
 	}
-	holding.Add(-1)
 	l.yielding = int(c.yielding.Load())
 }

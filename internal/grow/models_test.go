@@ -114,7 +114,7 @@ func TestExplore(t *testing.T) {
 				})
 			}
 			for start := false; !start; {
-				if start, _ = l.Ask(c, 2, 0, 0); !start {
+				if start = l.Ask(c, 2, 0, 0); !start {
 					l.Hold(c)
 				}
 			}
@@ -149,7 +149,7 @@ func TestExplore(t *testing.T) {
 			c.soloUntil.Store(c.Now() + soloFor)
 			var l Look
 			for start := false; !start; { // the clock stands still
-				if start, _ = l.Ask(c, 1, 0, 0); !start {
+				if start = l.Ask(c, 1, 0, 0); !start {
 					l.Hold(c)
 				}
 			}

@@ -44,6 +44,7 @@ const (
 	yielded
 	rested
 	heldBack
+	asleep
 	parked
 )
 
@@ -83,7 +84,7 @@ type pool struct {
 	waitFor   int
 	waiters   []*G
 	extra     int64 // CPU time of starting workers, charged to the next take
-	trace     func(r Rule, s Sight, start bool, more int)
+	trace     func(r Rule, s Sight, start bool)
 }
 
 // An omit says which manners a pool leaves out, to show what they are for.
@@ -131,15 +132,6 @@ func (p *pool) notify() {
 	}
 }
 
-// startMore starts a worker that the rule need not be asked about.
-func (p *pool) startMore() {
-	if w, _ := p.next(); w != nil {
-		p.searching++
-		w.searching, w.asks = true, false
-		p.s.ready(p.s.cp, w.g, false)
-	}
-}
-
 func (p *pool) next() (w *worker, fresh bool) {
 	if n := len(p.stack); n > 0 {
 		w = p.stack[n-1]
@@ -159,14 +151,11 @@ func (p *pool) mayTake(w *worker) bool {
 	if p.always {
 		return true
 	}
-	start, more := w.look.Ask(&p.crew, p.inTask, p.began, p.ended)
+	start := w.look.Ask(&p.crew, p.inTask, p.began, p.ended)
 	if p.trace != nil {
 		p.trace(p.crew.rule, Sight{
 			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: int(p.crew.runnable()), Began: p.began, Ended: p.ended,
-		}, start, more)
-	}
-	for range min(more, p.q.n-1) {
-		p.startMore()
+		}, start)
 	}
 	return start
 }
@@ -178,8 +167,10 @@ func (w *worker) step() op {
 		switch w.state {
 		case parked:
 			w.state = looking
-		case heldBack:
-			holding.Add(-1)
+		case heldBack, asleep:
+			if w.state == heldBack {
+				holding.Add(-1)
+			}
 			w.look.yielding = int(p.crew.yielding.Load())
 			w.state = looking
 		case looking:
@@ -191,6 +182,10 @@ func (w *worker) step() op {
 				return w.park()
 			}
 			if w.asks && !p.mayTake(w) {
+				if w.look.waits {
+					w.state = asleep
+					return op{opSleep, int64(nap)}
+				}
 				w.state = heldBack
 				holding.Add(1)
 				return op{k: opYield}
@@ -273,7 +268,9 @@ func (w *worker) step() op {
 			}
 			w.state = looking
 		case rested:
-			p.crew.rested(w.from)
+			if w.from != 0 {
+				p.crew.goOn(w.from, 0, 0)
+			}
 			if p.q.n == 0 {
 				return w.park()
 			}

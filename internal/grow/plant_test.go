@@ -12,11 +12,11 @@ var table = flag.Bool("grow.table", false, "print all rows of the plant, for 1, 
 
 // on runs a row on the plant. always: without the rule, as an eager pool. trace is called at
 // each look, with the time and what came of it.
-func on(name string, procs int, always bool, trace func(r Rule, s Sight, start bool, more int)) result {
+func on(name string, procs int, always bool, trace func(r Rule, s Sight, start bool)) result {
 	return onWithout(omit{}, name, procs, always, trace)
 }
 
-func onWithout(leave omit, name string, procs int, always bool, trace func(r Rule, s Sight, start bool, more int)) result {
+func onWithout(leave omit, name string, procs int, always bool, trace func(r Rule, s Sight, start bool)) result {
 	for _, r := range rows {
 		if r.name == name {
 			s := newSim(procs, 1)
@@ -57,15 +57,15 @@ var pins = []struct {
 	crowd    int
 	perTask  float64
 }{
-	{row: "S3", took: 1400 * ms},
-	{row: "S4", took: 900 * ms},
+	{row: "S3", took: 900 * ms},
+	{row: "S4", took: 1150 * ms},
 	{row: "S4 polite", took: 100 * ms},
-	{row: "S4 late", took: 2000 * ms},
-	{row: "L", p50: 100 * us, p99: 20 * ms},
+	{row: "S4 late", took: 1900 * ms},
+	{row: "L", p50: 100 * us, p99: 81 * ms},
 	{row: "wait", took: 17 * ms},
-	{row: "L wait", p50: 100 * us, p99: 100 * us, took: 800 * ms},
+	{row: "L wait", p50: 100 * us, p99: 100 * us, took: 860 * ms},
 	{row: "H31", took: 100 * ms},
-	{row: "spinning", took: 26_000 * ms},
+	{row: "spinning", took: 12_000 * ms},
 	{row: "block", took: 2 * ms},
 	{row: "mix", took: 400 * ms},
 	{row: "mutex", took: 210 * ms},
@@ -73,8 +73,8 @@ var pins = []struct {
 	{row: "beside spinning", took: 700 * ms},
 	{row: "N", p99: 200 * us, crowd: 6, perTask: 1.05},
 	{row: "N 5 ms", p99: 10 * ms, crowd: 4, perTask: 1.05},
-	{row: "N 50 ms", p99: 30 * ms, crowd: 80, perTask: 1.05},
-	{row: "N 250 ms", p99: 30 * ms, crowd: 200},
+	{row: "N 50 ms", p99: 30 * ms, crowd: 40, perTask: 1.05},
+	{row: "N 250 ms", p99: 40 * ms, crowd: 270},
 	{row: "N mix", p99: 300 * us, crowd: 45, perTask: 1.05},
 	{row: "N bursts", p99: 200 * us, crowd: 6, perTask: 1.3},
 	{row: "N after sleepers", p99: 200 * us, crowd: 6, perTask: 1.05},
@@ -112,7 +112,6 @@ func TestEveryRowHasPins(t *testing.T) {
 // TestEachMannerIsForARow: without it, the row suffers.
 func TestEachMannerIsForARow(t *testing.T) {
 	p50 := func(r result) int64 { return r.p50 }
-	p99 := func(r result) int64 { return r.p99 }
 	took := func(r result) int64 { return r.took }
 	for _, m := range []struct {
 		what   string
@@ -125,7 +124,6 @@ func TestEachMannerIsForARow(t *testing.T) {
 		{"going on beside long turns", omit{goOn: true}, "beside spinning", took, 2.5},
 		{"yields before parking", omit{rest: true}, "wait", took, 1.1},
 		{"none of them beside long turns", omit{shun: true}, "L wait", took, 20},
-		{"none of them beside long turns", omit{shun: true}, "L", p99, 2},
 	} {
 		with, without := figureOf(m.row, omit{}, m.figure), figureOf(m.row, m.leave, m.figure)
 		if float64(without) < m.times*float64(with) {
@@ -184,7 +182,7 @@ func TestS3GrowsAStepARound(t *testing.T) {
 	const step = 2 * perCPU
 	var at20, plateau, limit, rises int
 	var raised int64
-	on("S3", 2, false, func(r Rule, s Sight, start bool, more int) {
+	on("S3", 2, false, func(r Rule, s Sight, start bool) {
 		if s.Now <= 20*ms {
 			at20 = s.InTask
 		}
@@ -213,7 +211,7 @@ func TestS3GrowsAStepARound(t *testing.T) {
 func TestLongTasksThatEndLetTheCrowdBe(t *testing.T) {
 	var was Rule
 	rises := 0
-	on("N 50 ms", 2, false, func(r Rule, s Sight, start bool, more int) {
+	on("N 50 ms", 2, false, func(r Rule, s Sight, start bool) {
 		if was.limit > 0 && r.limit > max(was.limit, s.InTask/2) {
 			rises++
 			if ended := s.Ended - was.ended; ended >= 2 {
@@ -237,7 +235,7 @@ func TestGrowthIsNeverDenied(t *testing.T) {
 	for _, s := range sights {
 		var r Rule
 		var l Look
-		if start, _ := r.Ask(&l, s); !start {
+		if start := r.Ask(&l, s); !start {
 			t.Errorf("%+v: no start with a CPU to spare", s)
 		}
 	}
@@ -250,7 +248,7 @@ func TestGrowthIsNeverDenied(t *testing.T) {
 		var l Look
 		looks := 0
 		for start := false; !start && looks < 100; looks++ { // the clock stands still
-			start, _ = r.Ask(&l, s)
+			start = r.Ask(&l, s)
 		}
 		if looks < 2 || looks > mostLooks+1 {
 			t.Errorf("%+v: %d looks", s, looks)

@@ -13,8 +13,8 @@
 //
 // Invariants. A Rule never holds a worker back while fewer workers are active than there are
 // CPUs, except where one of them is to work alone. It never holds one back for more than
-// [mostLooks] looks in a row in which no task began. So growth may be delayed, but it is never
-// denied.
+// [mostLooks] looks in a row in which no task began, or, once there is a crowd, for more than one
+// round of the scheduler and that many looks. So growth may be delayed, but it is never denied.
 //
 // A [Rule] is the rule, as numbers. A [Crew], its workers' [Seat], and the [Look] of the one that
 // searches collect what it needs, and say when a worker yields.
@@ -23,7 +23,11 @@
 // tried there first. Constants name the rows, programs on the plant, that need them.
 package grow
 
-import "github.com/shoal-go/shoal/internal/sy"
+import (
+	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
+)
 
 const (
 	us = int64(1000) // all times are in nanoseconds
@@ -33,10 +37,15 @@ const (
 	slice = 10 * ms
 
 	// perCPU own runnable workers for each CPU are no crowd. With 4, tasks that compute and
-	// then tasks that sleep (S3) take a quarter longer, and those beside spinning goroutines a
-	// tenth. With 16, the crowd of N 250 ms is half as large again on two CPUs, and twice as
-	// large on eight.
+	// then tasks that sleep (S3) take a third longer, and spinning takes 1.7 times as long. With
+	// 16, the crowd of N 250 ms is 1.6 times as large.
 	perCPU = 8
+
+	// nap is how long a worker sleeps that waits for the end of a round. In a crowd it comes to a
+	// CPU about once in a slice. With yields instead it would come after all others only: S3 takes
+	// 1.5 times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for
+	// so long.
+	nap = time.Millisecond
 
 	// mostLooks looks of one worker after which no task began end its wait. Without a bound a
 	// pool in a synctest bubble, where the clock stands still, could wait for ever.
@@ -77,16 +86,16 @@ type Rule struct {
 // A Look is what one searching worker remembers between its looks. Its zero value is ready, and
 // is due again when the worker has taken a task or has parked.
 type Look struct {
-	still      int    // looks since a task began
-	at         int64  // time of the last one
-	began      uint64 // tasks that had begun then
-	yielding   int    // workers that yielded between two tasks at the end of the last Hold
-	solo, held bool   // it waits because another worker works alone; it had to wait for another reason
+	still       int    // looks since a task began
+	at          int64  // time of the last one
+	began       uint64 // tasks that had begun then
+	yielding    int    // workers that yielded between two tasks at the end of the last Hold
+	solo, waits bool   // it waits because another worker works alone; for the end of a round
 }
 
-// Ask reports whether the worker may take the task, and how many more workers may start at the
-// same time without asking. If it may not, the worker yields and asks again.
-func (r *Rule) Ask(l *Look, s Sight) (start bool, more int) {
+// Ask reports whether the worker may take the task. If it may not, the worker holds and asks
+// again.
+func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	// Foreign runnable goroutines are no more than all runnable ones were at any time, and
 	// no fewer than those that cannot be workers. The larger of two readings stands, since a
 	// single low one may be an error.
@@ -94,32 +103,24 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool, more int) {
 	r.runnable = s.Runnable
 	own := s.Runnable - r.foreign
 
-	slow := l.still > 0 && s.Now-l.at > 2*slice
-	if l.still++; s.Began != l.began {
+	// slow says that the last round of the scheduler took long. Where the worker slept nothing is
+	// known of that, and time goes by, so the wait ends.
+	slow := l.still > 0 && !l.waits && s.Now-l.at > 2*slice
+	if !l.waits || s.Now == l.at {
+		l.still++
+	}
+	if s.Began != l.began {
 		l.still = 1
 	}
-	l.at, l.began = s.Now, s.Began
+	l.at, l.began, l.waits = s.Now, s.Began, false
 	if l.solo = s.Solo && s.InTask > 0 && l.still <= soloLooks; l.solo {
-		return false, 0
+		return false
 	}
 	if s.InTask+s.Yielding < s.Procs || l.still > mostLooks {
-		return true, 0 // so few are no crowd; or nothing moves
+		return true // so few are no crowd; or nothing moves
 	}
-	if start = r.allows(s, own, slow); start && l.held {
-		// It had to wait, so others start with it. They wait in the run queue of this CPU, and
-		// other CPUs that are busy do not take them from there. So there are as many as one
-		// CPU's part of a small crowd. One alone: S3 takes twice as long on two CPUs. So many
-		// for each CPU: S3 takes half as long again on 64 CPUs, and the crowds of N 50 ms and
-		// of N stolen are four times as large on 16.
-		more = max(0, min(perCPU, r.limit-own)-1)
-	}
-	l.held = !start
-	return start, more
-}
 
-// allows reports whether one more worker may start beside own runnable ones, where all CPUs
-// can be in use. slow says that the last round of the scheduler took more than two slices.
-func (r *Rule) allows(s Sight, own int, slow bool) bool {
+	// All CPUs can be in use.
 	fresh, young := s.Fresh, min(s.Fresh, s.InTask) // at most so many of them are inside a task
 	old := s.InTask - young
 	if slow {
@@ -140,7 +141,8 @@ func (r *Rule) allows(s Sight, own int, slow bool) bool {
 	r.limit = max(step, s.InTask/2, min(r.limit, own+step))
 	if own > r.limit {
 		if s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs) {
-			return false // the round is not over
+			l.waits = true
+			return false
 		}
 		if (s.Ended-r.ended)&taskMask < uint64(s.Procs) {
 			r.limit = own + step

@@ -108,13 +108,12 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	if s.until == 0 { // it was parked, so other goroutines have had their turn (L)
 		s.until, s.back = now+window, now
 	}
-	switch {
-	case took < shortStep:
-		s.step = min(2*s.step, maxStep)
-	case took > longStep:
+	if took < shortStep {
+		s.step *= 2
+	} else if took > longStep {
 		s.step /= 2
 	}
-	s.step = max(1, s.step)
+	s.step = min(max(1, s.step), maxStep)
 	s.left, s.ends, s.last = s.step, done+s.step, now
 	return !aside && now >= s.until && c.due(now), aside
 }
@@ -162,8 +161,9 @@ func (s *Seat) yielded(c *Crew) {
 // waiting for this CPU.
 func (s *Seat) Rest(c *Crew) {
 	if from, ok := s.rests(c); ok {
-		sy.Yield()
-		c.rested(from)
+		if sy.Yield(); from != 0 {
+			c.goOn(from, 0, 0)
+		}
 	}
 }
 
@@ -181,13 +181,6 @@ func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 		from = c.Now()
 	}
 	return from, true
-}
-
-// rested is the part of Rest after the yield. from is as rests returned it.
-func (c *Crew) rested(from int64) {
-	if from != 0 {
-		c.goOn(from, 0, 0)
-	}
 }
 
 // Found is called when a yield before parking brought a task.

@@ -564,9 +564,8 @@ func (w *Worker) ask() {
 	for l := (grow.Look{}); c.backlog() && c.urgent.Load() != most; l.Hold(&c.clock) {
 		inTask, began, starves := c.progress()
 		var start bool
-		var more int
 		if c.Sizer == nil {
-			start, more = l.Ask(&c.clock, inTask, began, began-uint64(inTask))
+			start = l.Ask(&c.clock, inTask, began, began-uint64(inTask))
 		} else {
 			if began != last {
 				still, last = 0, began
@@ -575,9 +574,6 @@ func (w *Worker) ask() {
 			start = still > mostLooks>>sy.Shorter || w.askSizer()
 		}
 		if start || starves {
-			if more > 0 {
-				c.startMore(more)
-			}
 			return
 		}
 	}
@@ -598,20 +594,6 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 		began, starves = c.served, c.starves()
 	})
 	return inTask, began, starves
-}
-
-// startMore has n workers more begin, which do not ask, as far as tasks wait for them.
-func (c *Crew) startMore(n int) {
-	c.enter()
-	c.announce()
-	for n = min(n, c.backlogCount()-1, c.said.avail); n > 0; n-- {
-		if w := c.idle.top; w != nil {
-			c.rouse(w)
-		} else {
-			c.hire()
-		}
-	}
-	c.leave()
 }
 
 // askSizer asks the Sizer. One that panics has said yes.

@@ -220,6 +220,12 @@ func Go(f func()) { explore.Go(f) }
 // Yield lets others run.
 func Yield() { explore.Yield() }
 
+func Sleep(d time.Duration) {
+	e := MakeEvent()
+	AfterFunc(d, e.Set)
+	e.Wait()
+}
+
 // Since is the time since the run began.
 func Since(time.Time) int64 { return explore.Now() }
 

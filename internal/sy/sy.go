@@ -58,6 +58,8 @@ func Go(f func()) { go f() }
 // Yield lets other goroutines run.
 func Yield() { runtime.Gosched() }
 
+func Sleep(d time.Duration) { time.Sleep(d) }
+
 // Since is the time since start, in nanoseconds, by the monotonic clock.
 func Since(start time.Time) int64 { return int64(time.Since(start)) }
 
