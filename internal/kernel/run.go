@@ -36,12 +36,16 @@ type Owner interface {
 	HookBroken()
 }
 
-// attempt runs it, a task of l, unless that must not begin: then it is canceled.
-func (l *Lane) attempt(it queue.Item) (canceled bool, err error) {
+// attempt runs it, a task of l, unless that must not begin: then it is canceled. w is the worker
+// that runs it; nil: it runs inline.
+func (l *Lane) attempt(it queue.Item, w *Worker) (canceled bool, err error) {
 	r := recordOf(it)
 	if r != nil {
 		if err := r.Body.Refused(); err != nil {
 			return true, err
+		}
+		if w != nil {
+			w.call.Store(r) // not before the task is sure to start, and before the look whether it is to be cut
 		}
 		if l.stops.Load() { // only now a strand knows which task that is
 			r.Body.Cut(ErrClosed)
@@ -78,10 +82,9 @@ func (w *Worker) runSlow(it queue.Item) {
 			return
 		}
 		r.Worker, w.cur = w, r
-		w.call.Store(r) // before attempt looks whether it is to be cut
 	}
 	w.inTask = true
-	canceled, err := l.attempt(it)
+	canceled, err := l.attempt(it, w)
 	w.inTask = false
 	w.over(canceled, err)
 }
@@ -299,7 +302,7 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 			err = l.owner.Panicked(v, r, func(err error) { l.endHere(r, false, err, stay) })
 		}
 	}()
-	l.Call(func() { canceled, err = l.attempt(it) })
+	l.Call(func() { canceled, err = l.attempt(it, nil) })
 }
 
 // endHere is the end of what runHere runs.
