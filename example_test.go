@@ -293,14 +293,14 @@ func ExamplePool_SubmitWait() {
 
 // SubmitWait returns when its task has returned, also if ctx ends meanwhile. So the
 // task may write to what the caller goes on using.
-func ExamplePool_SubmitWait_deadline() {
+func ExamplePool_SubmitWait_canceled() {
 	pool := shoal.Must(shoal.New())
 	defer pool.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
 	var cleanedUp bool
 	err := pool.SubmitWait(ctx, func(ctx context.Context) error {
+		cancel()     // meanwhile the client goes away
 		<-ctx.Done() // a request that takes too long
 		cleanedUp = true
 		return fmt.Errorf("reading the catalogue: %w", ctx.Err())
@@ -308,7 +308,7 @@ func ExamplePool_SubmitWait_deadline() {
 	fmt.Println(err)
 	fmt.Println(cleanedUp)
 	// Output:
-	// reading the catalogue: context deadline exceeded
+	// reading the catalogue: context canceled
 	// true
 }
 
