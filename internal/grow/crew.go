@@ -87,8 +87,7 @@ func (c *Crew) Procs() int { return int(c.procs.Load()) }
 // for e any more. What was added is then gone, and must not be subtracted either.
 func (c *Crew) count(e int64, d uint64) {
 	b, empty := &c.began[e%buckets], uint64(e)<<countBits
-	was := b.Load()
-	for was>>countBits <= uint64(e) && !b.CompareAndSwap(was, max(was, empty)+d) {
+	for was := b.Load(); was>>countBits <= uint64(e) && !b.CompareAndSwap(was, max(was, empty)+d); {
 		was = b.Load()
 	}
 }

@@ -41,6 +41,12 @@ const (
 	// 16, the crowd of N 250 ms is 1.6 times as large.
 	perCPU = 8
 
+	// A crowd grows by one part in stepPart of itself, if that is more than perCPU for each CPU. If
+	// it grew by the latter only, the time to a crowd of n would be as n squared: 500 tasks that
+	// spin until all have started (spinning) would take 1.6 times as long. With 2, the crowd of
+	// N 250 ms is twice as large.
+	stepPart = 4
+
 	// nap is how long a worker sleeps that waits for the end of a round. In a crowd it comes to a
 	// CPU about once in a slice. With yields instead it would come after all others only: S3 takes
 	// 1.5 times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for
@@ -137,7 +143,7 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	// Tasks longer than a slice look the same whether they will end or not. So grow freely
 	// up to a small crowd, then by one step for each round of the scheduler, and only while
 	// rounds end no tasks.
-	step := perCPU * s.Procs
+	step := max(perCPU*s.Procs, own/stepPart)
 	r.limit = max(step, s.InTask/2, min(r.limit, own+step))
 	if own > r.limit {
 		if s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs) {
