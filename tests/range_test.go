@@ -603,7 +603,8 @@ func TestALoopInATaskOfAPoolThatIsClosed(t *testing.T) {
 	for name, loop := range loops {
 		for workers := 1; workers <= 2; workers++ {
 			p := openPool(t, shoal.WithMaxWorkers(workers))
-			closing := sync.OnceFunc(func() { go p.Close() })
+			var closer sync.WaitGroup
+			closing := sync.OnceFunc(func() { closer.Go(func() { p.Close() }) })
 			must(t, p.SubmitWait(bg, func(ctx context.Context) error {
 				wantErr(t, name, unjoin(loop(ctx, p, 100, func(ctx context.Context, _ int) error {
 					closing()
@@ -613,7 +614,7 @@ func TestALoopInATaskOfAPoolThatIsClosed(t *testing.T) {
 				wantErr(t, name+" of nothing", loop(ctx, p, 0, func(context.Context, int) error { return nil }), shoal.ErrClosed)
 				return nil
 			}))
-			<-p.Done()
+			closer.Wait()
 			wantErr(t, name+" of nothing then", loop(bg, p, 0, func(context.Context, int) error { return nil }), shoal.ErrClosed)
 		}
 	}
@@ -631,7 +632,8 @@ func (c errContext) Err() error { c.told(); return c.Context.Err() }
 func TestCloseWhileALoopBegins(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(1))
 	caller, closing := goid(), make(chan struct{})
-	begin := sync.OnceFunc(func() { go p.Close() })
+	var closer sync.WaitGroup
+	begin := sync.OnceFunc(func() { closer.Go(func() { p.Close() }) })
 	end := sync.OnceFunc(func() { close(closing) })
 	err := shoal.Range(errContext{bg, func() {
 		if goid() == caller {
@@ -643,7 +645,7 @@ func TestCloseWhileALoopBegins(t *testing.T) {
 	if err != nil { // it may have run before
 		wantErr(t, "Range", err, shoal.ErrClosed)
 	}
-	<-p.Done()
+	closer.Wait()
 }
 
 func TestALoopOnAPoolThatIsClosedInTheMiddle(t *testing.T) {
