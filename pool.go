@@ -249,8 +249,8 @@ func (p *Pool) Resize(min, max int) error {
 // open, and others may submit meanwhile. When Wait returns, all tasks that were
 // accepted before the call have ended, with their deferred functions, panic
 // handlers and counts. Wait does not wait for tasks of [Pool.SubmitAfter] that
-// are not due yet, nor for the tasks of sub-pools. If the pool is paused with
-// tasks in its queue, Wait returns only after [Pool.Resume].
+// are not due yet or wait for room, nor for the tasks of sub-pools. If the pool
+// is paused with tasks in its queue, Wait returns only after [Pool.Resume].
 //
 // Called by one of the pool's own tasks, Wait would wait for itself. It panics
 // with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that

@@ -272,6 +272,7 @@ func TestStatsHoldInEverySnapshotOfAStormAndAreExactAfterIt(t *testing.T) {
 					s.rage(4, 1000, maxWorkers)
 					m.check(t)
 					time.Sleep(time.Nanosecond) // tasks of SubmitAfter that were on their way
+					synctest.Wait()             // and those of them that wait for room
 					s.p.Wait()
 					s.exact(t)
 					must(t, s.p.Shutdown(context.Background()))
