@@ -22,6 +22,8 @@ import (
 // owner's lock, as is everything here; only hold and offer of the line take permits without.
 type account struct {
 	line
+	muted    bool // what tail is flagged with; written by mark, as is slow
+	slow     bool // what head is flagged with
 	capacity uint64
 	max      int       // workers that may be busy here
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
@@ -44,6 +46,26 @@ func (a *account) init(first uint64, capacity, max int) {
 func (a *account) bound(max, inline int) {
 	a.max, a.inline = max, inline
 	a.limit.Store(uint64(max + inline))
+}
+
+// mark publishes the flags. Locked.
+func (a *account) mark(muted, slow bool) {
+	if muted != a.muted {
+		a.muted = muted
+		setFlag(&a.tail, muted)
+	}
+	if slow != a.slow {
+		a.slow = slow
+		setFlag(&a.head, slow)
+	}
+}
+
+func setFlag(w *sy.Uint64, on bool) {
+	if on {
+		w.Or(flag)
+	} else {
+		w.And(^uint64(flag))
+	}
 }
 
 // permits gives out n permits that neither are leased nor have a ticket; or, if n is less than

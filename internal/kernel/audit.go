@@ -10,12 +10,15 @@ import (
 // tests and models. R and W are not here: who breaks them without the lock is on its way to it.
 func (c *Crew) audit() (fault string) {
 	wake := sy.Peek(&c.wake)
-	departing, live, ask := 0, 0, 0
+	departing, live, parked, ask := 0, 0, 0, 0
 	for i, w := range c.staff.all {
 		if w == nil {
 			continue
 		}
 		live++
+		if w.parked {
+			parked++
+		}
 		if w.id != i {
 			return fmt.Sprintf("worker %d is listed as %d", w.id, i)
 		}
@@ -26,10 +29,8 @@ func (c *Crew) audit() (fault string) {
 			ask++
 		}
 	}
-	parked := 0
-	for w := c.idle.top; w != nil; w = w.next {
-		parked++
-		if !w.parked || w.leaving || w.next == nil && c.idle.bottom != w {
+	for _, w := range c.idle {
+		if !w.parked || w.leaving {
 			return fmt.Sprintf("worker %d: parked %v, leaving %v, in the list of the parked", w.id, w.parked, w.leaving)
 		}
 	}
@@ -43,18 +44,18 @@ func (c *Crew) audit() (fault string) {
 	switch {
 	case ask > 1:
 		return fmt.Sprintf("%d workers ask whether to grow", ask)
-	case live != c.live || departing != c.departing || parked != c.idle.n:
-		return fmt.Sprintf("live %d, departing %d, parked %d; counted are %d, %d, %d", live, departing, parked, c.live, c.departing, c.idle.n)
+	case live != c.live || departing != c.departing || parked != len(c.idle):
+		return fmt.Sprintf("live %d, departing %d, parked %d; counted are %d, %d, %d", live, departing, parked, c.live, c.departing, len(c.idle))
 	case c.live > c.root.max+c.departing && c.said.urgent != most:
 		return fmt.Sprintf("%d workers of at most %d, and %d told to leave", c.live, c.root.max, c.departing)
 	case c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max:
 		return fmt.Sprintf("%d workers of at least %d, and %d told to leave", c.live, c.Min, c.departing)
-	case c.tooMany() && c.idle.n > 0:
-		return fmt.Sprintf("%d workers of at most %d, and %d are parked", c.live, c.root.max, c.idle.n)
+	case c.tooMany() && len(c.idle) > 0:
+		return fmt.Sprintf("%d workers of at most %d, and %d are parked", c.live, c.root.max, len(c.idle))
 	case ring != c.colds:
 		return fmt.Sprintf("%d cold lanes, counted are %d", ring, c.colds)
-	case c.dirty != nil || c.searching != 0 || c.apart < 0 || c.asking < 0:
-		return fmt.Sprintf("left over: dirty %v, searching %d, apart %d, asking %d", c.dirty != nil, c.searching, c.apart, c.asking)
+	case c.dirty != nil || c.apart < 0 || c.asking < 0:
+		return fmt.Sprintf("left over: dirty %v, apart %d, asking %d", c.dirty != nil, c.apart, c.asking)
 	case int(wake>>availBit) != c.said.avail || wake&searchMask > uint64(c.live):
 		return fmt.Sprintf("wake says available %d, searching %d; said was %d, live are %d", wake>>availBit, wake&searchMask, c.said.avail, c.live)
 	case c.toSay() != c.said:

@@ -34,12 +34,11 @@ type Crew struct {
 
 	root      *Lane
 	staff     staff
-	idle      idleList
-	live      int // workers that exist, from before their start to after their stop hook
-	departing int // of these, told to leave
-	apart     int // of these, in a function of the user before their first task
-	asking    int // of these, asking the Sizer
-	searching int // change of wake's searching workers that is not published yet
+	idle      []*Worker // the parked ones, the latest last: it is used first, its stack is the hottest
+	live      int       // workers that exist, from before their start to after their stop hook
+	departing int       // of these, told to leave
+	apart     int       // of these, in a function of the user before their first task
+	asking    int       // of these, asking the Sizer
 	said      said
 	dirty     *Lane // lanes whose state was changed
 	cold      cold  // head of the ring
@@ -84,8 +83,8 @@ type staff struct {
 
 // hire makes a worker that searches; leave starts it.
 func (c *Crew) hire() *Worker {
-	w := &Worker{crew: c, searches: true, timed: -1}
-	w.cycle = func() { w.again = w.loop() }
+	w := &Worker{crew: c, timed: -1, wakeup: sy.MakeEvent()}
+	w.cycle = w.loop
 	w.status.Store(idleBit)
 	s := &c.staff
 	if n := len(s.freeIDs); n > 0 {
@@ -98,24 +97,15 @@ func (c *Crew) hire() *Worker {
 	}
 	c.live++
 	s.peak = max(s.peak, c.live)
-	c.searching++
-	c.wakeLater(w)
+	c.rouse(w)
 	return w
 }
 
-// mayHire reports whether one more worker is to be hired. While it is being decided whether to
-// grow, none is; nor while enough workers are in their start hooks.
-func (c *Crew) mayHire() bool {
-	return c.asking == 0 && (c.apart == 0 || c.backlogCount() > c.apart)
-}
-
-// backlogCount is how many tasks wait for workers, at least.
-func (c *Crew) backlogCount() int {
-	l := c.top()
-	if l == nil {
-		return 0
-	}
-	return int(l.backlog()) + c.root.kids.Len() - 1
+// mayHire reports whether one more worker is to be hired for the tasks of l, which is the top, and
+// of others. While it is being decided whether to grow, none is; nor while enough workers are in
+// their start hooks.
+func (c *Crew) mayHire(l *Lane) bool {
+	return c.asking == 0 && int(l.backlog())+c.root.kids.Len()-1 > c.apart
 }
 
 // fill hires the workers that are missing to the minimum. Locked.
@@ -125,17 +115,15 @@ func (c *Crew) fill() {
 	}
 }
 
-// rouse wakes a parked worker, which searches then.
+// rouse wakes or starts w, which searches then.
 func (c *Crew) rouse(w *Worker) {
-	c.unpark(w)
-	w.searches = true
-	c.searching++
+	w.search()
 	c.wakeLater(w)
 }
 
-// dismiss tells a parked worker to leave.
-func (c *Crew) dismiss(w *Worker) {
-	c.unpark(w)
+// dismiss tells the worker to leave that has been parked for longest.
+func (c *Crew) dismiss() {
+	w := c.unpark(0)
 	c.depart(w)
 	c.wakeLater(w)
 }
@@ -143,23 +131,42 @@ func (c *Crew) dismiss(w *Worker) {
 // depart tells w to leave. Its searching is over. Locked.
 func (c *Crew) depart(w *Worker) {
 	sy.Reach("depart")
-	if !w.leaving {
-		w.leaving = true
-		c.departing++
-	}
-	c.stopSearch(w)
+	w.leaving = true
+	c.departing++
+	w.cease()
 }
 
-func (c *Crew) stopSearch(w *Worker) {
+// search counts w as one that searches: submitters need wake nobody meanwhile.
+func (w *Worker) search() {
+	if !w.searches {
+		w.searches = true
+		w.crew.wake.Add(1)
+	}
+}
+
+// cease ends that. It returns wake as it is then; 0: w did not search.
+func (w *Worker) cease() (wake uint64) {
 	if w.searches {
 		w.searches = false
-		c.searching--
+		wake = w.crew.wake.Add(^uint64(0))
 	}
+	return wake
 }
 
-// tooMany reports whether there are more workers than there may be: Resize has lowered the
-// maximum.
-func (c *Crew) tooMany() bool { return c.live-c.departing > c.root.max }
+// unattended reports whether wake says that nobody searches, and somebody is available.
+func unattended(wake uint64) bool { return wake&searchMask == 0 && wake >= availOne }
+
+// tooMany reports whether there are more workers than there may be: the root has ended, or Resize
+// has lowered the maximum.
+func (c *Crew) tooMany() bool { return c.live-c.departing > c.most() }
+
+// most is how many workers there may be.
+func (c *Crew) most() int {
+	if c.root.ended {
+		return 0
+	}
+	return c.root.max
+}
 
 // gone counts w out: it is no worker any more. Locked.
 func (c *Crew) gone(w *Worker) {
@@ -172,7 +179,7 @@ func (c *Crew) gone(w *Worker) {
 	s.all[w.id] = nil
 	s.freeIDs = append(s.freeIDs, w.id)
 	if c.live == 0 {
-		s.all, s.freeIDs = nil, nil // memory returns after a burst
+		s.all, s.freeIDs, c.idle = nil, nil, nil // memory returns after a burst
 	}
 	c.fill()
 	c.lastAct()
@@ -185,57 +192,41 @@ func (c *Crew) lastAct() {
 	}
 }
 
-// An idleList is the parked workers, the latest on top: the hottest stack is used first, and the
-// bottom has been idle for longest.
-type idleList struct {
-	top, bottom *Worker
-	n           int
-}
-
 func (c *Crew) park(w *Worker) {
-	i := &c.idle
 	w.parked = true
-	if w.next = i.top; i.top == nil {
-		i.bottom = w
-	} else {
-		i.top.prev = w
-	}
-	i.top = w
-	i.n++
+	c.idle = append(c.idle, w)
 }
 
-func (c *Crew) unpark(w *Worker) {
-	i := &c.idle
-	if w.prev == nil {
-		i.top = w.next
+// unpark takes the worker at i, the first or the last, off the list.
+func (c *Crew) unpark(i int) *Worker {
+	w := c.idle[i]
+	c.idle[i], w.parked = nil, false
+	if last := len(c.idle) - 1; i == last {
+		c.idle = c.idle[:last]
 	} else {
-		w.prev.next = w.next
+		c.idle = c.idle[1:]
 	}
-	if w.next == nil {
-		i.bottom = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.next, w.prev, w.parked = nil, nil, false
-	i.n--
+	return w
 }
 
 // reclaim is the timer by which idle workers leave. One timer serves the crew: it is due when the
-// bottom of the idle list is.
+// worker is that has been parked for longest. While it is armed the root does not end: settleQuiet
+// stops it.
 type reclaim struct {
 	timer *sy.Timer // nil until first needed
-	armed bool      // it is set, or its function runs: the root does not end
+	armed bool      // it is set, or its function is about to come to the lock
 }
+
+// reclaims reports whether idle workers leave after a while.
+func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
 
 // armReclaim sets the timer, if it is needed and not set. Locked.
 func (c *Crew) armReclaim(now int64) {
-	if c.Idle == 0 || c.Idle == Forever || c.reclaim.armed || c.root.phase != open ||
-		c.idle.n == 0 || c.live-c.departing <= c.Min {
+	if !c.reclaims() || c.reclaim.armed || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
 		return
 	}
 	c.reclaim.armed = true
-	c.root.retain()
-	wait := time.Duration(c.idle.bottom.parkedAt + int64(c.Idle) - now)
+	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - now)
 	if c.reclaim.timer == nil {
 		c.reclaim.timer = sy.AfterFunc(wait, c.reclaimIdle)
 	} else {
@@ -243,12 +234,12 @@ func (c *Crew) armReclaim(now int64) {
 	}
 }
 
-// stopReclaim stops the timer. Locked.
-func (c *Crew) stopReclaim() {
+// stopReclaim stops the timer. It reports whether that will not come to the lock any more. Locked.
+func (c *Crew) stopReclaim() bool {
 	if c.reclaim.armed && c.reclaim.timer.Stop() {
 		c.reclaim.armed = false
-		c.root.release()
 	}
+	return !c.reclaim.armed
 }
 
 // reclaimIdle sends all workers away that have been idle for long enough.
@@ -256,15 +247,11 @@ func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
 	c.enter()
 	c.reclaim.armed = false
-	for c.root.phase == open && c.live-c.departing > c.Min {
-		w := c.idle.bottom
-		if w == nil || w.parkedAt+int64(c.Idle) > now {
-			break
-		}
+	for c.root.phase == open && c.live-c.departing > c.Min && len(c.idle) > 0 && c.idle[0].parkedAt+int64(c.Idle) <= now {
 		sy.Reach("reclaim")
-		c.dismiss(w)
+		c.dismiss()
 	}
 	c.armReclaim(now)
-	c.root.release()
+	c.touch(c.root)
 	c.leave()
 }

@@ -108,18 +108,21 @@ func (c *Crew) restore() {
 	c.settle()
 	for {
 		c.announce()
-		if c.said.avail == 0 || c.wake.Load()&searchMask != 0 || c.top() == nil {
+		if !unattended(c.wake.Load()) {
 			break
 		}
-		if w := c.idle.top; w != nil {
+		l, parked := c.top(), len(c.idle)
+		if l == nil || parked == 0 && !c.mayHire(l) {
+			break
+		}
+		if parked > 0 {
 			sy.Reach("rouse")
-			c.rouse(w)
+			w := c.unpark(parked - 1)
 			w.asks = c.Sizer == nil
-		} else if c.mayHire() {
+			c.rouse(w)
+		} else {
 			sy.Reach("hire")
 			c.hire().asks = !c.Eager && !c.staff.replaces
-		} else {
-			break
 		}
 	}
 	c.staff.replaces = false
@@ -156,8 +159,8 @@ func (c *Crew) toSay() (s said) {
 	case c.root.paused:
 		s.only, s.urgent = nil, none
 	}
-	if !c.root.ended && !c.root.paused {
-		s.avail = c.idle.n + max(0, c.root.max-c.live)
+	if !c.root.paused {
+		s.avail = len(c.idle) + max(0, c.most()-c.live)
 	}
 	return s
 }
@@ -175,8 +178,7 @@ func (c *Crew) announce() {
 	if s.only != was.only && s.only == nil {
 		c.solo.Store(nil)
 	}
-	if d := int64(s.avail-was.avail)<<availBit + int64(c.searching); d != 0 {
-		c.searching = 0
+	if d := int64(s.avail-was.avail) << availBit; d != 0 {
 		c.wake.Add(uint64(d))
 	}
 }
@@ -215,7 +217,7 @@ func (l *Lane) wantsSlowPath() bool {
 // look is owed by whoever put a task into a lane that was not muted, or ceased to search,
 // without the lock.
 func (c *Crew) look() {
-	if w := c.wake.Load(); w&searchMask == 0 && w >= availOne {
+	if unattended(c.wake.Load()) {
 		c.enter()
 		c.leave()
 	}

@@ -58,7 +58,6 @@ type sched struct {
 	noted int                // workers in it that the schedule knows of
 	held  bool               // turn is kept out of the queue: it is at its maximum, or paused
 	dirty bool
-	step  uint8 // tasks between two looks at the clock, as of the last turn
 	next  *Lane // dirty
 	cold  *cold // its place in the ring of lanes that have cells but nothing to do
 }
@@ -194,7 +193,7 @@ func (c *Crew) top() *Lane {
 // only ready lane, which would be kept in memory by that.
 func (c *Crew) rest() {
 	l := c.said.only
-	if l == nil || l.up == nil || c.idle.n < c.live {
+	if l == nil || l.up == nil || len(c.idle) < c.live {
 		return
 	}
 	if l.recall(); !l.waits() { // from here on who submits comes to the lock; but look once more

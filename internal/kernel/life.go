@@ -78,8 +78,6 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	epoch := time.Now()
 	c.clock.Init(epoch)
 	c.cold.older, c.cold.newer = &c.cold, &c.cold
-	c.said.urgent = none
-	c.urgent.Store(none)
 	l.kids = new(fair.Queue[*Lane])
 	l.kids.Init(&l.own, l, 0, 1)
 	l.setup(c, lc, epoch)
@@ -92,7 +90,6 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 
 func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
-	l.step = 1
 	l.done = sy.MakeLatch()
 	l.epoch = epoch
 	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
@@ -187,8 +184,8 @@ func (l *Lane) finish() {
 	l.ended = true
 	if l.up == nil {
 		sy.Reach("closing")
-		for c.idle.top != nil {
-			c.dismiss(c.idle.top)
+		for len(c.idle) > 0 {
+			c.dismiss()
 		}
 		c.lastAct()
 		return
@@ -241,8 +238,8 @@ func (l *Lane) Resize(min, max int) error {
 	c.freed(l)
 	if l.up == nil {
 		c.Min = min
-		for c.idle.n > 0 && (c.tooMany() || c.Idle == 0 && c.live-c.departing > min) {
-			c.dismiss(c.idle.bottom)
+		for len(c.idle) > 0 && (c.tooMany() || c.Idle == 0 && c.live-c.departing > min) {
+			c.dismiss()
 		}
 		c.fill()
 		c.armReclaim(c.clock.Now())
@@ -339,9 +336,6 @@ func (l *Lane) endLocked(to phase, cause error) (cut []*Record) {
 		}
 		l.refuse()
 		l.endReservations()
-		if l.up == nil {
-			c.stopReclaim()
-		}
 	}
 	if to != stopping || l.phase == stopping {
 		return nil

@@ -26,9 +26,6 @@ type line struct {
 	head  sy.Uint64
 	front queue.End // workers' place in the cells
 	_     pad
-
-	muted bool // what tail is flagged with; written by mark, as is slow
-	slow  bool // what head is flagged with
 }
 
 // offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
@@ -70,17 +67,22 @@ func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	}
 }
 
-// hold takes a permit from the lease without a ticket: what it is for is queued elsewhere.
-func (l *line) hold() bool {
+// change makes of a word what f makes of it, in one step, unless f says no. It returns the word as
+// it was.
+func change(w *sy.Uint64, f func(was uint64) (is uint64, ok bool)) (was uint64, ok bool) {
 	for {
-		t := l.tail.Load()
-		if numOf(t) == 0 {
-			return false
-		}
-		if l.tail.CompareAndSwap(t, t-1) {
-			return true
+		was = w.Load()
+		is, ok := f(was)
+		if !ok || w.CompareAndSwap(was, is) {
+			return was, ok
 		}
 	}
+}
+
+// hold takes a permit from the lease without a ticket: what it is for is queued elsewhere.
+func (l *line) hold() bool {
+	_, ok := change(&l.tail, func(t uint64) (uint64, bool) { return t - 1, numOf(t) != 0 })
+	return ok
 }
 
 // put publishes it under ticket t. seg was loaded from back before t was taken.
@@ -131,56 +133,29 @@ func (l *line) fetch(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) 
 	return seg.Take(t), seg
 }
 
-// mark publishes the flags. Locked.
-func (l *line) mark(muted, slow bool) {
-	if muted != l.muted {
-		l.muted = muted
-		setFlag(&l.tail, muted)
-	}
-	if slow != l.slow {
-		l.slow = slow
-		setFlag(&l.head, slow)
-	}
-}
-
-func setFlag(w *sy.Uint64, on bool) {
-	if on {
-		w.Or(flag)
-	} else {
-		w.And(^uint64(flag))
-	}
-}
-
 // takeLocked takes a ticket for somebody who is not busy, whatever the flag says, unless most are
 // busy: others may have come without the lock.
 func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	seg = l.front.Load()
-	for {
-		h := l.head.Load()
-		if t = ticketOf(h); numOf(h) >= most || ticketOf(l.tail.Load()) == t {
-			return nil, 0, false
-		}
-		if l.head.CompareAndSwap(h, h+ticketOne+1) {
-			return seg, t, true
-		}
-	}
+	h, ok := change(&l.head, func(h uint64) (uint64, bool) {
+		return h + ticketOne + 1, numOf(h) < most && ticketOf(l.tail.Load()) != ticketOf(h)
+	})
+	return seg, ticketOf(h), ok
 }
 
 // takeAllLocked takes the n tickets that wait, from t on. Their tasks are to be fetched once.
 func (l *line) takeAllLocked() (t, n uint64, tasks iter.Seq[queue.Item]) {
 	seg := l.front.Load()
-	for {
-		h := l.head.Load()
-		t = ticketOf(h)
-		n = (ticketOf(l.tail.Load()) - t) & mask
-		if l.head.CompareAndSwap(h, h+n<<ticketBit) {
-			return t, n, func(yield func(queue.Item) bool) {
-				for i := range n {
-					var it queue.Item
-					if it, seg = l.fetch(seg, (t+i)&mask); !yield(it) {
-						return
-					}
-				}
+	h, _ := change(&l.head, func(h uint64) (uint64, bool) {
+		n = (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
+		return h + n<<ticketBit, true
+	})
+	t = ticketOf(h)
+	return t, n, func(yield func(queue.Item) bool) {
+		for i := range n {
+			var it queue.Item
+			if it, seg = l.fetch(seg, (t+i)&mask); !yield(it) {
+				return
 			}
 		}
 	}
@@ -191,15 +166,8 @@ func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
 
 // enterLocked makes one more goroutine busy without a ticket, unless most are.
 func (l *line) enterLocked(most uint64) bool {
-	for {
-		h := l.head.Load()
-		if numOf(h) >= most {
-			return false
-		}
-		if l.head.CompareAndSwap(h, h+1) {
-			return true
-		}
-	}
+	_, ok := change(&l.head, func(h uint64) (uint64, bool) { return h + 1, numOf(h) < most })
+	return ok
 }
 
 // dropCells gives back the memory of a line in which nobody is and that has no lease. It skips

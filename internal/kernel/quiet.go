@@ -24,9 +24,10 @@ type quieter struct {
 	apart bool   // tasks without tickets ran when it began, and one has since; see widen
 }
 
-// quietAfter reports whether l was quiet when head was h, and the tickets given out then.
+// quietAfter reports whether somebody waits, and l was quiet when head was h; and the tickets given
+// out then.
 func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
-	return ticketOf(h), numOf(h) == 0 && ticketOf(l.tail.Load()) == ticketOf(h)
+	return ticketOf(h), numOf(h) == 0 && l.waiting.Load() != 0 && ticketOf(l.tail.Load()) == ticketOf(h)
 }
 
 // settleQuiet wakes those who wait, and ends a lane that has nothing left to do. Locked.
@@ -39,7 +40,7 @@ func (l *Lane) settleQuiet() {
 		return
 	}
 	l.wakeQuieters(at)
-	if l.phase == open || l.ended || l.holds > 0 || !l.stopSampler() {
+	if l.phase == open || l.ended || l.holds > 0 || !l.stopSampler() || l.up == nil && !l.crew.stopReclaim() {
 		return
 	}
 	if l.atEnd != nil && !l.atEnd() {

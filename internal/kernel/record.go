@@ -392,7 +392,7 @@ func (l *Lane) AllBusy() (all bool) {
 		for a := l; a.up != nil; a = a.up {
 			all = all || a.workersIn()+a.below >= a.max
 		}
-		all = all || c.live-c.idle.n-int(c.wake.Load()&searchMask) >= c.root.max
+		all = all || c.live-len(c.idle)-int(c.wake.Load()&searchMask) >= c.root.max
 	})
 	return all
 }

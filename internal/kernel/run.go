@@ -94,7 +94,6 @@ func (w *Worker) runSlow(it queue.Item) {
 func (w *Worker) over(canceled bool, err error) {
 	r, l := w.cur, w.at
 	if r != nil {
-		w.cur = nil
 		w.call.Store(nil)
 	}
 	if canceled {
@@ -105,6 +104,7 @@ func (w *Worker) over(canceled bool, err error) {
 	}
 	switch {
 	case err != nil:
+		w.cur = nil
 		r.end(err, func() {
 			w.finishWith(func() {
 				l.ends(canceled, err)
@@ -115,9 +115,11 @@ func (w *Worker) over(canceled bool, err error) {
 		})
 	case r != nil:
 		r.Body.Over(nil)
-		w.ended = r
 	}
 }
+
+// ran counts a task that has returned.
+func (w *Worker) ran() { w.due = w.seat.Ended() || w.crew.TasksPerWorker > 0 }
 
 // settle gives those who wait for the last task, which is counted now, the result.
 func (w *Worker) settle() {
@@ -129,8 +131,8 @@ func (w *Worker) settle() {
 // pass has the strand of the last task, if it was of one, go on elsewhere, before w ceases to be
 // busy.
 func (w *Worker) pass() {
-	r := w.ended
-	w.ended, w.turns = nil, 0
+	r := w.cur
+	w.cur, w.turns = nil, 0
 	w.pending = r.passed()
 }
 
@@ -141,7 +143,7 @@ const mostTurns = 32 >> (4 * sy.Shorter / 3)
 // carryOn goes on with the strand of the last task, unless something else is asked of w. The
 // permit of the next task comes back: w is busy already.
 func (w *Worker) carryOn() (it queue.Item, ok bool) {
-	r, l, c := w.ended, w.at, w.crew
+	r, l, c := w.cur, w.at, w.crew
 	s, strand := r.Body.(Strand)
 	if !strand || w.turns >= mostTurns || l.head.Load()&flag != 0 || c.solo.Load() != l || !s.More() {
 		return it, false
@@ -156,7 +158,7 @@ func (w *Worker) carryOn() (it queue.Item, ok bool) {
 		return it, false
 	}
 	sy.Reach("carry on")
-	w.ended = nil
+	w.cur = nil
 	w.turns++
 	first, _ := s.Next()
 	r.Again()
@@ -175,8 +177,8 @@ func (w *Worker) finishWith(count func()) {
 }
 
 // fault is called, deferred, if a task did not return: because of a panic of value v, or of
-// runtime.Goexit, if that is nil. It reports whether the worker goes on.
-func (w *Worker) fault(v any) (again bool) {
+// runtime.Goexit, if that is nil.
+func (w *Worker) fault(v any) {
 	w.inTask = false
 	err := ErrGoexit
 	if v != nil {
@@ -184,7 +186,6 @@ func (w *Worker) fault(v any) (again bool) {
 	}
 	w.over(false, err)
 	pprof.SetGoroutineLabels(w.crew.Labels)
-	return v != nil
 }
 
 // InGoexit tells, in a deferred function, runtime.Goexit from a panic without recovering it.

@@ -29,7 +29,7 @@ func (l *Lane) nextSample() {
 	s, c := &l.sampler, l.crew
 	switch {
 	case s.sample == nil || l.ended:
-	case c.live == c.idle.n:
+	case c.live == len(c.idle):
 		if c.resting == nil {
 			c.resting = map[uint64]weak.Pointer[Lane]{}
 		}
@@ -46,7 +46,7 @@ func (l *Lane) nextSample() {
 
 // wakeSamplers arms the samplers that rest, if a worker is awake. Locked.
 func (c *Crew) wakeSamplers() {
-	if len(c.resting) == 0 || c.live == c.idle.n {
+	if len(c.resting) == 0 || c.live == len(c.idle) {
 		return
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.resting)) {

@@ -12,7 +12,7 @@ import (
 // order is the files of the kernel from the bottom to the top. A file calls what is below it.
 var order = []string{
 	"errors.go", "word.go", "line.go", "account.go", "lane.go", "crew.go", "wait.go", "gate.go",
-	"reserve.go", "sample.go", "record.go", "run.go", "submit.go", "quiet.go", "life.go",
+	"reserve.go", "sample.go", "quiet.go", "take.go", "record.go", "run.go", "submit.go", "life.go",
 	"worker.go", "snapshot.go", "audit.go", "audit_off.go",
 }
 
@@ -33,16 +33,10 @@ var upward = map[string]string{
 	"crew.go Crew.wakeLater": "notes a deed for the exit",
 	"crew.go Crew.enter":     "the timer's function comes to the lock",
 	"crew.go Crew.leave":     "the timer's function comes to the lock",
-	"crew.go Lane.release":   "the timer holds the root",
-	"crew.go Lane.retain":    "the timer holds the root",
+	"crew.go Crew.touch":     "the timer holds the root",
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
-	// run.go is the middle of a worker's life, between two steps of worker.go; and who claims a
-	// task runs it.
-	"run.go Worker.ran":       "a worker counts its task",
-	"run.go Worker.endTiming": "a worker ends the timing of its task",
-	"run.go Worker.stopLocked": "a worker that has run a task which failed stops under the " +
-		"lock",
+	// Who claims a task runs it.
 	"record.go Lane.runHere":     "inline join",
 	"record.go Lane.cuts":        "inline join",
 	"record.go Lane.enterInline": "inline join",
@@ -140,17 +134,17 @@ func (c *code) directions() (faults []string) {
 // owned says which files may write a field. What is not here is written by whom its comment names.
 var owned = map[string]string{
 	"line.tail":       "line account",
-	"line.head":       "line account worker",
+	"line.head":       "line account take",
 	"account.granted": "account",
 	"Crew.mu":         "gate",
-	"Crew.wake":       "gate worker",
+	"Crew.wake":       "gate crew",
 	"Crew.solo":       "gate lane",
-	"Crew.urgent":     "gate life",
-	"Crew.said":       "gate lane life",
+	"Crew.urgent":     "gate",
+	"Crew.said":       "gate lane",
 	"Crew.live":       "crew",
 	"Crew.departing":  "crew",
-	"line.muted":      "line",
-	"line.slow":       "line",
+	"account.muted":   "account",
+	"account.slow":    "account",
 	"life.phase":      "life",
 	"life.ended":      "life",
 }

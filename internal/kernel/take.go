@@ -1,0 +1,227 @@
+package kernel
+
+import (
+	"github.com/shoal-go/shoal/internal/grow"
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
+
+// This file is how a worker takes tickets from a lane, and how it ceases to be busy there. In the
+// only lane that is ready it does both by a step on head, and comes to the lock only if somebody
+// waits for that step.
+
+// maxSeen bounds how long a look at tail is good for. Tickets are compared modulo 1<<38: a worker
+// that comes out of a task after so many tickets that they have wrapped must not take an old look
+// for a new one. That could happen only within maxSeen tickets of where it looked.
+const maxSeen = 1 << 10
+
+// take takes the next task. Without one it returns false, and w may be told to leave.
+func (w *Worker) take() (queue.Item, bool) {
+	c, l := w.crew, w.at
+	if l == nil {
+		if l = c.solo.Load(); l == nil || w.keeps != nil {
+			return w.takeLocked()
+		}
+	}
+	for {
+		h := l.head.Load()
+		seg := l.front.Load() // between the two: see offer
+		alone := c.solo.Load() == l
+		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.prio) {
+			return w.takeLocked()
+		}
+		t := ticketOf(h)
+		if w.at == nil || w.seenFor == 0 || (w.seen-t-1)&mask >= w.seenFor {
+			ahead := (ticketOf(l.tail.Load()) - t) & mask
+			switch {
+			case ahead == 0 && alone:
+				return queue.Item{}, false
+			case ahead == 0 || w.at == nil && (seg == nil || numOf(h) >= l.limit.Load()):
+				return w.takeLocked()
+			case w.at == nil:
+				if !l.head.CompareAndSwap(h, h+ticketOne+1) {
+					continue
+				}
+				w.begin(l, turn{})
+				w.seen, w.seenFor = (t+ahead)&mask, min(ahead, maxSeen)
+				return w.fetch(seg, t), true
+			}
+			n := uint64(maxSeen)
+			if alone {
+				w.turn = turn{noted: w.turn.noted}
+			} else {
+				n = w.more()
+			}
+			if n = min(n, ahead); n == 0 {
+				return w.takeLocked() // its turn is over
+			}
+			w.seen, w.seenFor = (t+n)&mask, n
+		}
+		if l.head.CompareAndSwap(h, h+ticketOne) {
+			return w.fetch(seg, t), true
+		}
+	}
+}
+
+// fetch empties the cell of ticket t and, if the ticket is timed, begins its timing. seg was
+// loaded from front before t was taken.
+func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
+	l := w.at
+	it, seg := l.fetch(seg, t)
+	if t&l.stampMask == 0 && !l.stampOff {
+		w.timed = sy.Since(l.epoch)
+		w.waited = w.timed - *seg.Stamp(t)
+		w.since.Store(w.timed + grow.Ahead)
+		w.publish(exactBit)
+	}
+	return it
+}
+
+// endTiming notes how long the task took, if fetch noted its start.
+func (w *Worker) endTiming() {
+	if w.timed >= 0 {
+		l := w.at
+		l.owner.Timed(w.waited, sy.Since(l.epoch)-w.timed)
+		w.timed = -1
+		w.publish(0)
+	}
+}
+
+// begin makes w busy in l, where it has taken a ticket.
+func (w *Worker) begin(l *Lane, t turn) {
+	w.at, w.turn, w.seenFor = l, t, 0
+	w.publish(0)
+}
+
+// A turn is the time from a worker's coming into a lane to its next look whose turn it is.
+type turn struct {
+	began int64 // 0: nobody else is ready, nothing is charged
+	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task
+	noted bool  // the schedule knows of it
+}
+
+// more is how many tasks may be taken before the next look at the clock.
+func (w *Worker) more() uint64 {
+	t := &w.turn
+	if t.step == 0 {
+		return 0
+	}
+	switch spent := w.crew.clock.Now() - t.began; {
+	case spent >= turnTime:
+		return 0
+	case spent < turnTime/4:
+		t.step = min(2*t.step, 32)
+	}
+	return uint64(t.step)
+}
+
+// takeLocked stops, has free capacity given away, and takes the next task, in one section.
+func (w *Worker) takeLocked() (it queue.Item, ok bool) {
+	c := w.crew
+	c.enter()
+	if l := w.keeps; l != nil {
+		w.keeps = nil
+		l.below--
+		c.freed(l)
+		l.release()
+	}
+	now := w.stopLocked()
+	if c.tooMany() {
+		c.depart(w)
+		c.leave()
+		return
+	}
+	c.settle() // before it takes: the capacity it has freed is for who waits longest
+	for {
+		l := c.top()
+		if l == nil {
+			c.leave()
+			return
+		}
+		seg, t, got := l.takeLocked(uint64(l.max + l.inline))
+		if !got {
+			continue // another took it, or the last place, without the lock
+		}
+		c.served++
+		tn := turn{}
+		if len(c.subs) > 0 {
+			if now == 0 {
+				now = c.clock.Now()
+			}
+			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
+				tn.step = 1
+			}
+			c.serve(l, +1)
+			c.charge(l, turnTime)
+			l.came(nil)
+			l.most = max(l.most, l.workersIn()+l.below)
+		}
+		w.begin(l, tn)
+		c.touch(l)
+		c.leave()
+		return w.fetch(seg, t), true
+	}
+}
+
+// stopLocked counts the last task as finished, if there is one that is not, and ends the turn. It
+// returns the time, if it had to look.
+func (w *Worker) stopLocked() (now int64) {
+	l, c, t, yields := w.at, w.crew, w.turn, w.yields
+	if l == nil {
+		return 0
+	}
+	w.publish(idleBit)
+	if at, quiet := l.quietAfter(w.stop()); quiet { // it may have passed when leave looks
+		l.wakeQuieters(at)
+	}
+	if t.began != 0 {
+		now = c.clock.Now()
+		c.charge(l, now-t.began-turnTime)
+	}
+	if t.noted {
+		c.serve(l, -1)
+	}
+	if yields && l.up != nil && c.said.only != l {
+		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,
+		// and those of lower priority starve.
+		l.below++
+		l.retain()
+		w.keeps = l
+	}
+	l.left(nil)
+	return now
+}
+
+// finishAlone counts the last task as finished in the only lane that is ready: it takes the lock
+// only if somebody waits.
+func (w *Worker) finishAlone() {
+	l, c := w.at, w.crew
+	w.publish(idleBit)
+	h := w.stop()
+	at, quiet := l.quietAfter(h) // it may have passed when the lock is ours
+	if quiet || h&flag != 0 || c.solo.Load() != l {
+		c.enter()
+		if quiet {
+			l.wakeQuieters(at)
+		}
+		c.freed(l)
+		c.leave()
+	}
+}
+
+// stop makes w busy no more, and returns the head word as it is then. If w is about to yield it
+// counts as yielding at once: between the two it counts nowhere.
+func (w *Worker) stop() (h uint64) {
+	h = w.at.exit()
+	w.at, w.seenFor, w.turn = nil, 0, turn{}
+	if w.yields {
+		w.yields = false
+		w.seat.Yields(&w.crew.clock)
+	}
+	return h
+}
+
+// publish tells readers how many tasks w has run, and bits.
+func (w *Worker) publish(bits uint64) {
+	w.status.Store(uint64(w.seat.Done())<<statusBits | bits)
+}
