@@ -9,7 +9,8 @@
 //	wait      those who wait for capacity
 //	gate      the lock and its exits; R, W and L hold whenever it is free
 //	submit    how a task is admitted
-//	worker    how it is taken, and how a worker rests
+//	take      how a worker takes it, and ceases to be busy
+//	worker    from task to task; how a worker rests, and asks whether to grow
 //	run       what happens around it
 //	record    tasks with a context, strands, claiming
 //	quiet     quiescence
