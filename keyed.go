@@ -259,19 +259,10 @@ func (t *strand[K]) inner() *call {
 	return queue.As[call](t.turn)
 }
 
-func (t *strand[K]) More() bool {
+func (t *strand[K]) Next() (first *call, more bool) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	return t.tasks.len() > 0
-}
-
-func (t *strand[K]) Next() (first kernel.Result, more bool) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	first = noResult{}
-	if c := t.inner(); c != nil {
-		first = c.Body
-	}
+	first = t.inner()
 	t.turn, t.gone = queue.Item{}, false
 	more = t.tasks.len() > 0
 	if !more {
@@ -279,11 +270,6 @@ func (t *strand[K]) Next() (first kernel.Result, more bool) {
 	}
 	return first, more
 }
-
-// noResult is the result of a task that nobody waits for.
-type noResult struct{}
-
-func (noResult) Resolve(error) {}
 
 func (t *strand[K]) Refused() error {
 	switch c := t.begin(); {

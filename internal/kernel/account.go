@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"github.com/shoal-go/shoal/internal/queue"
-	"github.com/shoal-go/shoal/internal/sy"
-)
+import "github.com/shoal-go/shoal/internal/sy"
 
 // An account is a line with a bound. It gives out permits: one for each task that is accepted
 // and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
@@ -27,8 +24,7 @@ type account struct {
 	capacity uint64
 	max      int       // workers that may be busy here
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
-	extra    uint64    // accepted tasks that granted does not count: run inline, or in a strand
-	skipped  uint64    // of granted: see skip
+	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
 	limit    sy.Uint64 // max + inline, published
 	reserved int       // permits held for reservations
@@ -84,10 +80,9 @@ func (a *account) room() int64 {
 
 // makeRoom is room, after the lease was recalled if there is none without.
 func (a *account) makeRoom() int64 {
-	if r := a.room(); r > 0 {
-		return r
+	if a.room() <= 0 {
+		a.recall()
 	}
-	a.recall()
 	return a.room()
 }
 
@@ -107,24 +102,6 @@ func (a *account) recall() {
 	}
 }
 
-// grant gives it a ticket, by a new permit. By one that was held, putLocked does.
-func (a *account) grant(it queue.Item) {
-	a.permits(1)
-	a.putLocked(it)
-}
-
-// regrant gives it a new ticket instead of one that was taken.
-func (a *account) regrant(it queue.Item) {
-	a.skip(1)
-	a.putLocked(it)
-}
-
-// skip notes that n tickets were given out and taken without a task.
-func (a *account) skip(n uint64) {
-	a.permits(int(n))
-	a.skipped += n
-}
-
 // parked is how many permits are held for tasks that wait in strands: those that are out, and
 // neither leased nor reserved nor tickets.
 func (a *account) parked() uint64 { return a.parkedAt(a.tail.Load()) }
@@ -140,6 +117,9 @@ func (a *account) giveBack(n uint64) {
 	a.permits(-int(n))
 	a.extra += n
 }
+
+// skip notes that n tickets were given out and taken without a task.
+func (a *account) skip(n uint64) { a.giveBack(-n) }
 
 // workersIn is how many workers are busy here.
 func (a *account) workersIn() int { return int(numOf(a.head.Load())) - a.inline }
@@ -163,7 +143,7 @@ type Count struct {
 func (a *account) count() (c Count) {
 	h := a.head.Load() // first: tail is never behind it
 	t := a.tail.Load()
-	c.Submitted = a.granted + a.extra - a.skipped - numOf(t) - uint64(a.reserved)
+	c.Submitted = a.granted + a.extra - numOf(t) - uint64(a.reserved)
 	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + a.parkedAt(t)
 	c.InFlight = c.Waiting + numOf(h) - a.tombs
 	c.Waiting -= min(a.tombs, c.Waiting)

@@ -1,26 +1,33 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
+// fault is what, if that is so.
+func fault(is bool, what string) string {
+	if is {
+		return what
+	}
+	return ""
+}
+
 // audit says what does not hold that must whenever the lock is about to be left. It is for
 // tests and models. R and W are not here: who breaks them without the lock is on its way to it.
-func (c *Crew) audit() (fault string) {
+func (c *Crew) audit() string {
 	wake := sy.Peek(&c.wake)
-	departing, live, parked, ask := 0, 0, 0, 0
+	departing, live, parked, ask, listed := 0, 0, 0, 0, true
 	for i, w := range c.staff.all {
 		if w == nil {
 			continue
 		}
 		live++
+		listed = listed && w.id == i
 		if w.parked {
 			parked++
-		}
-		if w.id != i {
-			return fmt.Sprintf("worker %d is listed as %d", w.id, i)
 		}
 		if w.leaving {
 			departing++
@@ -30,49 +37,37 @@ func (c *Crew) audit() (fault string) {
 		}
 	}
 	for _, w := range c.idle {
-		if !w.parked || w.leaving {
-			return fmt.Sprintf("worker %d: parked %v, leaving %v, in the list of the parked", w.id, w.parked, w.leaving)
-		}
+		listed = listed && w.parked && !w.leaving
 	}
 	ring := 0
 	for e := c.cold.newer; e != &c.cold; e = e.newer {
 		ring++
-		if e.newer.older != e {
-			return "the ring of cold lanes is broken"
-		}
+		listed = listed && e.newer.older == e
 	}
-	switch {
-	case ask > 1:
-		return fmt.Sprintf("%d workers ask whether to grow", ask)
-	case live != c.live || departing != c.departing || parked != len(c.idle):
-		return fmt.Sprintf("live %d, departing %d, parked %d; counted are %d, %d, %d", live, departing, parked, c.live, c.departing, len(c.idle))
-	case c.live > c.root.max+c.departing && c.said.urgent != most:
-		return fmt.Sprintf("%d workers of at most %d, and %d told to leave", c.live, c.root.max, c.departing)
-	case c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max:
-		return fmt.Sprintf("%d workers of at least %d, and %d told to leave", c.live, c.Min, c.departing)
-	case c.tooMany() && len(c.idle) > 0:
-		return fmt.Sprintf("%d workers of at most %d, and %d are parked", c.live, c.root.max, len(c.idle))
-	case ring != c.colds:
-		return fmt.Sprintf("%d cold lanes, counted are %d", ring, c.colds)
-	case c.dirty != nil || c.apart < 0 || c.asking < 0:
-		return fmt.Sprintf("left over: dirty %v, apart %d, asking %d", c.dirty != nil, c.apart, c.asking)
-	case int(wake>>availBit) != c.said.avail || wake&searchMask > uint64(c.live):
-		return fmt.Sprintf("wake says available %d, searching %d; said was %d, live are %d", wake>>availBit, wake&searchMask, c.said.avail, c.live)
-	case c.toSay() != c.said:
-		return fmt.Sprintf("said was %+v, to be said is %+v", c.said, c.toSay())
-	case sy.PeekPointer(&c.solo) != c.said.only:
-		return "solo is not what was said"
+	what := cmp.Or(
+		fault(!listed, "the list of the workers, of the parked or of cold lanes is broken"),
+		fault(ask > 1, "several workers ask whether to grow"),
+		fault(live != c.live || departing != c.departing || parked != len(c.idle), "workers are miscounted"),
+		fault(c.tooMany() && c.said.urgent != most, "too many workers, and none is called"),
+		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),
+		fault(c.tooMany() && len(c.idle) > 0, "too many workers, and some are parked"),
+		fault(ring != c.colds, "cold lanes are miscounted"),
+		fault(c.dirty != nil || c.apart < 0 || c.asking < 0, "something is left over"),
+		fault(int(wake>>availBit) != c.said.avail || wake&searchMask > uint64(c.live), "wake is not what was said"),
+		fault(c.toSay() != c.said, "something else is to be said"),
+		fault(sy.PeekPointer(&c.solo) != c.said.only, "solo is not what was said"),
+	)
+	if what != "" {
+		return fmt.Sprintf("%s: live %d of %d to %d, departing %d, parked %d, apart %d, asking %d, cold %d, wake %x, said %+v, to say %+v; seen live %d, departing %d, parked %d, cold %d",
+			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, c.colds, wake, c.said, c.toSay(), live, departing, parked, ring)
 	}
-	if f := c.root.audit(); f != "" {
-		return "root: " + f
+	if what = c.root.audit(); what != "" {
+		return "root: " + what
 	}
 	for n, weak := range c.subs {
 		if l := weak.lane.Value(); l != nil {
-			if f := l.audit(); f != "" {
-				return fmt.Sprintf("lane %d: %s", n, f)
-			}
-			if l.ended || l.number != n || l.up.holds == 0 {
-				return fmt.Sprintf("lane %d is listed and has ended", n)
+			if what = cmp.Or(l.audit(), fault(l.ended || l.number != n || l.up.holds == 0, "it is listed, and has ended")); what != "" {
+				return fmt.Sprintf("lane %d: %s", n, what)
 			}
 		}
 	}
@@ -82,48 +77,39 @@ func (c *Crew) audit() (fault string) {
 // audit says what does not hold in l.
 func (l *Lane) audit() string {
 	h, t := sy.Peek(&l.head), sy.Peek(&l.tail)
-	backlog := (ticketOf(t) - ticketOf(h)) & mask
-	parked := (l.granted - uint64(l.reserved) - numOf(t) - ticketOf(t)) & mask
+	backlog, busy, lease := (ticketOf(t)-ticketOf(h))&mask, numOf(h), numOf(t)
+	parked := (l.granted - uint64(l.reserved) - lease - ticketOf(t)) & mask
 	reserved := 0
 	for r := range l.reserves {
 		reserved += r.n
 	}
-	waiters, called := 0, false
+	waiters, called, listed := 0, false, true
 	for e := l.blocked.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
-		if w.place != e || w.called && waiters > 0 {
-			return "the list of the blocked is broken"
-		}
+		listed = listed && w.place == e && !(w.called && waiters > 0)
 		waiters++
 		called = called || w.called
 	}
 	_, it := l.leaf()
-	queued := it.Queued()
-	switch {
-	case backlog > mask/2 || parked > mask/2:
-		return fmt.Sprintf("backlog %d, tasks in strands %d", int64(backlog<<ticketBit)>>ticketBit, int64(parked<<ticketBit)>>ticketBit)
-	case l.muted != (t&flag != 0) || l.slow != (h&flag != 0):
-		return fmt.Sprintf("muted %v, slow path %v; published %v, %v", l.muted, l.slow, t&flag != 0, h&flag != 0)
-	case l.muted && queued:
-		return "muted and ready"
-	case !l.muted && !queued && (numOf(t) != 0 || backlog != 0):
-		return fmt.Sprintf("idle with lease %d, backlog %d", numOf(t), backlog)
-	case l.kids != nil && !l.kids.Sound():
-		return "its heap is none"
-	case l.kids != nil && l.up != nil && l.held == l.turn.Queued() && (l.held || l.kids.Len() > 0):
-		return fmt.Sprintf("held %v, ready %v, %d ready below", l.held, l.turn.Queued(), l.kids.Len())
-	case l.inline < 0 || int(numOf(h)) < l.inline || sy.Peek(&l.limit) != uint64(l.max+l.inline):
-		return fmt.Sprintf("inline %d, busy %d, maximum %d, limit %d", l.inline, numOf(h), l.max, sy.Peek(&l.limit))
-	case l.below < 0 || l.holds < 0 || l.reserved != reserved:
-		return fmt.Sprintf("below %d, holds %d, reserved %d, counted are %d", l.below, l.holds, l.reserved, reserved)
-	case l.tombs > backlog+numOf(h):
-		return fmt.Sprintf("%d tombstones, %d tickets, %d busy", l.tombs, backlog, numOf(h))
-	case waiters > 0 && !called && !l.slow:
-		return "somebody waits for room, and workers do not see it"
-	case l.phase != open && (numOf(t) != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused):
-		return fmt.Sprintf("closed with lease %d, blocked %d, reservers %d, reserved %d, paused %v", numOf(t), waiters, len(l.reservers), l.reserved, l.paused)
-	case l.ended && (l.phase == open || backlog != 0 || numOf(h) != 0 || parked != 0):
-		return fmt.Sprintf("ended with backlog %d, busy %d, in strands %d", backlog, numOf(h), parked)
+	queued, idle := it.Queued(), lease == 0 && backlog == 0
+	what := cmp.Or(
+		fault(!listed, "the list of the blocked is broken"),
+		fault(backlog > mask/2 || parked > mask/2, "there are fewer than no tasks"),
+		fault(l.muted != (t&flag != 0) || l.slow != (h&flag != 0), "a flag is not what was published"),
+		fault(l.muted && queued, "muted and ready"),
+		fault(!l.muted && !queued && !idle, "neither muted nor ready nor idle"),
+		fault(l.kids != nil && !l.kids.Sound(), "its heap is none"),
+		fault(l.kids != nil && l.up != nil && l.held == l.turn.Queued() && (l.held || l.kids.Len() > 0), "held and ready, or neither"),
+		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max+l.inline), "busy beyond its limit"),
+		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
+		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
+		fault(waiters > 0 && !called && !l.slow, "somebody waits for room, and workers do not see it"),
+		fault(l.phase != open && (lease != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused), "closed, and somebody waits or has places"),
+		fault(l.ended && (l.phase == open || !idle || busy != 0 || parked != 0), "ended, and there are tasks"),
+	)
+	if what == "" {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s: backlog %d, lease %d, busy %d, inline %d, maximum %d, limit %d, in strands %d, tombstones %d, reserved %d of %d, below %d, holds %d, waiters %d, reservers %d, muted %v, slow %v, held %v, paused %v, phase %d",
+		what, backlog, lease, busy, l.inline, l.max, sy.Peek(&l.limit), parked, l.tombs, reserved, l.reserved, l.below, l.holds, waiters, len(l.reservers), l.muted, l.slow, l.held, l.paused, l.phase)
 }

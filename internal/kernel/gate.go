@@ -195,7 +195,9 @@ func (l *Lane) settle() {
 			sy.Reach("admit")
 			l.unlist(w)
 			l.accept(w.it)
-			w.wake()
+			if !w.woken.IsZero() { // else nobody waits for that
+				w.woken.Set()
+			}
 		} else {
 			sy.Reach("call")
 			w.call(true)

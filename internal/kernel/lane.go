@@ -41,8 +41,8 @@ type Lane struct {
 	tally
 	sampler sampler
 
-	blocked   list.List // waiters, in the order of their arrival
-	reservers []*Reserver
+	blocked   list.List      // waiters, in the order of their arrival
+	reservers []*Reservation // those who wait for places
 	quieters  []*quieter
 	nudgers   map[Nudger]struct{} // those who wait for a place here
 	reserves  map[*Reservation]struct{}

@@ -381,7 +381,7 @@ func (l *Lane) dropAll() int {
 	if n > 0 {
 		l.later(func() { // a putter may be slow
 			for it := range tasks {
-				discard(it, ErrDropped, counted)
+				discard(it, ErrDropped)
 			}
 		})
 	}

@@ -197,18 +197,13 @@ func (c *chain) Cut(cause error)        {}
 func (c *chain) Returns(err error) bool { return true }
 func (c *chain) Resolve(err error)      { c.m.failf("a chain is resolved") }
 func (c *chain) Outer() context.Context { return nil }
-func (c *chain) More() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.links) > 1
-}
-func (c *chain) Next() (Result, bool) {
+func (c *chain) Next() (*Record, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.links[0]
 	c.links = c.links[1:]
 	c.active = len(c.links) > 0
-	return t, c.active
+	return &t.Record, c.active
 }
 
 func (c *chain) give(p Policy, fails bool) {

@@ -44,7 +44,7 @@ type Body interface {
 	Over(err error)         // it has returned err, or will not run because of err: its context ends
 	Cut(cause error)        // its context ends now
 	Returns(err error) bool // whether somebody gets err, which is about to be its result
-	Result                  // not of a strand: see Next
+	Resolve(err error)      // gives those who wait for it its result; once, as the last touch. Not of a strand: see Next
 	Outer() context.Context // the context of the call that submitted it; nil: none
 }
 
@@ -53,16 +53,12 @@ type Body interface {
 // the lock of the family held.
 type Strand interface {
 	Body
-	More() bool // another task waits behind the one that has begun
 
-	// Next goes on to the next task: the first one is over. It returns what gives those who wait
-	// for the first one its result, and whether there is a next one. If there is none the strand is
-	// idle, and its record may be used again at once.
-	Next() (first Result, more bool)
+	// Next goes on to the next task: the first one is over. It returns the record of the first one,
+	// which is to be resolved, or nil, and whether there is a next one. If there is none the strand
+	// is idle, and its record may be used again at once.
+	Next() (first *Record, more bool)
 }
-
-// A Result gives those who wait for a task its result; once, as the last touch.
-type Result interface{ Resolve(err error) }
 
 // A Joiner is the body of a record that stands for a task of a strand until it is accepted.
 type Joiner interface {
@@ -94,17 +90,19 @@ func recordOf(it queue.Item) *Record {
 	return queue.As[Record](it)
 }
 
-// joined is what the line is to hold of it: nothing if it has joined a busy strand.
-func joined(it queue.Item) queue.Item {
+// join has it, if it is a task of a strand, join that. It returns what the line is to hold: ok is
+// false if that is nothing, since the strand is busy, and has the permit of its task. Locked.
+func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	if r := recordOf(it); r != nil {
 		if j, ok := r.Body.(Joiner); ok {
 			if r = j.Join(); r == nil {
-				return queue.Item{}
+				l.permits(1)
+				return it, false
 			}
-			return queue.Record(r)
+			it = queue.Record(r)
 		}
 	}
-	return it
+	return it, true
 }
 
 // isTombstone reports whether it was begun by somebody else than the owner of its ticket.
@@ -114,69 +112,74 @@ func isTombstone(it queue.Item) bool {
 }
 
 // discard ends it, which will not run because of err, unless somebody has claimed it. The caller
-// owns its ticket. In a strand that is the first task; the strand goes on.
-func discard(it queue.Item, err error, count func(claimed bool)) {
-	if r := recordOf(it); r == nil || r.Take() {
-		r.end(err, func() { count(false) })
-	} else {
-		count(true)
+// owns its ticket, and has counted it. In a strand that is the first task; the strand goes on.
+func discard(it queue.Item, err error) {
+	if r := recordOf(it); r != nil && r.Take() {
+		r.end(err, func() {})
 	}
 }
 
-// counted is for a task that was counted before it is discarded.
-func counted(claimed bool) {}
-
-// end ends the task of r, which may be nil, with err, and has it counted.
+// end ends the task of r, which may be nil, with err, and has it counted. A strand goes on before
+// that, so that the lane is not quiet while a task waits in it; who waits for the task gets its
+// result after that.
 func (r *Record) end(err error, count func()) {
 	if r == nil {
 		count()
 		return
 	}
 	r.Body.Over(err)
-	res := r.passed()
-	count()
-	res.Resolve(err)
-}
-
-// passed has the strand of r, whose task is over, go on, and returns what resolves that task. If
-// the caller is busy with that task it is called before it ceases to be, so that the lane is not
-// quiet while a task waits in the strand; and the task is resolved after it was counted.
-func (r *Record) passed() Result {
-	s, ok := r.Body.(Strand)
-	if !ok {
-		return r.Body
-	}
-	first, more := s.Next()
+	first, more := r.next()
 	if more {
-		r.Lane.goOn(r)
+		r.Lane.goOn(r, false)
 	}
-	return first
+	count()
+	first.resolve(err)
 }
 
-// goOn gives the record of a strand, whose next task is waiting, a ticket again, by the permit of
-// that task. In a lane that stops, where these tasks were counted as dropped, it tells them.
-func (l *Lane) goOn(r *Record) {
-	s := r.Body.(Strand)
-	for {
-		l.crew.enter()
-		stops := l.phase == stopping
-		if !stops {
-			sy.Reach("activate again")
-			r.Again()
-			l.putLocked(queue.Record(r))
-			l.crew.list(l)
-		}
-		l.crew.leave()
-		if !stops {
-			return
-		}
-		s.Over(ErrDropped)
-		first, more := s.Next()
-		first.Resolve(ErrDropped)
-		if !more {
-			return
-		}
+// next is the record of the task of r, which is over, and whether another one waits in its strand.
+func (r *Record) next() (first *Record, more bool) {
+	if s, ok := r.Body.(Strand); ok {
+		return s.Next()
 	}
+	return r, false
+}
+
+// resolve gives those who wait for r, if that is not nil, its result.
+func (r *Record) resolve(err error) {
+	if r != nil {
+		r.Body.Resolve(err)
+	}
+}
+
+// goOn goes on with the strand of r, whose next task is waiting. If stays is set, which says that
+// the caller is busy with r, it may have the caller run that task, and returns true: the permit of
+// the task comes back. Else r has a ticket again, by the permit. In a lane that stops, where these
+// tasks were counted as dropped, it tells them.
+func (l *Lane) goOn(r *Record, stays bool) (on bool) {
+	c := l.crew
+	for more := true; more; {
+		c.enter()
+		if l.phase != stopping {
+			r.Again()
+			if on = stays && !l.slow && c.said.only == l; on {
+				sy.Reach("carry on")
+				l.giveBack(1)
+				c.touch(l)
+			} else {
+				sy.Reach("activate again")
+				l.putLocked(queue.Record(r))
+				c.list(l)
+			}
+			c.leave()
+			return on
+		}
+		c.leave()
+		var first *Record
+		r.Body.Over(ErrDropped)
+		first, more = r.next()
+		first.resolve(ErrDropped)
+	}
+	return false
 }
 
 // An Outcome says what became of an attempt to claim a task.
@@ -194,61 +197,42 @@ type Nudger interface{ Nudge() }
 // Claim runs r on the calling goroutine, unless it has begun. stay is the first lane, from r's
 // upwards, that the caller is in. In the lanes below that it needs places, as a worker does. If
 // there is none, n, unless it is nil, is nudged when there may be one.
-func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
-	l := r.Lane
-	c := l.crew
+func (r *Record) Claim(stay *Lane, n Nudger) (got Outcome) {
 	if !r.Waits() {
 		return NotClaimed
 	}
-	c.enter()
+	r.Lane.crew.enter()
+	got = r.claim(stay, n)
+	r.Lane.crew.leave()
+	if got == Ran {
+		r.Lane.runHere(queue.Record(r), stay)
+	}
+	return got
+}
+
+// claim is Claim until r is to be run. Locked.
+func (r *Record) claim(stay *Lane, n Nudger) Outcome {
+	l := r.Lane
 	if l.phase == stopping { // r is about to be dropped. While l is paused r runs: it is part of the task that waits
-		c.leave()
 		return NotClaimed
 	}
-	full := l
-	for full != stay && full.workersIn()+full.below < full.max {
-		full = full.up
-	}
-	if full == stay && l != stay && !l.enterLocked(uint64(l.max+l.inline)) {
-		full = l // a worker has come, without the lock
-	}
-	if full != stay {
+	if full := l.enterFrom(stay); full != nil {
 		if n != nil {
 			sy.Reach("no place")
-			full.strand(n)
+			insert(&full.nudgers, n)
 		}
-		c.leave()
 		return NoPlace
 	}
 	if !r.Take() {
-		if l != stay {
-			l.exit()
-			c.freed(l)
-		}
-		c.leave()
+		l.exitTo(stay)
 		return NotClaimed
 	}
-	l.tombstones(+1)
-	c.touch(l)
-	l.stirred++
-	if l == stay {
-		l.enterInline()
-	} else {
-		l.came(stay)
-	}
 	sy.Reach("claim")
-	l.cuts(r)
-	c.leave()
-	l.runHere(queue.Record(r), stay)
+	l.tombstones(+1)
+	l.stirred++
+	l.crew.touch(l)
+	insert(&l.calls, r)
 	return Ran
-}
-
-// strand notes that n is to be nudged when a worker leaves l.
-func (l *Lane) strand(n Nudger) {
-	if l.nudgers == nil {
-		l.nudgers = map[Nudger]struct{}{}
-	}
-	l.nudgers[n] = struct{}{}
 }
 
 // Unstrand forgets n, in l and above.

@@ -9,21 +9,16 @@ import (
 )
 
 // A Reservation is permits that are held for tasks that are yet to come: places of free workers.
-// Who waits for places is listed, like a submitter without room, and workers see that by the
-// slow-path flag. Guarded by the lock of the family, but for revoked.
+// While it waits for places it is listed, like a submitter without room, and workers see that by
+// the slow-path flag. Guarded by the lock of the family, but for woken and revoked.
 //
 // Invariant: reserved of the account is the sum of n over the lane's reservations.
 type Reservation struct {
 	l       *Lane
+	want    int
 	n       int
+	woken   sy.Event // it waits no more: it has places, or gets none
 	revoked sy.Latch
-}
-
-// A Reserver waits for places.
-type Reserver struct {
-	want  int
-	got   *Reservation // written before woken is set
-	woken sy.Event
 }
 
 // Reserve parks until a worker is free, and holds the places of all that are, up to n.
@@ -31,57 +26,53 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	if !l.enterOpen() {
 		return nil, ErrClosed
 	}
-	q := &Reserver{want: n, woken: sy.MakeEvent()}
-	l.reserve(q)
+	r := &Reservation{l: l, want: n, woken: sy.MakeEvent(), revoked: sy.MakeLatch()}
+	l.reserve(r)
 	l.crew.leave() // announces it, and looks
-	if !q.woken.WaitOr(ctx.Done()) && l.forgetReserver(q) {
+	if !r.woken.WaitOr(ctx.Done()) && r.forget() {
 		return nil, ctx.Err()
 	}
-	if q.got == nil {
+	if r.Len() == 0 {
 		return nil, ErrClosed
 	}
-	return q.got, nil
+	return r, nil
 }
 
-// forgetReserver takes q off the list, unless it was woken.
-func (l *Lane) forgetReserver(q *Reserver) (listed bool) {
-	l.crew.enter()
-	defer l.crew.leave()
-	l.crew.touch(l) // the slow-path flag may go
-	return l.unreserve(q)
+// forget takes r off the list, unless it was woken.
+func (r *Reservation) forget() (listed bool) {
+	r.l.crew.enter()
+	defer r.l.crew.leave()
+	r.l.crew.touch(r.l) // the slow-path flag may go
+	return r.l.unreserve(r)
 }
 
 // grantReservations gives free places to those who wait for some. Locked.
 func (l *Lane) grantReservations() {
 	for len(l.reservers) > 0 && !l.paused && l.phase == open && l.blocked.Len() == 0 && l.unclaimed() > 0 {
 		l.recall() // from here on who submits comes to the lock; but look once more
-		q := l.reservers[0]
-		n := min(int64(q.want), l.unclaimed())
+		r := l.reservers[0]
+		n := min(r.want, int(l.unclaimed()))
 		if n <= 0 {
 			return
 		}
 		sy.Reach("grant")
-		l.unreserve(q)
-		q.got = &Reservation{l: l, n: int(n), revoked: sy.MakeLatch()}
-		if l.reserves == nil {
-			l.reserves = map[*Reservation]struct{}{}
-		}
-		l.reserves[q.got] = struct{}{}
-		l.reserved += int(n)
-		l.permits(int(n))
-		l.crew.touch(l) // the slow-path flag may go
-		q.woken.Set()
+		l.unreserve(r)
+		insert(&l.reserves, r)
+		l.permits(n)
+		r.give(-n)
+		r.woken.Set()
 	}
 }
 
-// give takes n places from r, whose permits are used or come back. Locked.
+// give takes n places from r, whose permits are used or come back, or with n < 0 adds to them.
+// Locked.
 func (r *Reservation) give(n int) {
 	r.n -= n
 	r.l.reserved -= n
 	if r.n == 0 {
 		delete(r.l.reserves, r)
 	}
-	r.l.crew.touch(r.l)
+	r.l.crew.touch(r.l) // also: the slow-path flag may go
 }
 
 // Len is the number of places left.
@@ -134,9 +125,9 @@ func (l *Lane) revoke() {
 
 // endReservations ends all waits for places, and takes all places away. Locked.
 func (l *Lane) endReservations() {
-	for _, q := range slices.Clone(l.reservers) {
-		l.unreserve(q)
-		q.woken.Set()
+	for _, r := range slices.Clone(l.reservers) {
+		l.unreserve(r)
+		r.woken.Set()
 	}
 	l.revoke()
 	for r := range l.reserves {

@@ -1,7 +1,7 @@
 package kernel
 
 import (
-	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"runtime/trace"
 	"strings"
@@ -123,47 +123,28 @@ func (w *Worker) ran() { w.due = w.seat.Ended() || w.crew.TasksPerWorker > 0 }
 
 // settle gives those who wait for the last task, which is counted now, the result.
 func (w *Worker) settle() {
-	res := w.pending
+	r := w.pending
 	w.pending = nil
-	res.Resolve(nil)
-}
-
-// pass has the strand of the last task, if it was of one, go on elsewhere, before w ceases to be
-// busy.
-func (w *Worker) pass() {
-	r := w.cur
-	w.cur, w.turns = nil, 0
-	w.pending = r.passed()
+	r.Body.Resolve(nil)
 }
 
 // mostTurns is how many tasks of a strand a worker runs one after the other. Then the tasks of
 // others that are queued by now have their turn.
 const mostTurns = 32 >> (4 * sy.Shorter / 3)
 
-// carryOn goes on with the strand of the last task, unless something else is asked of w. The
-// permit of the next task comes back: w is busy already.
-func (w *Worker) carryOn() (it queue.Item, ok bool) {
-	r, l, c := w.cur, w.at, w.crew
-	s, strand := r.Body.(Strand)
-	if !strand || w.turns >= mostTurns || l.head.Load()&flag != 0 || c.solo.Load() != l || !s.More() {
-		return it, false
-	}
-	c.enter()
-	if ok = l.phase != stopping && !l.slow && c.said.only == l; ok { // look once more: Pause may have returned
-		l.giveBack(1)
-		c.touch(l)
-	}
-	c.leave()
-	if !ok {
-		return it, false
-	}
-	sy.Reach("carry on")
+// pass has the strand of the last task, if it was of one, go on before w ceases to be busy. If stay
+// is set, and nothing else is asked of w, it is w that runs the next task.
+func (w *Worker) pass(stay bool) (it queue.Item, ok bool) {
+	r := w.cur
 	w.cur = nil
-	w.turns++
-	first, _ := s.Next()
-	r.Again()
-	first.Resolve(nil)
-	return queue.Record(r), true
+	first, more := r.next()
+	if more && r.Lane.goOn(r, stay && w.turns < mostTurns) {
+		w.turns++
+		first.resolve(nil)
+		return queue.Record(r), true
+	}
+	w.turns, w.pending = 0, first
+	return it, false
 }
 
 // finishWith counts the task that w has done with, together with what count changes, so that a
@@ -190,17 +171,8 @@ func (w *Worker) fault(v any) {
 
 // InGoexit tells, in a deferred function, runtime.Goexit from a panic without recovering it.
 func InGoexit() bool {
-	var pcs [32]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		switch {
-		case f.Function == "runtime.Goexit":
-			return true
-		case strings.HasPrefix(f.Function, "runtime.gopanic"), !more:
-			return false
-		}
-	}
+	above, _, found := strings.Cut(string(debug.Stack()), "\nruntime.Goexit(")
+	return found && !strings.Contains(above, "\npanic(")
 }
 
 // widen changes the number of tasks that run inline. Locked, by whoever is busy. At none, those
@@ -213,62 +185,60 @@ func (l *Lane) widen(d int) {
 	}
 }
 
-// beginInline accepts it as a task that runs on a goroutine that takes no ticket. It returns what
-// is to be run: nothing if the task has joined a busy strand. Locked.
-func (l *Lane) beginInline(it queue.Item) queue.Item {
-	if it = joined(it); it.IsZero() {
-		l.permits(1)
-		return it
+// enterFrom makes the calling goroutine, which is a task of stay, busy in l. If that is stay it is so
+// inline, which does not count against the maximum. Else it is so like a worker, in l and the lanes
+// between; if one of these is at its maximum, that is returned. Locked.
+func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
+	if l == stay {
+		l.enterLocked(numMask)
+		l.widen(+1)
+		return nil
 	}
-	if r := recordOf(it); r != nil {
-		r.state.Store(begun) // before others know of it
-		l.cuts(r)
+	for a := l; a != stay; a = a.up {
+		if a.workersIn()+a.below >= a.max {
+			return a
+		}
 	}
-	l.extra++
-	l.enterInline()
-	return it
-}
-
-// enterInline makes a goroutine busy here that does not count against the maximum, and endInline
-// ends that. Locked.
-func (l *Lane) enterInline() {
-	l.enterLocked(numMask)
-	l.widen(+1)
-}
-
-func (l *Lane) endInline() {
-	l.widen(-1) // first: the limit is never above what busy may be
-	l.exit()
-	l.crew.freed(l)
-}
-
-// runInline runs it on the calling goroutine, as an accepted task. The caller has the lock, which
-// is left.
-func (l *Lane) runInline(it queue.Item) error {
-	it = l.beginInline(it)
-	l.crew.leave()
-	if !it.IsZero() {
-		sy.Reach("run here")
-		l.runHere(it, l)
+	if !l.enterLocked(uint64(l.max + l.inline)) {
+		return l // a worker has come, without the lock
 	}
+	l.came(stay)
 	return nil
 }
 
-// RunInline is SubmitSlow for a task that the caller runs itself.
-func (l *Lane) RunInline(it queue.Item) error {
-	if !l.enterOpen() {
-		return ErrClosed
+// exitTo ends what enterFrom began. Locked.
+func (l *Lane) exitTo(stay *Lane) {
+	if l == stay {
+		l.widen(-1) // first: the limit is never above what busy may be
+		l.exit()
+		l.crew.freed(l)
+		return
 	}
-	return l.runInline(it)
+	l.exit()
+	l.left(stay)
 }
 
-// spawn runs it on a goroutine of its own. The caller has the lock, which is left.
-func (l *Lane) spawn(it queue.Item) error {
-	l.spawned++
-	if it = l.beginInline(it); it.IsZero() {
+// runInline runs it, as an accepted task, on the calling goroutine, or if it is to be detached on
+// one of its own. The caller has the lock, which is left.
+func (l *Lane) runInline(it queue.Item, detached bool) error {
+	it, own := l.join(it)
+	if !own {
 		l.crew.leave()
 		return nil
 	}
+	if r := recordOf(it); r != nil {
+		r.state.Store(begun) // before others know of it
+		insert(&l.calls, r)
+	}
+	l.extra++
+	l.enterFrom(l)
+	if !detached {
+		l.crew.leave()
+		sy.Reach("run here")
+		l.runHere(it, l)
+		return nil
+	}
+	l.spawned++
 	l.retain()
 	l.crew.leave()
 	sy.Reach("spawn")
@@ -278,6 +248,14 @@ func (l *Lane) spawn(it queue.Item) error {
 		l.runHere(it, l)
 	})
 	return nil
+}
+
+// RunInline is SubmitSlow for a task that the caller runs itself.
+func (l *Lane) RunInline(it queue.Item) error {
+	if !l.enterOpen() {
+		return ErrClosed
+	}
+	return l.runInline(it, false)
 }
 
 // runHere runs it, as a worker would, on a goroutine that is counted as busy in l: inline, or, if
@@ -308,26 +286,11 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 
 // endHere is the end of what runHere runs.
 func (l *Lane) endHere(r *Record, canceled bool, err error, stay *Lane) {
-	r.end(err, func() { l.leaveHere(r, canceled, err, stay) })
-}
-
-func (l *Lane) leaveHere(r *Record, canceled bool, err error, stay *Lane) {
-	l.crew.enter()
-	l.ends(canceled, err)
-	delete(l.calls, r)
-	if l == stay {
-		l.endInline()
-	} else {
-		l.exit()
-		l.left(stay)
-	}
-	l.crew.leave()
-}
-
-// cuts has Close end the context of r, which runs inline. Locked.
-func (l *Lane) cuts(r *Record) {
-	if l.calls == nil {
-		l.calls = map[*Record]struct{}{}
-	}
-	l.calls[r] = struct{}{}
+	r.end(err, func() {
+		l.crew.enter()
+		l.ends(canceled, err)
+		delete(l.calls, r)
+		l.exitTo(stay)
+		l.crew.leave()
+	})
 }

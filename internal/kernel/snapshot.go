@@ -97,29 +97,28 @@ func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
 
 // Workers is the workers of l's family, in the order of their numbers.
 func (l *Lane) Workers() (views []WorkerView) {
-	l.crew.read(func() { views = l.views() })
+	l.crew.read(func() {
+		now := l.crew.clock.Now()
+		for _, w := range l.crew.staff.all {
+			if w != nil && (l.up == nil || w.named.Load().IsBelow(l)) {
+				views = append(views, w.view(now))
+			}
+		}
+	})
 	return views
 }
 
-// views is what Workers tells. Locked.
-func (l *Lane) views() (views []WorkerView) {
-	now := l.crew.clock.Now()
-	for _, w := range l.crew.staff.all {
-		if w == nil {
-			continue
-		}
-		s := w.status.Load()
-		v := WorkerView{ID: w.id, Executed: s >> statusBits, Failed: w.failed, Parked: w.parked, w: w}
-		if v.Lane = w.named.Load(); l.up != nil && (v.Lane == nil || !v.Lane.IsBelow(l)) {
-			continue
-		}
-		if v.InTask = !w.parked && s&idleBit == 0; v.InTask {
-			v.Age, v.Began = w.age(s, now)
-			v.exact = s&exactBit != 0
-		}
-		views = append(views, v)
+// view is w at a moment that is not before now. Locked.
+func (w *Worker) view(now int64) WorkerView {
+	s := w.status.Load()
+	v := WorkerView{
+		ID: w.id, Executed: s >> statusBits, Failed: w.failed, Parked: w.parked, Lane: w.named.Load(),
+		InTask: !w.parked && s&idleBit == 0, exact: s&exactBit != 0, w: w,
 	}
-	return views
+	if v.InTask {
+		v.Age, v.Began = w.age(s, now)
+	}
+	return v
 }
 
 // age is for how long w, whose status is s, has been inside its task, as far as is known, and

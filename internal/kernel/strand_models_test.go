@@ -154,16 +154,10 @@ func (st *strand) Returns(err error) bool { return true }
 func (st *strand) Resolve(err error)      { panic("a strand was resolved") }
 func (st *strand) Outer() context.Context { return nil }
 
-func (st *strand) More() bool {
+func (st *strand) Next() (first *Record, more bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return len(st.tasks) > 1
-}
-
-func (st *strand) Next() (first Result, more bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	first, st.tasks = st.tasks[0], st.tasks[1:]
+	first, st.tasks = &st.tasks[0].Record, st.tasks[1:]
 	st.active = len(st.tasks) > 0
 	return first, st.active
 }

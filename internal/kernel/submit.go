@@ -114,23 +114,16 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			case depth == 0:
 				return l.waitForRoom(it, ctx)
 			case depth <= maxNesting && l.inline < mostInline:
-				return l.runInline(it)
+				return l.runInline(it, false)
 			}
 			l.compact()
 			l.accept(it)
 			c.leave()
 			return nil
-		case Spawn:
+		case Spawn, CallerRuns:
 			if l.inline < mostInline {
-				return l.spawn(it)
+				return l.runInline(it, policy == Spawn)
 			}
-		case CallerRuns:
-			if l.inline < mostInline {
-				return l.runInline(it)
-			}
-		case Offer:
-			c.leave()
-			return ErrQueueFull
 		case DropOldest:
 			if l.displace(it) {
 				return nil
@@ -140,8 +133,10 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				continue
 			}
 		}
-		sy.Reach("full")
-		l.rejected.Add(1)
+		if policy != Offer {
+			sy.Reach("full")
+			l.rejected.Add(1)
+		}
 		c.leave()
 		return ErrQueueFull
 	}
@@ -150,11 +145,12 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 // accept admits it by a new permit, and makes l ready. A task that joins a busy strand has no
 // ticket: it is the strand's to run. Then accept returns false. Locked.
 func (l *Lane) accept(it queue.Item) (listed bool) {
-	if it = joined(it); it.IsZero() {
-		l.permits(1)
+	it, listed = l.join(it)
+	if !listed {
 		return false
 	}
-	l.grant(it)
+	l.permits(1)
+	l.putLocked(it)
 	l.crew.list(l)
 	return true
 }
@@ -170,16 +166,17 @@ func (l *Lane) compact() {
 	}
 	sy.Reach("compact")
 	l.recall()
-	l.enterInline()
+	l.enterFrom(l)
 	_, _, tasks := l.takeAllLocked()
 	for it := range tasks {
 		if isTombstone(it) {
 			l.tombstones(-1)
 			continue
 		}
-		l.regrant(it)
+		l.skip(1) // its ticket: it gets another one
+		l.putLocked(it)
 	}
-	l.endInline()
+	l.exitTo(l)
 }
 
 // looksFree is a guess, without the lock, whether there is free capacity.
@@ -198,35 +195,32 @@ func (l *Lane) AcceptLater(it queue.Item) error {
 	return nil
 }
 
-// displace takes the oldest ticket, discards its task, and admits it instead. It reports whether
-// there was a ticket; then it has left the lock. To take the ticket makes the submitter busy,
-// inline, until it knows whether the task was claimed by others meanwhile: its putter may be slow.
+// displace discards the oldest task, and admits it instead. It reports whether there was one; then
+// it has left the lock. Under the lock nobody else can claim that task.
 func (l *Lane) displace(it queue.Item) bool {
-	if l.capacity == 0 {
-		return false
-	}
-	seg, t, ok := l.takeLocked(numMask)
-	if !ok {
-		return false
-	}
-	sy.Reach("displace")
-	l.widen(+1)
-	l.retain()
-	l.accept(it)
-	l.crew.leave()
-	old, _ := l.fetch(seg, t)
-	discard(old, ErrDropped, func(claimed bool) {
-		l.crew.enter()
-		defer l.crew.leave()
-		if claimed {
-			l.tombstones(-1)
-		} else {
-			l.dropped++
+	for l.capacity > 0 {
+		seg, t, ok := l.takeLocked(numMask)
+		if !ok {
+			break
 		}
-		l.endInline()
-	})
-	l.Release()
-	return true
+		old, _ := l.fetch(seg, t) // its putter may be slow, but needs no lock
+		r := recordOf(old)
+		if r != nil && !r.Take() {
+			l.tombstones(-1)
+			l.exit()
+			continue
+		}
+		sy.Reach("displace")
+		l.dropped++
+		l.accept(it)
+		l.exit()
+		l.retain()
+		l.crew.leave()
+		r.end(ErrDropped, func() {})
+		l.Release()
+		return true
+	}
+	return false
 }
 
 // waitForRoom parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
@@ -250,22 +244,20 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 		c.touch(l)
 		switch {
 		case w.place == nil: // admitted or refused before the end of ctx was noticed
-			err := w.err
-			c.leave()
-			return err
 		case !woken:
 			l.unlist(w)
-			c.leave()
-			return ctx.Err()
+			w.err = ctx.Err()
 		case l.makeRoom() > 0:
 			l.unlist(w)
 			l.accept(it)
-			c.leave() // calls the next one, if there is more
-			return nil
+		default:
+			w.call(false)
+			w.calls++
+			c.leave()
+			continue
 		}
-		w.call(false)
-		w.calls++
-		c.leave()
+		c.leave() // calls the next one, if there is more room
+		return w.err
 	}
 }
 
@@ -278,7 +270,7 @@ func (l *Lane) refuse() {
 		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped
 			l.extra++
 			l.dropped++
-			l.later(func() { discard(w.it, ErrDropped, counted) })
+			l.later(func() { discard(w.it, ErrDropped) })
 		case !w.called: // else it was set
 			w.woken.Set()
 		}

@@ -29,12 +29,6 @@ func (w *waiter) call(on bool) {
 	}
 }
 
-func (w *waiter) wake() {
-	if !w.woken.IsZero() {
-		w.woken.Set()
-	}
-}
-
 // firstBlocked is the first of those who wait for room; nil: nobody does. Locked.
 func (l *Lane) firstBlocked() *waiter {
 	if e := l.blocked.Front(); e != nil {
@@ -59,12 +53,20 @@ func (l *Lane) strict() bool {
 	return w.woken.IsZero() || w.calls >= mostCalls>>(5*sy.Shorter/3) || l.crew.clock.Now()-w.since >= barge
 }
 
-func (l *Lane) reserve(q *Reserver) {
-	l.reservers = append(l.reservers, q)
+func (l *Lane) reserve(r *Reservation) {
+	l.reservers = append(l.reservers, r)
 	l.crew.touch(l)
 }
 
-func (l *Lane) unreserve(q *Reserver) (listed bool) { return remove(&l.reservers, q) }
+func (l *Lane) unreserve(r *Reservation) (listed bool) { return remove(&l.reservers, r) }
+
+// insert adds v to set, which is made when it is first needed.
+func insert[K comparable](set *map[K]struct{}, v K) {
+	if *set == nil {
+		*set = map[K]struct{}{}
+	}
+	(*set)[v] = struct{}{}
+}
 
 // remove removes v from list, and reports whether it was there.
 func remove[T comparable](list *[]T, v T) bool {

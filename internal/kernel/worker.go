@@ -33,7 +33,7 @@ type Worker struct {
 	keeps    *Lane   // where it has kept its place while it yielded
 	leaving  bool    // told to leave; set like searches
 	cur      *Record // the task it is in; or the last one, if its strand has not gone on
-	pending  Result  // of the last task, to be resolved after that was counted
+	pending  *Record // the last task, to be resolved after it was counted
 	timed    int64   // when the task it is in started; -1: that is not timed
 	waited   int64   // how long that task waited
 
@@ -178,10 +178,9 @@ func (w *Worker) hand() (it queue.Item, ok bool) {
 		return it, true
 	}
 	if w.cur != nil {
-		if it, ok = w.carryOn(); ok {
+		if it, ok = w.pass(true); ok {
 			return it, true
 		}
-		w.pass()
 	}
 	return w.take()
 }
@@ -190,7 +189,7 @@ func (w *Worker) hand() (it queue.Item, ok bool) {
 // for it.
 func (w *Worker) finish() {
 	if w.cur != nil {
-		w.pass()
+		w.pass(false)
 	}
 	switch l := w.at; {
 	case l == nil:

@@ -12,7 +12,7 @@ import (
 // mustInline is what the compiler must inline, by package: all of it is on the path of a task.
 var mustInline = map[string][]string{
 	"internal/kernel": {
-		"ticketOf", "numOf", "(*Worker).ran", "(*Worker).begin", "(*Worker).settle", "(*Worker).pass", "(*Worker).stop", "(*Worker).cease",
+		"ticketOf", "numOf", "(*Worker).ran", "(*Worker).begin", "(*Worker).settle", "(*Worker).stop", "(*Worker).cease",
 		"(*Crew).enter", "(*Crew).touch", "(*Lane).quietAfter", "(*Record).Take", "recordOf",
 		"(*account).room", "(*account).workersIn", "(*line).backlog", "(*line).waits",
 	},

@@ -37,10 +37,10 @@ var upward = map[string]string{
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
 	// Who claims a task runs it.
-	"record.go Lane.runHere":     "inline join",
-	"record.go Lane.cuts":        "inline join",
-	"record.go Lane.enterInline": "inline join",
-	"quiet.go Lane.finish":       "a quiet lane that accepts no more ends",
+	"record.go Lane.runHere":   "inline join",
+	"record.go Lane.enterFrom": "inline join",
+	"record.go Lane.exitTo":    "inline join",
+	"quiet.go Lane.finish":     "a quiet lane that accepts no more ends",
 }
 
 // A call is a mention of a function or method of the package outside its file: one that is handed
