@@ -221,12 +221,12 @@ type reclaim struct {
 func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
 
 // armReclaim sets the timer, if it is needed and not set. Locked.
-func (c *Crew) armReclaim(now int64) {
+func (c *Crew) armReclaim() {
 	if !c.reclaims() || c.reclaim.armed || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
 		return
 	}
 	c.reclaim.armed = true
-	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - now)
+	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - c.clock.Now())
 	if c.reclaim.timer == nil {
 		c.reclaim.timer = sy.AfterFunc(wait, c.reclaimIdle)
 	} else {
@@ -251,7 +251,7 @@ func (c *Crew) reclaimIdle() {
 		sy.Reach("reclaim")
 		c.dismiss()
 	}
-	c.armReclaim(now)
+	c.armReclaim()
 	c.touch(c.root)
 	c.leave()
 }

@@ -97,7 +97,7 @@ func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	case TimingSampled:
 		l.stampMask = queue.StampEvery - 1
 	case TimingOff:
-		l.stampMask, l.stampOff = mask, true
+		l.stampAt = 1 // none
 	case TimingFull:
 		l.stampAll = true
 	}
@@ -242,7 +242,7 @@ func (l *Lane) Resize(min, max int) error {
 			c.dismiss()
 		}
 		c.fill()
-		c.armReclaim(c.clock.Now())
+		c.armReclaim()
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 // tickets to tail by the lease, and to head by taking; everything else, also the flags and the
 // lease, is changed under the lock of the owner. Methods that say "Locked" need that lock.
 type line struct {
-	stampMask uint64 // tickets with none of these bits are timed
-	stampOff  bool
+	stampMask uint64 // ticket t is timed
+	stampAt   uint64 // if t&stampMask is that
 	stampAll  bool
 	epoch     time.Time
 
@@ -90,8 +90,8 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	if !seg.Holds(t) {
 		seg = l.back.Seek(seg, t)
 	}
-	if t&l.stampMask == 0 {
-		l.stamp(seg, t)
+	if l.timed(t) {
+		*seg.Stamp(t) = sy.Since(l.epoch)
 	}
 	seg.Cell(t).Put(it)
 	if queue.Middle(t) {
@@ -99,12 +99,8 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	}
 }
 
-// stamp notes when ticket t was given out.
-func (l *line) stamp(seg *queue.Segment, t uint64) {
-	if !l.stampOff {
-		*seg.Stamp(t) = sy.Since(l.epoch)
-	}
-}
+// timed reports whether it is noted when ticket t was given out, and taken.
+func (l *line) timed(t uint64) bool { return t&l.stampMask == l.stampAt }
 
 // putLocked gives it a ticket whatever the lease.
 func (l *line) putLocked(it queue.Item) {

@@ -68,7 +68,7 @@ func (w *Worker) take() (queue.Item, bool) {
 func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 	l := w.at
 	it, seg := l.fetch(seg, t)
-	if t&l.stampMask == 0 && !l.stampOff {
+	if l.timed(t) {
 		w.timed = sy.Since(l.epoch)
 		w.waited = w.timed - *seg.Stamp(t)
 		w.since.Store(w.timed + grow.Ahead)

@@ -44,7 +44,7 @@ type Worker struct {
 	wakeup   sy.Event
 	next     *Worker // among the deeds; guarded by mu
 	parked   bool    // guarded by mu
-	parkedAt int64   // guarded by mu
+	parkedAt int64   // guarded by mu while it is parked
 	readers
 	client
 }
@@ -242,9 +242,8 @@ func (w *Worker) rest() {
 // sleep parks until w is woken, unless there is a reason to leave.
 func (w *Worker) sleep() {
 	c := w.crew
-	var now int64
 	if c.reclaims() {
-		now = c.clock.Now()
+		w.parkedAt = c.clock.Now()
 	}
 	w.seat.Away(&c.clock)
 	c.enter()
@@ -256,10 +255,9 @@ func (w *Worker) sleep() {
 	}
 	sy.Reach("park")
 	w.watched.Store(false) // whoever set it looked at the last task; mu is held, as it is then
-	w.parkedAt = now
 	c.park(w)
 	c.rest()
-	c.armReclaim(now)
+	c.armReclaim()
 	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
 }
