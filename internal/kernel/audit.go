@@ -48,18 +48,17 @@ func (c *Crew) audit() string {
 		fault(!listed, "the list of the workers, of the parked or of cold lanes is broken"),
 		fault(ask > 1, "several workers ask whether to grow"),
 		fault(live != c.live || departing != c.departing || parked != len(c.idle), "workers are miscounted"),
-		fault(c.tooMany() && c.said.urgent != most, "too many workers, and none is called"),
+		fault(c.tooMany() && c.urgent.Load() != most, "too many workers, and none is called"),
 		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),
 		fault(c.tooMany() && len(c.idle) > 0, "too many workers, and some are parked"),
 		fault(ring != c.colds, "cold lanes are miscounted"),
 		fault(c.dirty != nil || c.apart < 0 || c.asking < 0, "something is left over"),
-		fault(int(wake>>availBit) != c.said.avail || wake&searchMask > uint64(c.live), "wake is not what was said"),
-		fault(c.toSay() != c.said, "something else is to be said"),
-		fault(sy.PeekPointer(&c.solo) != c.said.only, "solo is not what was said"),
+		fault(wake&searchMask > uint64(c.live), "more workers search than there are"),
+		fault(c.toSay() != c.announced(), "something else is to be said"),
 	)
 	if what != "" {
 		return fmt.Sprintf("%s: live %d of %d to %d, departing %d, parked %d, apart %d, asking %d, cold %d, wake %x, said %+v, to say %+v; seen live %d, departing %d, parked %d, cold %d",
-			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, c.colds, wake, c.said, c.toSay(), live, departing, parked, ring)
+			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, c.colds, wake, c.announced(), c.toSay(), live, departing, parked, ring)
 	}
 	if what = c.root.audit(); what != "" {
 		return "root: " + what

@@ -39,9 +39,8 @@ type Crew struct {
 	departing int       // of these, told to leave
 	apart     int       // of these, in a function of the user before their first task
 	asking    int       // of these, asking the Sizer
-	said      said
-	dirty     *Lane // lanes whose state was changed
-	cold      cold  // head of the ring
+	dirty     *Lane     // lanes whose state was changed
+	cold      cold      // head of the ring
 	colds     int
 	deeds     deeds
 	subs      map[uint64]sub

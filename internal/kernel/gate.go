@@ -137,11 +137,17 @@ func (c *Crew) settle() {
 	}
 }
 
-// said is what is announced of the state of the crew.
+// said is what is announced of the state of the crew: solo, urgent, and the available workers of
+// wake.
 type said struct {
-	only   *Lane // solo
+	only   *Lane
 	urgent int64
 	avail  int
+}
+
+// announced is what was said last. Nobody writes it without the lock.
+func (c *Crew) announced() said {
+	return said{sy.PeekPointer(&c.solo), c.urgent.Load(), int(sy.Peek(&c.wake) >> availBit)}
 }
 
 // toSay is what is to be announced of the state.
@@ -167,8 +173,7 @@ func (c *Crew) toSay() (s said) {
 
 // announce publishes what is a function of the state.
 func (c *Crew) announce() {
-	s, was := c.toSay(), c.said
-	c.said = s
+	s, was := c.toSay(), c.announced()
 	if s.only != was.only && s.only != nil { // at no time nothing is said
 		c.solo.Store(s.only)
 	}

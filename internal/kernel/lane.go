@@ -165,8 +165,7 @@ func (c *Crew) top() *Lane {
 		l := it.Of
 		switch {
 		case !l.free():
-			if c.said.only == l { // from here on workers leave it under the lock; but look once more
-				c.said.only = nil
+			if c.solo.Load() == l { // from here on workers leave it under the lock; but look once more
 				c.solo.Store(nil)
 				continue
 			}
@@ -192,7 +191,7 @@ func (c *Crew) top() *Lane {
 // rest is called when a worker has parked. If no worker is awake the root takes the place of the
 // only ready lane, which would be kept in memory by that.
 func (c *Crew) rest() {
-	l := c.said.only
+	l := c.solo.Load()
 	if l == nil || l.up == nil || len(c.idle) < c.live {
 		return
 	}

@@ -161,7 +161,7 @@ func (l *Lane) goOn(r *Record, stays bool) (on bool) {
 		c.enter()
 		if l.phase != stopping {
 			r.Again()
-			if on = stays && !l.slow && c.said.only == l; on {
+			if on = stays && !l.slow && c.solo.Load() == l; on {
 				sy.Reach("carry on")
 				l.giveBack(1)
 				c.touch(l)

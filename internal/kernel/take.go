@@ -181,7 +181,7 @@ func (w *Worker) stopLocked() (now int64) {
 	if t.noted {
 		c.serve(l, -1)
 	}
-	if yields && l.up != nil && c.said.only != l {
+	if yields && l.up != nil && c.solo.Load() != l {
 		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,
 		// and those of lower priority starve.
 		l.below++

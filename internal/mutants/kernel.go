@@ -126,7 +126,7 @@ var kernelMutants = []mutant{
 		old: "\tl.nudgers = nil\n\tc.touch(l)\n",
 		new: "\tl.nudgers = nil\n"},
 	{name: "kernel: solo is not withdrawn from a full lane", models: "lanes/",
-		old: "if c.said.only == l { // from",
+		old: "if c.solo.Load() == l { // from",
 		new: "if false { // from"},
 	{name: "kernel: goes idle without another look", models: "lanes/",
 		old: "\t\tif l.waits() {\n\t\t\tsy.Reach(\"not idle\")\n\t\t\treturn l\n\t\t}\n",

@@ -140,7 +140,6 @@ var owned = map[string]string{
 	"Crew.wake":       "gate crew",
 	"Crew.solo":       "gate lane",
 	"Crew.urgent":     "gate",
-	"Crew.said":       "gate lane",
 	"Crew.live":       "crew",
 	"Crew.departing":  "crew",
 	"account.muted":   "account",

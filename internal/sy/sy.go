@@ -233,7 +233,8 @@ func (g *Gate) Open() { g.wg.Done() }
 // Wait parks while g is shut.
 func (g *Gate) Wait() { g.wg.Wait() }
 
-// Peek is the value of x. In models it is no access: it is for checks.
+// Peek is the value of x. In models it is no access: it is for checks, and for what nobody writes
+// while the caller holds a lock.
 func Peek(x *Uint64) uint64 { return x.Load() }
 
 // PeekPointer is Peek for pointers.
