@@ -76,8 +76,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if c == nil || c.Worker == nil {
 		return none, ErrNotInTask
 	}
-	w := c.Worker
-	r := keepOf(w).of(l)
+	r := keepOf(c.Worker).of(l)
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
@@ -86,32 +85,29 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.open {
-		if err := l.openIn(r, w); err != nil {
+	if r.v == nil {
+		if err := l.openIn(r, c.Worker); err != nil {
 			return none, err
 		}
 	}
-	v, _ := r.v.(S)
-	return v, nil
+	return *r.v.(*S), nil
 }
 
 // openIn opens the resource of w, whose r is locked.
 func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
-	var v S
-	l.id.Call(func() { v, err = l.open(w.ID()) })
+	v := new(S)
+	l.id.Call(func() { *v, err = l.open(w.ID()) })
 	if err != nil {
 		return err
 	}
-	if l.close != nil {
-		shut := func() { l.close(v) }
-		if !keepOf(w).opened(shut) {
-			l.p.guard(shut)
-			return ErrNotInTask // the worker has left since
-		}
+	shut := func() { l.close(*v) }
+	if l.close != nil && !keepOf(w).opened(shut) {
+		l.p.guard(shut)
+		return ErrNotInTask // the worker has left since
 	}
-	r.v, r.open = v, true
+	r.v = v
 	return nil
 }
 
@@ -128,9 +124,8 @@ type kept struct {
 	key     any     // the *Local
 	opening sy.Bool // the user's open runs: who is in one must not wait for it
 
-	mu   sy.Mutex // held while the user's open runs
-	open bool
-	v    any
+	mu sy.Mutex // held while the user's open runs
+	v  any      // a pointer to the resource; nil: it is not open
 }
 
 // of returns what is kept for key; nil after the end.
@@ -163,27 +158,18 @@ func (k *keep) opened(shut func()) bool {
 // keepOf is the keep of w.
 func keepOf(w *kernel.Worker) *keep { return w.Client(func() any { return new(keep) }).(*keep) }
 
-// closeKept closes what was opened on w.
+// closeKept closes what was opened on w, the latest first, also where one of the functions ends
+// the goroutine.
 func closeKept(p *Pool, w *kernel.Worker) {
-	if k, ok := w.Client(nil).(*keep); ok {
-		k.closeAll(p)
+	k, ok := w.Client(nil).(*keep)
+	if !ok {
+		return
 	}
-}
-
-// closeAll closes what was opened, the latest first, also where one of the
-// functions ends the goroutine.
-func (k *keep) closeAll(p *Pool) {
 	k.mu.Lock()
 	all := k.close
 	k.all, k.close, k.closed = nil, nil, true
 	k.mu.Unlock()
-	closeFrom(p, all)
-}
-
-func closeFrom(p *Pool, all []func()) {
-	if len(all) == 0 {
-		return
+	for _, shut := range all {
+		defer p.guard(shut)
 	}
-	defer closeFrom(p, all[:len(all)-1])
-	p.guard(all[len(all)-1])
 }

@@ -147,7 +147,7 @@ var mutants = []mutant{
 
 	// ----- clients of the kernel -----
 	{name: "what is opened for a worker that has left stays open", tests: "TestLocalOpenedTooLate",
-		old: "			l.p.guard(shut)\n",
+		old: "		l.p.guard(shut)\n",
 		new: ""},
 	{name: "a result that is there opens nothing", tests: "Future",
 		old: "		if c.resolved {\n			c.done.Open()\n		}\n",
