@@ -24,7 +24,7 @@ import (
 // there needs a tree of loops and of their contexts, and gains where a tree is lopsided.)
 //
 //	R1. An item is given out once: each participant moves the counter by what it takes, and
-//	    it only grows. It may end a few above n.
+//	    it only grows. It may end above n.
 //	R2. A loop never waits for a task that has not begun: when the caller finds nothing left,
 //	    it takes back the helper that waits in the queue, and waits for those that have begun.
 //	    They run chunks and nothing else.
@@ -32,7 +32,59 @@ import (
 //	    A helper is offered to the pool and listed under lock, and wants is cleared under
 //	    lock: so the caller finds all of them.
 //	R4. A chunk is one item, or as many as take less than chunkTime at the participant's last
-//	    speed, and no more than its share of half of what is left.
+//	    speed, and no more than its share of half of what was left a moment before.
+
+// Range runs f for all of [0, n), in chunks, on p and on the calling goroutine,
+// and returns when f runs nowhere any more. The chunks [lo, hi) do not overlap,
+// and together they are [0, n). Use it for items that may be too short to be a
+// task each:
+//
+//	err := shoal.Range(ctx, p, len(v), func(_ context.Context, lo, hi int) error {
+//		for i := lo; i < hi; i++ {
+//			v[i] = math.Sqrt(v[i])
+//		}
+//		return nil
+//	})
+//
+// The caller begins at once and is one of the participants; the others are
+// tasks of p. There are at most as many participants as p may have workers when
+// Range is called. The caller does not count against that maximum, unless it is
+// a task of p. So k goroutines that call Range at the same time may add k calls
+// of f to it. Use a [Group] or [ForEach] if the maximum protects something that
+// f uses. Others join while p has workers to spare and there is
+// something left to share; of a Range in a Range, the outer one comes first.
+// Range never waits for room in p's queue, and never for a task that has not
+// started. So a Range in a Range, to any depth, needs one worker, and on a pool
+// that is busy or paused the caller does everything itself.
+//
+// A participant begins with chunks of one item, and takes more at a time only
+// while its chunks take less than 5 µs, and fewer towards the end. So if items
+// take longer than 5 µs, no participant is idle while an item waits. An item
+// that takes unexpectedly long delays only the rest of its own chunk.
+// [ForEachSlice] and [MapSlice] have no chunks.
+//
+// The first error that f returns ends the loop: no further chunk begins, the
+// context that f is given ends, and Range returns the error. A panic of f
+// counts as a [*PanicError], [runtime.Goexit] as [ErrGoexit]. A panic on the
+// caller's own goroutine is returned too; Goexit ends that goroutine, and under
+// [WithCrashOnPanic] the panic goes on, after the other participants have ended. If ctx ends, no further chunk begins, and
+// Range returns ctx's error unless all items were done. If p is closed, Range
+// returns [ErrClosed]. [Pool.Shutdown] waits until the loop has ended.
+//
+// f is given a context derived from ctx, which ends when the loop does. Pass it
+// on to a Range, a Group or a Future inside f: it tells that they are in a task
+// of p.
+//
+// If ctx is that of a task of p, Range is a part of that task. Otherwise the
+// caller's share counts as a task, as under [CallerRuns]. Each other
+// participant counts as a task, and as canceled if it comes too late.
+//
+// Errors about the arguments: [ErrConfig] for a negative n or a nil ctx,
+// [ErrNilTask] for a nil f, and [ErrClosed] for a pool that is closed, or that is shut down unless
+// ctx is that of one of its tasks.
+func Range(ctx context.Context, p *Pool, n int, f func(ctx context.Context, lo, hi int) error) error {
+	return p.loop(ctx, n, f, loopOptions{most: math.MaxUint32})
+}
 
 // chunkTime is how long a chunk of more than one item is to take. What a chunk costs beside
 // its items, above all to read the clock, is a fiftieth of that.
@@ -46,24 +98,22 @@ type loopOptions struct {
 	collect bool   // errors; else the first one ends the loop
 }
 
-// A loop is one call of Range or its kin. It is the context that f is given on the caller's
-// goroutine, and the parent of the contexts of helpers.
+// A loop is one call of Range or its kin. Where it is not part of a task it is a call itself. It is
+// the context that f is given on the caller's goroutine, and the parent of the contexts of helpers.
 type loop struct {
-	lazyContext
+	waitedCall // waker.mu guards helpers and what follows it
 	// Constant once others may join.
-	p       *Pool
-	f       loopFunc
-	n       uint64
-	most    uint64
-	limit   int // participants
-	all     int // workers that p may have
-	collect bool
-	root    *loop // the outermost of the loops that are nested on this goroutine
+	loopOptions
+	p    *Pool
+	f    loopFunc
+	n    uint64
+	all  int             // workers that p may have
+	root *loop           // the outermost of the loops that are nested on this goroutine
+	ctx  context.Context // l, unless it is a call that is followed
 
-	wants sy.Bool             // more helpers may be called; written under lock
-	first sy.Pointer[helping] // of a root, the helper of all its loops that has not begun
+	wants  sy.Bool             // more helpers may be called; written under lock
+	latest sy.Pointer[helping] // of a root, the helper that any of its loops has called last
 
-	lock    sy.Mutex // guards what follows
 	helpers []*helping
 	err     error       // what ended it
 	errs    []taskError // those that were collected
@@ -78,12 +128,6 @@ type helping struct {
 	l *loop
 }
 
-// A loopTask is a loop that is not part of a task, and so is one itself.
-type loopTask struct {
-	waitedCall
-	l loop
-}
-
 // loop runs f for [0, n).
 func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error {
 	err := checkArgs(ctx, p, true)
@@ -95,39 +139,27 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	case n < 0:
 		return fmt.Errorf("%w: Range(n = %d): want at least 0", ErrConfig, n)
 	}
+	l := &loop{p: p, f: f, n: uint64(n), loopOptions: o}
+	l.parent = ctx
 	up, _ := ctx.(*loop)
-	if up != nil && (up.p != p || up.ended.Load()) {
-		up = nil
-	}
-	if up != nil || p.lane.InTask(ctx) {
-		l := new(loop)
-		l.set(up, p, n, f, o)
-		return l.run(ctx)
-	}
-	t := new(loopTask)
-	t.bind(t, ctx, p)
-	t.l.set(nil, p, n, f, o)
-	return p.runHere(&t.waitedCall, "Range")
-}
-
-// Run makes a loopTask the body of its call.
-func (t *loopTask) Run() error { return t.l.run(t.given()) }
-
-// set makes l a loop of [0, n). up is the one that it is nested in on this goroutine, if any.
-func (l *loop) set(up *loop, p *Pool, n int, f loopFunc, o loopOptions) {
-	l.p, l.f, l.n, l.most, l.collect = p, f, uint64(n), o.most, o.collect
-	if up != nil {
+	nested := up != nil && up.p == p && !up.ended.Load()
+	if nested {
 		l.all, l.root = up.all, up.root
 	} else {
 		l.all, l.root = p.lane.Max(), l
 	}
 	l.limit = min(cmp.Or(o.limit, l.all), l.all)
 	l.wants.Store(l.limit > 1)
+	if nested || p.lane.InTask(ctx) {
+		return l.Run()
+	}
+	l.bind(l, ctx, p)
+	return p.runHere(&l.waitedCall, "Range")
 }
 
-// run is the caller's part in l. Its context is derived from ctx.
-func (l *loop) run(ctx context.Context) (err error) {
-	l.parent = ctx
+// Run is the caller's part in l.
+func (l *loop) Run() (err error) {
+	l.ctx = given(&l.call, l)
 	if l.p.lane.Stops() {
 		return ErrClosed
 	}
@@ -142,63 +174,53 @@ func (l *loop) run(ctx context.Context) (err error) {
 		}
 	}()
 	if l.n > 1 {
-		l.call()
+		l.callHelper()
 	}
-	for l.work(l) {
+	for l.work(l.ctx) {
 	}
 	returns = true
 	return nil
 }
 
-// call has the pool run one more helper, if there may be one.
-func (l *loop) call() {
-	if !l.wants.Load() || l.root.first.Load() != nil {
+// callHelper has the pool run one more helper, if there may be one.
+func (l *loop) callHelper() {
+	latest := l.root.latest.Load()
+	if !l.wants.Load() || latest != nil && latest.Waits() {
 		return
 	}
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if !l.wants.Load() {
-		return
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	h := &helping{l: l}
-	h.bind(h, l, l.p)
-	if !l.root.first.CompareAndSwap(nil, h) {
+	h.bind(h, l.ctx, l.p)
+	if !l.wants.Load() || !l.root.latest.CompareAndSwap(latest, h) {
 		return
 	}
 	// It is worth that only if a worker is free. So the policy is not asked, and nothing is rejected.
 	if l.p.put(queue.Record(&h.call), kernel.Offer, nil) != nil {
-		h.begun()
+		l.root.latest.CompareAndSwap(h, nil)
 		return
 	}
 	l.helpers = append(l.helpers, h)
 	l.wants.Store(len(l.helpers)+1 < l.limit)
 }
 
-// begun lets others call the next one.
-func (h *helping) begun() { h.l.root.first.CompareAndSwap(h, nil) }
-
-// Run and Resolve make a helping the body of its call.
+// Run makes a helping the body of its call. It does not wait any more, so others may call the next
+// one.
 func (h *helping) Run() error {
-	h.begun()
 	l := h.l
 	if l.next.Load() < l.n {
-		l.call()
+		l.callHelper()
 	}
 	for l.work(h.given()) {
 	}
 	return nil
 }
 
-func (h *helping) Resolve(err error) {
-	h.begun()
-	h.waitedCall.Resolve(err)
-}
-
 // join ends l: it waits until nobody works on it any more. See R2 and R3.
 func (l *loop) join() {
-	l.lock.Lock()
+	l.mu.Lock()
 	l.wants.Store(false)
-	l.lock.Unlock()
+	l.mu.Unlock()
 	for _, h := range l.helpers {
 		if !h.Withdraw(context.Canceled) {
 			sy.Reach("wait for a helper")
@@ -236,7 +258,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		}
 		rest := l.n - lo - n
 		if rest > 0 && l.wants.Load() && l.p.lane.HasSpare() {
-			l.call()
+			l.callHelper()
 		}
 		timed := step < l.most && l.share(rest) > step // else the next chunk cannot be larger
 		if timed && since < 0 {
@@ -258,22 +280,11 @@ func (l *loop) work(ctx context.Context) (again bool) {
 
 // take takes up to step items, no more than its share.
 func (l *loop) take(step uint64) (lo, n uint64) {
-	if step == 1 {
-		if lo = l.next.Add(1) - 1; lo < l.n {
-			return lo, 1
-		}
-		return 0, 0
+	if step > 1 {
+		step = max(1, min(step, l.share(l.n-min(l.n, l.next.Load()))))
 	}
-	for {
-		lo := l.next.Load()
-		if lo >= l.n {
-			return 0, 0
-		}
-		n := max(1, min(step, l.share(l.n-lo)))
-		if l.next.CompareAndSwap(lo, lo+n) {
-			return lo, n
-		}
-	}
+	lo = min(l.next.Add(step)-step, l.n)
+	return lo, min(step, l.n-lo)
 }
 
 // share is a participant's share of half of what is left.
@@ -291,17 +302,14 @@ func nextChunk(n uint64, took int64, most uint64) uint64 {
 // isOver reports whether no chunk may begin any more. It ends l if its context has ended, or
 // the pool is closed.
 func (l *loop) isOver() bool {
-	if l.ended.Load() {
-		return true
-	}
-	err := l.parent.Err()
+	over, err := l.ended.Load(), l.ctx.Err()
 	if l.p.lane.Stops() { // which comes before the end of the contexts
 		err = ErrClosed
 	}
 	if err != nil {
 		l.stop(err)
 	}
-	return err != nil
+	return over || err != nil
 }
 
 // fail notes an error of the chunk that begins with item at, and reports whether the loop returns
@@ -310,23 +318,21 @@ func (l *loop) fail(at int, err error) (kept bool) {
 	if !l.collect {
 		return l.stop(err)
 	}
-	l.lock.Lock()
-	defer l.lock.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.errs = append(l.errs, taskError{at, err})
 	return true
 }
 
 // stop ends l because of err, unless it has ended before.
 func (l *loop) stop(err error) (first bool) {
-	l.lock.Lock()
+	l.mu.Lock()
 	if first = l.err == nil; first {
 		l.err = err
 	}
-	l.lock.Unlock()
+	l.mu.Unlock()
 	if first {
 		l.end(err)
 	}
 	return first
 }
-
-func (l *loop) String() string { return fmt.Sprintf("%v.WithRange", l.parent) }
