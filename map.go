@@ -37,17 +37,13 @@ var (
 // would wait for them. If f calls [runtime.Goexit] there, it ends that
 // goroutine.
 func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
-	return func(yield func(Out, error) bool) {
-		mapItems(ctx, p, in, f, true, yield)
-	}
+	return mapItems(ctx, p, in, f, true)
 }
 
 // MapUnordered is [Map], but yields each result when it is there. So the pair
 // with the error of ctx, or of a closed pool, need not be the last one.
 func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
-	return func(yield func(Out, error) bool) {
-		mapItems(ctx, p, in, f, false, yield)
-	}
+	return mapItems(ctx, p, in, f, false)
 }
 
 // ForEach runs f for every item of in, on p, and returns when all have ended.
@@ -61,14 +57,12 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 		return errNilFunc
 	}
 	var errs []error
-	mapItems(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }, true,
-		func(_ struct{}, err error) bool {
-			ended := err == ErrClosed || err == ErrDropped || ctx != nil && err == ctx.Err()
-			if err != nil && !(ended && slices.Contains(errs, err)) {
-				errs = append(errs, err)
-			}
-			return true
-		})
+	for _, err := range Map(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }) {
+		ended := err == ErrClosed || err == ErrDropped || ctx != nil && err == ctx.Err()
+		if err != nil && !(ended && slices.Contains(errs, err)) {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -149,8 +143,7 @@ type mapTask[In, Out any] struct {
 	resolved bool
 }
 
-func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool,
-	yield func(Out, error) bool) {
+func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
 	err := checkArgs(ctx, p, true)
 	switch {
 	case err != nil:
@@ -159,28 +152,30 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 	case f == nil:
 		err = errNilFunc
 	}
-	if err != nil {
-		var none Out
-		yield(none, err)
-		return
-	}
-	ctx, cancel := sy.WithCancelCause(ctx)
-	m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx), woken: sy.MakeEvent()}
-	defer m.end(cancel)
-	limit := p.lookAhead()
-	for v := range in {
-		for m.left > 0 && (m.left >= limit || m.isReady()) {
+	return func(yield func(Out, error) bool) {
+		if err != nil {
+			var none Out
+			yield(none, err)
+			return
+		}
+		ctx, cancel := sy.WithCancelCause(ctx)
+		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx), woken: sy.MakeEvent()}
+		defer m.end(cancel)
+		limit := p.lookAhead()
+		for v := range in {
+			for m.left > 0 && (m.left >= limit || m.isReady()) {
+				if t := m.next(); !yield(t.out, t.err) {
+					return
+				}
+			}
+			if err := m.submit(v); err == ErrClosed || err != nil && err == ctx.Err() {
+				break
+			}
+		}
+		for m.left > 0 {
 			if t := m.next(); !yield(t.out, t.err) {
 				return
 			}
-		}
-		if err := m.submit(v); err == ErrClosed || err != nil && err == ctx.Err() {
-			break
-		}
-	}
-	for m.left > 0 {
-		if t := m.next(); !yield(t.out, t.err) {
-			return
 		}
 	}
 }
@@ -272,17 +267,14 @@ func (m *mapping[In, Out]) Nudge() {
 
 // end leaves nothing behind.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
-	cancel(nil)
-	m.p.lane.Unstrand(m)
-	m.mu.Lock()
-	open := slices.Clone(m.open.all())
-	m.mu.Unlock()
-	for _, t := range open {
-		t.Withdraw(context.Canceled)
-	}
+	cancel(nil) // what has not begun does not begin
 	for m.left > 0 {
+		if c := m.unbegun(); c != nil {
+			c.Withdraw(context.Canceled)
+		}
 		m.next()
 	}
+	m.p.lane.Unstrand(m)
 }
 
 func (t *mapTask[In, Out]) Run() (err error) {
