@@ -21,16 +21,15 @@ type Pool struct {
 
 	// Constant after New.
 	manner
-	watch   *watchdog // nil: there is nothing to watch
-	foreign bool      // its goroutines run functions of the user that are no tasks
-	kept    *sy.Bool  // there are Locals in the family
+	foreign bool     // its goroutines run functions of the user that are no tasks
+	kept    *sy.Bool // there are Locals in the family
 
 	wtime, rtime sy.Pointer[recorder]
 
 	mu      sy.Mutex // guards what follows
 	delayed map[*delayed]struct{}
 	sealed  bool // no more tasks of SubmitAfter
-	stall   stall
+	watch   watchdog
 }
 
 // New makes a pool. Its error matches [ErrConfig] and names every invalid
@@ -53,11 +52,11 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{manner: c.manner, kept: new(sy.Bool)}
+	p := &Pool{manner: c.manner, kept: new(sy.Bool), watch: c.watch}
 	c.lane.Owner = (*owner)(p)
-	if w := c.watch; min(w.stallAfter, w.slowTask) != Forever {
-		p.watch, w.p, p.foreign = &w, p, true
-		c.lane.Sample, c.lane.Every = w.look, w.period()
+	if min(c.watch.stallAfter, c.watch.slowTask) != Forever {
+		p.foreign = true
+		c.lane.Sample, c.lane.Every = p.sample, c.watch.period()
 	}
 	if c.up != nil {
 		p.kept = c.up.kept

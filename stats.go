@@ -63,17 +63,12 @@ func (s Stats) Utilization() float64 { return share(s.Running, s.MaxWorkers) }
 
 // QueueFill is Queued / QueueCapacity: 0 … 1. It is 0 for an unbounded queue,
 // and at capacity 0.
-func (s Stats) QueueFill() float64 {
-	if s.QueueCapacity == Unbounded {
-		return 0
-	}
-	return share(s.Queued, s.QueueCapacity)
-}
+func (s Stats) QueueFill() float64 { return share(s.Queued, s.QueueCapacity) }
 
 // share is n / of, at most 1: a maximum may have been lowered below what there
-// is. It is 0 if of is 0.
+// is. It is 0 if of is 0, or Unbounded.
 func share(n, of int) float64 {
-	if of <= 0 {
+	if of <= 0 || of == Unbounded {
 		return 0
 	}
 	return min(1, float64(n)/float64(of))
@@ -108,34 +103,20 @@ func (p *Pool) statsLocked() Stats {
 		Blocked: k.Blocked, Reserved: k.Reserved,
 		Workers: k.Live, PeakWorkers: k.Peak, MinWorkers: k.Min, MaxWorkers: k.Max,
 		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn),
+		Stalls: p.watch.stalls, SlowTasks: p.watch.slowTasks,
 	}
-	if d := p.watch; d != nil {
-		s.Stalls, s.SlowTasks = d.stalls, d.slowTasks
-	}
-	s.Stalled = p.stall.look(p, s, k.Moves, before)
-	return s
-}
-
-// A stall is what is remembered to notice one. Guarded by Pool.mu.
-type stall struct {
-	moves uint64 // see [kernel.Snapshot], when that was noticed first
-	since int64  // when, by the pool's clock, plus 1; 0: there is none
-}
-
-// look is for how long p has been stalled, at least. s and moves are of a moment after before. A
-// pool is stuck while all workers that it may have are inside tasks, and others wait, or at
-// capacity 0 submitters.
-func (l *stall) look(p *Pool, s Stats, moves uint64, before int64) time.Duration {
+	// A pool is stuck while all workers that it may have are inside tasks, and others wait, or at
+	// capacity 0 submitters.
 	stuck := s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
-	switch {
+	switch d := &p.watch; {
 	case !stuck:
-		l.since = 0
-	case l.since == 0 || l.moves != moves:
-		l.moves, l.since = moves, p.lane.Now()+1
+		d.since = 0
+	case d.since == 0 || d.moves != k.Moves:
+		d.moves, d.since = k.Moves, p.lane.Now()+1
 	default:
-		return time.Duration(max(0, before+1-l.since))
+		s.Stalled = time.Duration(max(0, before+1-d.since))
 	}
-	return 0
+	return s
 }
 
 // Queued is the number of accepted tasks that have not started.
@@ -340,16 +321,8 @@ func (h Histogram) Merge(o Histogram) Histogram {
 	if h.buckets == nil {
 		return o
 	}
-	var carry uint64
-	h.sum, carry = bits.Add64(h.sum, o.sum, 0)
-	h.over += o.over + carry
 	h.max = max(h.max, o.max)
-	h.Count += o.Count
-	h.buckets = slices.Clone(h.buckets)
-	for i, n := range o.buckets {
-		h.buckets[i] += n
-	}
-	return h
+	return h.with(o, bits.Add64)
 }
 
 // Since returns the histogram of the durations that were recorded after
@@ -362,13 +335,18 @@ func (h Histogram) Since(earlier Histogram) Histogram {
 	if h.Count == earlier.Count {
 		return Histogram{}
 	}
-	var borrow uint64
-	h.sum, borrow = bits.Sub64(h.sum, earlier.sum, 0)
-	h.over -= earlier.over + borrow
-	h.Count -= earlier.Count
+	return h.with(earlier, bits.Sub64)
+}
+
+// with is h, to each count and sum of which op has added that of o, or subtracted it.
+func (h Histogram) with(o Histogram, op func(x, y, carry uint64) (sum, carryOut uint64)) Histogram {
+	var carry uint64
+	h.Count, _ = op(h.Count, o.Count, 0)
+	h.sum, carry = op(h.sum, o.sum, 0)
+	h.over, _ = op(h.over, o.over, carry)
 	h.buckets = slices.Clone(h.buckets)
-	for i, n := range earlier.buckets {
-		h.buckets[i] -= n
+	for i, n := range o.buckets {
+		h.buckets[i], _ = op(h.buckets[i], n, 0)
 	}
 	return h
 }

@@ -85,13 +85,14 @@ type Alarm struct {
 	Stats Stats         // of the pool at that time
 }
 
-// A watchdog belongs to a pool. The last four fields are guarded by Pool.mu.
+// A watchdog belongs to a pool. Pool.mu guards its second half.
 type watchdog struct {
-	p                    *Pool
 	stallAfter, slowTask time.Duration // Forever: not watched for
 	onAlarm              func(Alarm)
 
-	told              int64         // since when the pool was said to be stalled, as in stall
+	since             int64         // when a stall was noticed first, by the pool's clock, plus 1; 0: there is none
+	moves             uint64        // see [kernel.Snapshot], at that time
+	told              int64         // since of the stall that was told of last
 	slow              map[int]int64 // the tasks that were said to be slow, by worker
 	stalls, slowTasks uint64
 }
@@ -107,46 +108,45 @@ func (d *watchdog) period() time.Duration {
 	return least / 8 // one of the two may take a fraction of a period
 }
 
-// look takes a sample, and tells what it finds. It is called by the kernel, one call at a time.
-func (d *watchdog) look() {
-	p := d.p
+// sample takes one, and tells what it finds. It is called by the kernel, one call at a time.
+func (p *Pool) sample() {
+	d := &p.watch
 	p.mu.Lock()
 	s := p.statsLocked()
 	all := p.running()
-	late := d.lateLocked(all)
-	stalled := s.Stalled >= d.stallAfter && d.told != p.stall.since
+	late := p.lateLocked(all)
+	stalled := s.Stalled >= d.stallAfter && d.told != d.since
 	if stalled {
-		d.told = p.stall.since
+		d.told = d.since
 		d.stalls++
 	}
 	d.slowTasks += uint64(len(late))
 	p.mu.Unlock()
 	if stalled {
 		sy.Reach("stall")
-		d.tell(AlarmStall, "the pool is stalled: all workers are inside tasks, others wait, none has ended", s.Stalled, all)
+		p.tell(AlarmStall, "the pool is stalled: all workers are inside tasks, others wait, none has ended", s.Stalled, all)
 	}
 	if len(late) > 0 {
 		sy.Reach("slow task")
-		d.tell(AlarmSlowTask, "tasks have become slow", late[0].Age, late)
+		p.tell(AlarmSlowTask, "tasks have become slow", late[0].Age, late)
 	}
 }
 
 // lateLocked is those of all that have become slow and were not said to be, the oldest first.
-func (d *watchdog) lateLocked(all []kernel.WorkerView) []kernel.WorkerView {
-	was := d.slow
-	d.slow = map[int]int64{}
+func (p *Pool) lateLocked(all []kernel.WorkerView) []kernel.WorkerView {
+	was := p.watch.slow
+	p.watch.slow = map[int]int64{}
 	return slices.DeleteFunc(slices.Clone(all), func(w kernel.WorkerView) bool {
-		if w.Age < d.slowTask || w.Lane != &d.p.lane {
+		if w.Age < p.watch.slowTask || w.Lane != &p.lane {
 			return true
 		}
-		d.slow[w.ID] = w.Began
+		p.watch.slow[w.ID] = w.Began
 		return was[w.ID] == w.Began
 	})
 }
 
 // tell tells the log and the handler.
-func (d *watchdog) tell(kind AlarmKind, what string, age time.Duration, tasks []kernel.WorkerView) {
-	p := d.p
+func (p *Pool) tell(kind AlarmKind, what string, age time.Duration, tasks []kernel.WorkerView) {
 	a := Alarm{kind, age, len(tasks), withStacks(tasks[:min(len(tasks), maxAlarmTasks)]), p.Stats()}
 	attrs := []any{
 		"pool", p.name, "for", a.For, "tasks", a.Count,
@@ -156,8 +156,8 @@ func (d *watchdog) tell(kind AlarmKind, what string, age time.Duration, tasks []
 		attrs = append(attrs, slog.Group(fmt.Sprint("task", i+1), "worker", t.Worker, "age", t.Age, "stack", t.Stack))
 	}
 	p.callback("the log", func() { p.log().Warn("shoal: "+what, attrs...) })
-	if d.onAlarm != nil {
-		p.callback("the alarm handler", func() { d.onAlarm(a) })
+	if f := p.watch.onAlarm; f != nil {
+		p.callback("the alarm handler", func() { f(a) })
 	}
 }
 
