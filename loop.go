@@ -235,19 +235,18 @@ func (l *loop) join() {
 func (l *loop) work(ctx context.Context) (again bool) {
 	returned, at := false, 0
 	defer func() {
-		switch {
-		case returned:
-		case l.p.crash && !kernel.InGoexit(): // let the process die of it, as it is
-		default:
-			if r := recover(); r != nil {
-				e := l.p.panicked(r)
-				kept := l.fail(at, e)
-				again = l.collect
-				l.p.report(e, func() bool { return kept }, func() {})
-			} else {
-				l.fail(at, ErrGoexit)
-			}
+		if returned || l.p.crash && !kernel.InGoexit() { // let the process die of it, as it is
+			return
 		}
+		r := recover()
+		if r == nil {
+			l.fail(at, ErrGoexit)
+			return
+		}
+		e := l.p.panicked(r)
+		kept := l.fail(at, e)
+		again = l.collect
+		l.p.report(e, func() bool { return kept }, func() {})
 	}()
 	step := uint64(1)
 	since := int64(-1) // when the last chunk ended, if that was timed

@@ -112,11 +112,10 @@ func ofRoot(name string, set option) Option {
 	})
 }
 
-// A config is what a pool is made of.
+// A config is a pool that is being made, and what its lane and its crew are to be told.
 type config struct {
-	up *Pool // of a sub-pool, its parent
-	manner
-	watch  watchdog
+	*Pool
+	up     *Pool // of a sub-pool, its parent
 	lane   kernel.LaneConfig
 	crew   kernel.Config // of no sub-pool
 	sizer  Sizer
@@ -124,21 +123,13 @@ type config struct {
 	faults []error
 }
 
-// A manner is how a pool does what it does.
-type manner struct {
-	name     string
-	capacity int
-	policy   FullPolicy
-	onPanic  func(*PanicError)
-	logger   *slog.Logger
-	tracer   Tracer
-	crash    bool
-}
-
 func defaults() *config {
 	return &config{
-		manner: manner{capacity: DefaultQueueCapacity},
-		watch:  watchdog{stallAfter: Forever, slowTask: Forever},
+		Pool: &Pool{
+			capacity: DefaultQueueCapacity,
+			watch:    watchdog{stallAfter: Forever, slowTask: Forever},
+			kept:     new(sy.Bool),
+		},
 		lane:   kernel.LaneConfig{Max: sy.Procs(), Weight: 1},
 		crew:   kernel.Config{Spin: DefaultSpin, Idle: DefaultIdleTimeout},
 		sizer:  Auto(),

@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/pprof"
 	"slices"
 
@@ -20,9 +21,15 @@ type Pool struct {
 	lane kernel.Lane // the pool, but for what follows: see package kernel
 
 	// Constant after New.
-	manner
-	foreign bool     // its goroutines run functions of the user that are no tasks
-	kept    *sy.Bool // there are Locals in the family
+	name     string
+	capacity int
+	policy   FullPolicy
+	onPanic  func(*PanicError)
+	logger   *slog.Logger
+	tracer   Tracer
+	crash    bool
+	foreign  bool     // its goroutines run functions of the user that are no tasks
+	kept     *sy.Bool // there are Locals in the family
 
 	wtime, rtime sy.Pointer[recorder]
 
@@ -52,19 +59,18 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{manner: c.manner, kept: new(sy.Bool), watch: c.watch}
+	p := c.Pool
 	c.lane.Owner = (*owner)(p)
-	if min(c.watch.stallAfter, c.watch.slowTask) != Forever {
+	if min(p.watch.stallAfter, p.watch.slowTask) != Forever {
 		p.foreign = true
-		c.lane.Sample, c.lane.Every = p.sample, c.watch.period()
+		c.lane.Sample, c.lane.Every = p.sample, p.watch.period()
 	}
 	if c.up != nil {
-		p.kept = c.up.kept
 		if err := c.up.lane.Sub(&p.lane, c.lane); err != nil {
 			return nil, err
 		}
 	} else {
-		c.start(p)
+		c.start()
 	}
 	if c.parent != context.Background() {
 		p.follow(c.parent)
@@ -72,9 +78,9 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 	return p, nil
 }
 
-// start makes p's lane the root of a family, with a crew.
-func (c *config) start(p *Pool) {
-	w, sizer := c.crew, c.sizer
+// start makes the pool's lane the root of a family, with a crew.
+func (c *config) start() {
+	p, w, sizer := c.Pool, c.crew, c.sizer
 	_, isAuto := sizer.(auto)
 	r, isRated := sizer.(*rated)
 	if !isAuto {
@@ -158,7 +164,7 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 		return nil, ErrClosed
 	}
 	c := defaults()
-	c.up = p
+	c.up, c.kept = p, p.kept
 	c.lane.Max = p.lane.Max()
 	c.onPanic, c.crash, c.logger, c.tracer = p.onPanic, p.crash, p.logger, p.tracer
 	return c.pool(opts)
