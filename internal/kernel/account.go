@@ -16,7 +16,7 @@ import "github.com/shoal-go/shoal/internal/sy"
 // than capacity + max are free, so the memory of a line is bounded.
 //
 // granted is a plain 64-bit number, so nothing hangs on the 38 bits of a ticket. Guarded by the
-// owner's lock, as is everything here; only hold and offer of the line take permits without.
+// owner's lock, as is everything here; only Hold and offer of the line take permits without.
 type account struct {
 	line
 	muted    bool // what tail is flagged with; written by mark, as is slow

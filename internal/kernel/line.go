@@ -79,8 +79,9 @@ func change(w *sy.Uint64, f func(was uint64) (is uint64, ok bool)) (was uint64, 
 	}
 }
 
-// hold takes a permit from the lease without a ticket: what it is for is queued elsewhere.
-func (l *line) hold() bool {
+// Hold takes a permit from the lease without a ticket, for a task of a busy strand: that is queued
+// there.
+func (l *line) Hold() bool {
 	_, ok := change(&l.tail, func(t uint64) (uint64, bool) { return t - 1, numOf(t) != 0 })
 	return ok
 }

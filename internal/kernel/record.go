@@ -274,6 +274,14 @@ func (r *Record) Withdraw(err error) bool {
 // *Record.
 type taskKey struct{ crew *Crew }
 
+// task is the task that ctx, if there is one, tells of.
+func (c *Crew) task(ctx context.Context) (r *Record) {
+	if c != nil && ctx != nil {
+		r, _ = ctx.Value(taskKey{c}).(*Record)
+	}
+	return r
+}
+
 // Task is the task of l's family that ctx is the context of, or is derived from, unless that has
 // returned.
 func (l *Lane) Task(ctx context.Context) *Record {
@@ -293,15 +301,10 @@ func (r *Record) Value(key any, parent context.Context) any {
 
 // Outer is the task that r was submitted by, as far as contexts tell.
 func (r *Record) Outer() *Record {
-	ctx := r.Body.Outer()
-	if ctx == nil {
-		return nil
+	if o := r.Lane.crew.task(r.Body.Outer()); o != r {
+		return o
 	}
-	o, _ := ctx.Value(taskKey{r.Lane.crew}).(*Record)
-	if o == r {
-		return nil
-	}
-	return o
+	return nil
 }
 
 // IsBelow reports whether l is a, or below a.
@@ -314,9 +317,8 @@ func (l *Lane) IsBelow(a *Lane) bool {
 	return false
 }
 
-// Root is the lane at the top of l's family, and Up the one above l.
-func (l *Lane) Root() *Lane { return l.crew.root }
-func (l *Lane) Up() *Lane   { return l.up }
+// Up is the lane above l; nil: there is none.
+func (l *Lane) Up() *Lane { return l.up }
 
 // Call calls f in the name of l, and of the lanes above it.
 func (l *Lane) Call(f func()) {
@@ -347,10 +349,7 @@ func (l *Lane) Nesting(ctx context.Context) int {
 // TaskIn is the task of l, or of a lane below it, that ctx is the context of or is derived from,
 // unless that has returned.
 func (l *Lane) TaskIn(ctx context.Context) *Record {
-	if ctx == nil || l.crew == nil {
-		return nil
-	}
-	r, _ := ctx.Value(taskKey{l.crew}).(*Record)
+	r := l.crew.task(ctx)
 	for r != nil && !r.Lane.IsBelow(l) {
 		r = r.Outer()
 	}

@@ -63,9 +63,6 @@ func (l *Lane) Try(it queue.Item) (ok, owes bool) {
 // Look is the look that Try owes.
 func (l *Lane) Look() { l.crew.look() }
 
-// Hold accepts a task of a busy strand, if that can be done without the lock.
-func (l *Lane) Hold() bool { return l.hold() }
-
 // HasSpare reports whether there are workers that are parked or may be started.
 func (l *Lane) HasSpare() bool { return l.crew.wake.Load()>>availBit != 0 }
 
