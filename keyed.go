@@ -43,15 +43,15 @@ type keyShard[K comparable] struct {
 	_       [128 - 40]byte
 }
 
-// A strand is a key that has tasks, and the body of its activation.
+// A strand is a key that has tasks, and the body of its activation. What that does is what the
+// task does whose turn it is.
 type strand[K comparable] struct {
-	call
-	s     *keyShard[K]
-	key   K
-	tasks fifo[queue.Item] // that wait: funcs, and calls that are kept
-	turn  queue.Item       // that has begun, or was dropped
-	gone  bool             // turn was withdrawn: who has done that tells its end and its result
-	busy  bool             // the activation is queued, or runs
+	rec         call
+	kernel.Body       // of the task that has begun, or was dropped; nil: none
+	inner       *call // of that task; nil: a func, or withdrawn
+	s           *keyShard[K]
+	key         K
+	tasks       fifo[queue.Item] // that wait: funcs, and calls that are kept
 }
 
 // NewKeyed makes a Keyed on p.
@@ -76,11 +76,8 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 //
 // A task must not wait for a later one of its own key.
 func (k *Keyed[K]) Submit(key K, task func()) error {
-	switch {
-	case task == nil:
-		return ErrNilTask
-	case k.p == nil:
-		return ErrClosed
+	if err := checkArgs(context.Background(), k.p, task != nil); err != nil {
+		return err
 	}
 	return k.submit(key, queue.Func(task), nil)
 }
@@ -125,34 +122,25 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 
 // submitCall submits c as a task of key. kind is for those who trace it.
 func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
-	if err := c.parent.Err(); err != nil {
-		return err
-	}
 	c.Kept = true
-	t := k.p.trace(c, kind)
-	err := k.submit(key, queue.Record(&c.call), c.parent)
-	if err != nil {
-		t.refuse(err)
-	}
-	return err
+	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, c, kind)
 }
 
 // submit submits a task of key. ctx, if not nil, bounds the wait for room.
 func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 	s, l := k.shard(key), &k.p.lane
 	s.mu.Lock()
-	t, idle := s.add(k.p, key, task)
+	t, idle := s.of(k.p, key)
 	ok, owes := false, false
 	if idle {
-		ok, owes = l.Try(queue.Record(&t.call))
+		ok, owes = l.Try(queue.Record(&t.rec))
 	} else {
 		ok = l.Hold()
 	}
-	if !ok {
-		t.tasks.unpush()
-		if idle {
-			s.forget(t)
-		}
+	if ok {
+		t.tasks.push(task) // no worker has looked for it yet: that takes the lock
+	} else if idle {
+		s.forget(t)
 	}
 	s.mu.Unlock()
 	if owes {
@@ -170,30 +158,19 @@ func (k *Keyed[K]) shard(key K) *keyShard[K] {
 	return &k.shards[maphash.Comparable(k.seed, key)%keyShards]
 }
 
-// add has task wait in the strand of key, and reports whether that was idle. Then its activation
-// is to be submitted. Locked, as all methods of a keyShard.
-func (s *keyShard[K]) add(p *Pool, key K, task queue.Item) (t *strand[K], idle bool) {
-	t = s.of(p, key)
-	t.tasks.push(task) // before the activation may run
-	if idle = !t.busy; idle {
-		t.busy = true
-		t.Again()
-	}
-	return t, idle
-}
-
-// of is the strand of key.
-func (s *keyShard[K]) of(p *Pool, key K) *strand[K] {
-	t := s.strands[key]
-	if t != nil {
-		return t
+// of is the strand of key, and whether that is idle. Then its activation is to be submitted. Locked,
+// as all methods of a keyShard.
+func (s *keyShard[K]) of(p *Pool, key K) (t *strand[K], idle bool) {
+	if t = s.strands[key]; t != nil {
+		return t, false
 	}
 	if t = s.spare; t == nil {
 		t = &strand[K]{s: s}
-		t.Init(t, &p.lane)
+		t.rec.Init(t, &p.lane)
 	}
 	s.spare = nil
 	t.key = key
+	t.rec.Again()
 	if key == key { // else, as for NaN, every task has a strand of its own
 		if s.strands == nil {
 			s.strands = map[K]*strand[K]{}
@@ -201,20 +178,16 @@ func (s *keyShard[K]) of(p *Pool, key K) *strand[K] {
 		s.strands[key] = t
 		s.most = max(s.most, len(s.strands))
 	}
-	return t
+	return t, true
 }
 
 // forget forgets t, which becomes idle.
 func (s *keyShard[K]) forget(t *strand[K]) {
-	t.busy = false
-	if t.key == t.key {
-		delete(s.strands, t.key)
-	}
+	delete(s.strands, t.key)
 	if len(s.strands) == 0 && s.most > 16 {
 		s.strands, s.most = nil, 0
 	}
-	var none K
-	t.key = none
+	t.key = *new(K)
 	s.spare = t
 }
 
@@ -231,88 +204,82 @@ func (j *joining[K]) Join() *call {
 	s := j.k.shard(j.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, idle := s.add(j.k.p, j.key, j.task); idle {
-		return &t.call
+	t, idle := s.of(j.k.p, j.key)
+	t.tasks.push(j.task)
+	if idle {
+		return &t.rec
 	}
 	return nil
 }
 
-// begin makes the first task that waits the one whose turn it is, unless there is one, and returns
-// inner.
-func (t *strand[K]) begin() *call {
+// begin makes the first task that waits the one whose turn it is, unless there is one. It returns
+// its body.
+func (t *strand[K]) begin() kernel.Body {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	if t.turn.IsZero() {
-		t.turn = t.tasks.pop()
-		if c := t.inner(); c != nil {
-			t.gone = !c.Take()
-		}
+	if t.Body == nil {
+		t.Body = t.bodyOf(t.tasks.pop())
 	}
-	return t.inner()
+	return t.Body
 }
 
-// inner is the task whose turn it is, if that has a context of its own, and was not withdrawn.
-func (t *strand[K]) inner() *call {
-	if t.gone || !t.turn.IsRecord() {
-		return nil
+// bodyOf is what task does on the goroutine that runs t.
+func (t *strand[K]) bodyOf(task queue.Item) kernel.Body {
+	if !task.IsRecord() {
+		return funcBody(task.Func())
 	}
-	return queue.As[call](t.turn)
+	c := queue.As[call](task)
+	if !c.Take() {
+		return funcBody(nil)
+	}
+	c.Worker = t.rec.Worker
+	t.inner = c
+	return c.Body
 }
 
 func (t *strand[K]) Next() (first *call, more bool) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	first = t.inner()
-	t.turn, t.gone = queue.Item{}, false
-	more = t.tasks.len() > 0
-	if !more {
+	first, t.inner, t.Body = t.inner, nil, nil
+	if more = t.tasks.len() > 0; !more {
 		t.s.forget(t)
 	}
 	return first, more
 }
 
-func (t *strand[K]) Refused() error {
-	switch c := t.begin(); {
-	case t.gone:
-		return context.Canceled
-	case c != nil:
-		return c.Body.Refused()
-	}
-	return nil
-}
-
-func (t *strand[K]) Run() error {
-	if c := t.inner(); c != nil {
-		c.Worker = t.Worker
-		return c.Body.Run()
-	}
-	t.turn.Func()()
-	return nil
-}
-
-func (t *strand[K]) Over(err error) {
-	if c := t.begin(); c != nil {
-		c.Body.Over(err)
-	}
-}
-
-func (t *strand[K]) Resolve(error) {} // see Next
-
-func (t *strand[K]) Returns(err error) bool {
-	c := t.inner()
-	return c != nil && c.Body.Returns(err)
-}
+func (t *strand[K]) Refused() error { return t.begin().Refused() }
+func (t *strand[K]) Over(err error) { t.begin().Over(err) }
 
 func (t *strand[K]) Cut(cause error) {
 	t.s.mu.Lock()
-	c := t.inner()
+	b := t.Body
 	t.s.mu.Unlock()
-	if c != nil {
-		c.Body.Cut(cause)
+	if b != nil {
+		b.Cut(cause)
 	}
 }
 
-func (t *strand[K]) Outer() context.Context { return nil }
+// A funcBody is a task of a key that nobody waits for. It is nil for one that was withdrawn: who has
+// done that tells its end and its result.
+type funcBody func()
+
+func (f funcBody) Run() error {
+	f()
+	return nil
+}
+
+func (f funcBody) Refused() error {
+	if f == nil {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (funcBody) Over(error)             {}
+func (funcBody) Cut(error)              {}
+func (funcBody) Returns(error) bool     { return false }
+func (funcBody) Resolve(error)          {}
+func (funcBody) Outer() context.Context { return nil }
 
 // A fifo is a queue for one goroutine at a time. Its memory is that of the most
 // that were in it.
@@ -340,11 +307,4 @@ func (q *fifo[T]) pop() (v T) {
 	v, q.buf[q.head] = q.buf[q.head], v
 	q.head++
 	return v
-}
-
-// unpush takes the newest, which must exist, away.
-func (q *fifo[T]) unpush() {
-	last := len(q.buf) - 1
-	clear(q.buf[last:])
-	q.buf = q.buf[:last]
 }
