@@ -125,9 +125,7 @@ type contextTask struct {
 }
 
 func (c *contextTask) Run() error {
-	f := c.f
-	c.f = nil // what it captured is not needed for as long as the context
-	f(c.given())
+	take(&c.f)(c.given())
 	return nil
 }
 
@@ -138,9 +136,15 @@ type resultTask struct {
 }
 
 func (c *resultTask) Run() error {
-	f := c.f
-	c.f = nil // as there
-	return f(c.given())
+	return take(&c.f)(c.given())
+}
+
+// take takes the value at p, which may live longer, away from there. What a task has captured is
+// not needed for as long as its context, or its result.
+func take[T any](p *T) T {
+	v := *p
+	*p = *new(T)
+	return v
 }
 
 // checkArgs is the error about what is missing of a task, the pool that is to run it, and its

@@ -86,7 +86,7 @@ type owner Pool
 func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
 	p := (*Pool)(o)
 	e := p.panicked(v)
-	p.report(e, func() bool { return r != nil && r.Body.Returns(e) }, func() { uncounted(e) })
+	p.report(e, r != nil && r.Body.Returns(e), func() { uncounted(e) })
 	return e
 }
 
@@ -133,12 +133,12 @@ func begins(line string, with ...string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(line, w) })
 }
 
-// report gives e to the panic handler. Without one it goes into the log, unless returned
-// says that somebody gets it. A handler that panics or calls runtime.Goexit ends the
+// report gives e to the panic handler. Without one it goes into the log, unless it is
+// returned to somebody. A handler that panics or calls runtime.Goexit ends the
 // process, after uncounted, which does what is left to do for the task.
-func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
+func (p *Pool) report(e *PanicError, returned bool, uncounted func()) {
 	if p.onPanic == nil {
-		if !returned() {
+		if !returned {
 			p.logError(e.Error(), "stack", string(e.Stack))
 		}
 		return
@@ -150,12 +150,10 @@ func (p *Pool) report(e *PanicError, returned func() bool, uncounted func()) {
 		}
 		r, stack := recover(), userStack()
 		uncounted()
-		die(func() string {
-			if r == nil {
-				return fmt.Sprintf("%v; the panic handler called runtime.Goexit\n\n%s", e, stack)
-			}
-			return fmt.Sprintf("%v; the panic handler panicked: %v\n\n%s", e, r, stack)
-		})
+		if r == nil {
+			die("%v; the panic handler called runtime.Goexit\n\n%s", e, stack)
+		}
+		die("%v; the panic handler panicked: %v\n\n%s", e, r, stack)
 	}()
 	p.onPanic(e)
 	over = true
@@ -167,23 +165,20 @@ func (p *Pool) noGoexit(name string, f func()) {
 	returned := false
 	defer func() {
 		if !returned && kernel.InGoexit() {
-			stack := userStack()
-			die(func() string {
-				return fmt.Sprintf("shoal: %s of pool %q called runtime.Goexit\n\n%s", name, p.name, stack)
-			})
+			die("shoal: %s of pool %q called runtime.Goexit\n\n%s", name, p.name, userStack())
 		}
 	}()
 	f()
 	returned = true
 }
 
-// die ends the process by a panic with that text, and does not return. The panic is on a
-// goroutine of its own: on this one a submitter, or a task around, could recover it.
-func die(text func() string) {
+// die ends the process by a panic with a text, as of fmt.Sprintf, and does not return. The panic is
+// on a goroutine of its own: on this one a submitter, or a task around, could recover it.
+func die(format string, args ...any) {
 	sy.Go(func() {
 		s := "shoal: a panic handler has failed, and what it panicked with cannot be printed"
-		defer func() { panic(s) }() // also if a method of the user's, in text, ends the goroutine
-		s = text()
+		defer func() { panic(s) }() // also if a method of one of args ends the goroutine
+		s = fmt.Sprintf(format, args...)
 	})
 	sy.MakeLatch().Wait()
 }
@@ -205,7 +200,7 @@ func (p *Pool) guard(f func()) {
 // caught reports a panic of value r in a function of the user that is no task; nil: it returned.
 func (p *Pool) caught(r any) {
 	if r != nil {
-		p.report(p.panicked(r), func() bool { return false }, func() {})
+		p.report(p.panicked(r), false, func() {})
 	}
 }
 

@@ -67,9 +67,7 @@ func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, erro
 }
 
 func (t *futureTask[T]) Run() (err error) {
-	f := t.f
-	t.f = nil // what it captured is not needed for as long as the result
-	t.val, err = f(t.given())
+	t.val, err = take(&t.f)(t.given())
 	return err
 }
 
@@ -223,8 +221,7 @@ func (w *waker) Nudge() {
 }
 
 func (w *waker) unlockAndWake() {
-	wake := w.wake
-	w.wake = sy.Latch{}
+	wake := take(&w.wake)
 	w.mu.Unlock()
 	open(wake)
 }

@@ -46,16 +46,14 @@ type round struct {
 	lazyContext
 	waker   // guards what follows, but for first
 	g       *Group
-	tasks   int        // that may run, and have not ended
-	places  int        // of calls of Go, in their order
-	atLimit []sy.Event // calls of Go that wait for one of tasks to end
-	oldest  *groupTask // where the group helps, its tasks, but for some that have begun
-	newest  *groupTask
-	err     error       // the first one; where errors are collected, that of the context
-	errs    []taskError // where they are collected
-	waited  bool        // somebody is in Wait, or has given up
-	over    bool
-	gate    sy.Gate // shut when waited is set, and opened when over is
+	tasks   int              // that have not ended, also those whose Go waits
+	places  int              // of calls of Go, in their order
+	atLimit []sy.Event       // wake the tasks that came when the limit was reached, in turn
+	listed  fifo[*groupTask] // where the group helps, its tasks, but for some that have begun
+	err     error            // the first one; where errors are collected, that of the context
+	errs    []taskError      // where they are collected
+	waited  bool             // somebody is in Wait, or has given up
+	gate    sy.Gate          // shut while somebody is in Wait, and tasks are left
 
 	first groupTask // saves an allocation
 }
@@ -63,10 +61,10 @@ type round struct {
 // A groupTask is a task of a group, and the context it is given.
 type groupTask struct {
 	call
-	*round
-	f     func(context.Context) error
-	place int
-	next  *groupTask // guarded by waker.mu
+	context.Context // the round, or one that is derived from that
+	r               *round
+	f               func(context.Context) error
+	place           int
 }
 
 // A GroupOption configures a [Group].
@@ -149,7 +147,7 @@ func (g *Group) lock() *round {
 	for {
 		r := g.round.Load()
 		r.mu.Lock()
-		if !r.over {
+		if !r.over() {
 			return r
 		}
 		r.mu.Unlock()
@@ -169,19 +167,17 @@ func (g *Group) Go(f func(context.Context) error) {
 	if g.invalid != nil || g.p == nil {
 		return
 	}
-	r, place := g.enter(false)
+	r, place, turn := g.enter(true)
 	here := false
-	if place == 0 {
+	if !turn.IsZero() {
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
-			r, place = g.enter(true)
 			here = kernel.Nests(n)
 		} else {
-			r, place = g.enterInTurn()
+			sy.Reach("limit")
+			turn.WaitOr(r.Done()) // after which no task of r starts
 		}
 	}
-	if place > 0 {
-		r.submit(f, place, here, g.p.policy, nil)
-	}
+	r.submit(f, place, here, g.p.policy, nil)
 }
 
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
@@ -196,57 +192,32 @@ func (g *Group) TryGo(f func(context.Context) error) bool {
 	if g.invalid != nil || g.p == nil {
 		return false
 	}
-	r, place := g.enter(false)
+	r, place, _ := g.enter(false)
 	return place > 0 && r.submit(f, place, false, Reject, ErrQueueFull)
 }
 
-// enter counts a task of the latest round, and returns its place. That is 0, and the task is not
-// counted, if the limit is reached and not to be passed.
-func (g *Group) enter(beyond bool) (r *round, place int) {
+// over reports whether no task is left, and none comes any more. Locked.
+func (r *round) over() bool { return r.waited && r.tasks == 0 }
+
+// enter counts a task of the latest round, and returns its place. If the limit is reached, turn is
+// set when it is to start; without wait it is not counted, and the place is 0.
+func (g *Group) enter(wait bool) (r *round, place int, turn sy.Event) {
 	r = g.lock()
 	defer r.mu.Unlock()
-	if g.limit > 0 && r.tasks >= g.limit && !beyond {
-		return r, 0
+	if r.isFull() {
+		if !wait {
+			return r, 0, turn
+		}
+		turn = sy.MakeEvent()
+		r.atLimit = append(r.atLimit, turn)
 	}
 	r.tasks++
 	r.places++
-	return r, r.places
+	return r, r.places, turn
 }
 
-// enterInTurn is enter, but waits at the limit. The place is 0 if the context ends first, which is
-// an error of the group then.
-func (g *Group) enterInTurn() (r *round, place int) {
-	r = g.lock()
-	r.places++
-	place = r.places
-	w := sy.MakeEvent()
-	r.atLimit = append(r.atLimit, w) // while it is there the round is not over
-	r.admit()
-	r.mu.Unlock()
-	sy.Reach("limit")
-	if w.WaitOr(r.Done()) {
-		return r, place
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := slices.Index(r.atLimit, w)
-	if i < 0 {
-		return r, place // it was let in before the end was noticed
-	}
-	r.atLimit = slices.Delete(r.atLimit, i, i+1)
-	r.failLocked(place, r.Err())
-	return r, 0
-}
-
-// admit counts the tasks of those who wait at the limit, while there is room. Locked. If somebody
-// waits there, the limit is reached.
-func (r *round) admit() {
-	for len(r.atLimit) > 0 && r.tasks < r.g.limit {
-		r.tasks++
-		r.atLimit[0].Set()
-		r.atLimit = r.atLimit[1:]
-	}
-}
+// isFull reports whether the limit is reached by tasks that do not wait there. Locked.
+func (r *round) isFull() bool { return r.g.limit > 0 && r.tasks-len(r.atLimit) >= r.g.limit }
 
 // submit submits f, by policy, as a task that was counted, or with here set runs it. It reports
 // whether f was accepted; the reason why not is the group's error, unless it is excuse.
@@ -255,49 +226,49 @@ func (r *round) submit(f func(context.Context) error, place int, here bool, poli
 	if f == nil {
 		err = ErrNilTask
 	}
-	if err != nil {
-		r.leave(place, err)
-		return false
+	if err == nil {
+		err = r.put(f, place, here, policy)
 	}
+	if err == nil {
+		return true
+	}
+	if err == excuse {
+		err = nil
+	}
+	r.leave(place, err)
+	return false
+}
+
+func (r *round) put(f func(context.Context) error, place int, here bool, policy FullPolicy) (err error) {
 	p := r.g.p
 	t := &r.first
 	if place > 1 || p.follows() { // one that is followed refers to more than the group does
 		t = new(groupTask)
 	}
-	t.round, t.f, t.place = r, f, place
+	t.Context, t.r, t.f, t.place = r, r, f, place
 	t.Init(t, &p.lane)
-	t.trace(p)
+	p.trace(&t.call, t, &t.Context, "Group")
 	it := queue.Record(&t.call)
 	if here {
 		err = p.lane.RunInline(it)
 	} else {
 		err = p.put(it, kernel.Policy(policy), r)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		t.f = nil // t may live as long as the group
 		t.Body.Over(err)
-		if err == excuse {
-			err = nil
-		}
-		r.leave(place, err)
-		return false
-	}
-	if r.g.helps {
+	case r.g.helps:
 		r.list(t)
 	}
-	return true
+	return err
 }
 
 // list keeps t for those who help, unless it has begun.
 func (r *round) list(t *groupTask) {
 	r.mu.Lock()
-	r.trim()
-	switch {
-	case !t.Waits():
-	case r.oldest == nil:
-		r.oldest, r.newest = t, t
-	default:
-		r.newest.next, r.newest = t, t
+	if r.trim(); t.Waits() {
+		r.listed.push(t)
 	}
 	r.unlockAndWake() // whoever is in Wait may have to run it
 }
@@ -308,61 +279,50 @@ func (r *round) unbegun() *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trim()
-	if r.oldest == nil {
+	if r.listed.len() == 0 {
 		return nil
 	}
-	return &r.oldest.call
+	return &r.listed.first().call
 }
 
 // trim drops the oldest tasks that have begun. Locked.
 func (r *round) trim() {
-	for t := r.oldest; t != nil && !t.Waits(); t = r.oldest {
-		r.oldest, t.next = t.next, nil
+	for r.listed.len() > 0 && !r.listed.first().Waits() {
+		r.listed.pop()
 	}
 }
 
-// leave counts a task as ended, with err.
+// leave counts a task as ended, with err. The last one ends the round, if somebody has come to Wait.
 func (r *round) leave(place int, err error) {
 	if err != nil {
 		r.fail(place, err)
 	}
 	r.mu.Lock()
-	r.tasks--
-	r.admit()
-	r.settle()
-}
-
-// settle unlocks, and reports whether the round is over. Whoever sees that first ends it.
-func (r *round) settle() (over bool) {
-	if r.over || !r.waited || r.tasks > 0 {
-		defer r.mu.Unlock()
-		return r.over
+	for r.tasks--; len(r.atLimit) > 0 && !r.isFull(); r.atLimit = r.atLimit[1:] {
+		r.atLimit[0].Set() // also if nobody waits any more
 	}
-	r.over = true
+	if !r.over() {
+		r.mu.Unlock()
+		return
+	}
 	r.unlockAndWake()
 	r.gate.Open()
 	r.end(context.Canceled) // those in Wait do that too, if there are any yet
-	return true
 }
 
 // fail notes an error, and reports whether it is the first one, which ends the context.
 func (r *round) fail(place int, err error) (first bool) {
 	r.mu.Lock()
-	first = r.failLocked(place, err)
-	r.mu.Unlock()
-	if first {
-		r.end(err)
-	}
-	return first
-}
-
-func (r *round) failLocked(place int, err error) (first bool) {
 	collected := r.g.collect && err != r.Err() // the end of the context is said once
 	if first = !collected && r.err == nil; first {
 		r.err = err
 	}
 	if collected || first {
 		r.errs = append(r.errs, taskError{place, err})
+	}
+	r.mu.Unlock()
+	if first {
+		r.end(err)
 	}
 	return first
 }
@@ -405,12 +365,14 @@ func (g *Group) wait(ctx context.Context) error {
 		h = callerIn(&g.p.lane, g.parent) // it may be another goroutine than that of Group
 	}
 	r.mu.Lock()
-	if !r.waited {
-		r.waited = true
+	if !r.waited && r.tasks > 0 {
 		r.gate.Shut()
 	}
+	r.waited = true
+	over := r.over()
+	r.mu.Unlock()
 	var err error
-	switch over := r.settle(); {
+	switch {
 	case over:
 	case !h.any() && ctx.Done() == nil:
 		sy.Reach("wait for a round")
@@ -431,7 +393,7 @@ func (g *Group) wait(ctx context.Context) error {
 func (r *round) isOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.over
+	return r.over()
 }
 
 // result is the first error, or all.
@@ -485,24 +447,23 @@ func (g *Group) Context() context.Context {
 
 // Run and the others make a groupTask the body of its call.
 func (t *groupTask) Run() error {
-	f := t.f
-	t.f = nil
-	return f(given(&t.call, t))
+	return take(&t.f)(given(&t.call, t))
 }
 
-func (t *groupTask) Refused() error         { return t.round.Err() }
-func (t *groupTask) Outer() context.Context { return t.parent }
+func (t *groupTask) Refused() error         { return t.r.Err() }
+func (t *groupTask) Outer() context.Context { return t.r.parent }
 func (t *groupTask) Over(error)             { t.SetOver() }
-func (t *groupTask) Cut(cause error)        { t.end(cause) }
+func (t *groupTask) Cut(cause error)        { t.r.end(cause) }
 
 // Returns notes e, unless all errors are returned: whether it is the first one must be known
 // before it is logged.
-func (t *groupTask) Returns(e error) bool { return t.g.collect || t.fail(t.place, e) }
+func (t *groupTask) Returns(e error) bool { return t.r.g.collect || t.r.fail(t.place, e) }
 
 func (t *groupTask) Resolve(err error) {
 	t.f = nil
-	t.leave(t.place, err)
+	t.r.leave(t.place, err)
 }
 
 // Value tells the pool that the context belongs to one of its tasks.
-func (t *groupTask) Value(key any) any { return t.call.Value(key, t.round) }
+func (t *groupTask) Value(key any) any { return t.call.Value(key, t.Context) }
+func (t *groupTask) String() string    { return fmt.Sprint(t.Context) }

@@ -246,7 +246,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		e := l.p.panicked(r)
 		kept := l.fail(at, e)
 		again = l.collect
-		l.p.report(e, func() bool { return kept }, func() {})
+		l.p.report(e, kept, func() {})
 	}()
 	step := uint64(1)
 	since := int64(-1) // when the last chunk ended, if that was timed

@@ -201,7 +201,6 @@ func (m *mapping[In, Out]) submit(v In) error {
 	m.mu.Unlock()
 	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
-		t.Body.Over(err)
 		t.Resolve(err)
 	}
 	return err

@@ -34,8 +34,7 @@ type Pool struct {
 	wtime, rtime sy.Pointer[recorder]
 
 	mu      sy.Mutex // guards what follows
-	delayed map[*delayed]struct{}
-	sealed  bool // no more tasks of SubmitAfter
+	delayed map[*delayed]func()
 	watch   watchdog
 }
 
@@ -404,16 +403,8 @@ func (p *Pool) join() {
 // end moves p, and its sub-pools, towards their end, because of cause: they drain, or with stop
 // drop what is queued.
 func (p *Pool) end(stop bool, cause error) {
-	p.seal()
 	p.lane.End(stop, cause)
-}
-
-// seal cancels what is yet to come: no task of SubmitAfter comes any more.
-func (p *Pool) seal() {
 	p.dropDelayed()
-	for _, s := range p.Subs() {
-		s.seal()
-	}
 }
 
 // follow closes the pool when parent is done.

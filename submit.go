@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -74,11 +75,8 @@ func (p *Pool) TrySubmit(task func()) error {
 // ctx ends before the task is accepted. If ctx has ended before the call, the
 // task is not accepted even if there is room.
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
-	if task == nil {
-		return ErrNilTask
-	}
-	if ctx == nil {
-		return errNilContext
+	if err := checkArgs(ctx, p, task != nil); err != nil {
+		return err
 	}
 	c := &contextTask{f: task}
 	c.bind(c, ctx, p)
@@ -102,11 +100,8 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // started, if it calls SubmitWait with the task's context: it runs the new task
 // beside its own, beyond the pool's limit.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
-	if task == nil {
-		return ErrNilTask
-	}
-	if ctx == nil {
-		return errNilContext
+	if err := checkArgs(ctx, p, task != nil); err != nil {
+		return err
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
@@ -137,15 +132,15 @@ func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error 
 	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, c, kind)
 }
 
-// submitBy submits c by submit, and tells those who trace it, also if it is refused.
+// submitBy submits c by submit. If that is refused, c is over, as those are told who trace it.
 func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind string) error {
-	if err := c.parent.Err(); err != nil {
-		return err
+	err := c.parent.Err()
+	if err == nil {
+		p.trace(&c.call, c, &c.parent, kind)
+		err = submit(queue.Record(&c.call))
 	}
-	t := p.trace(c, kind)
-	err := submit(queue.Record(&c.call))
 	if err != nil {
-		t.refuse(err)
+		c.Body.Over(err)
 	}
 	return err
 }
@@ -185,10 +180,7 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 
 // A delayed is a task of SubmitAfter that is not yet due. It keeps the lane from its end until its
 // timer has been stopped, or the timer's function has run. Guarded by Pool.mu.
-type delayed struct {
-	task  func() // nil: it was submitted, stopped or dropped
-	timer *sy.Timer
-}
+type delayed struct{ timer *sy.Timer }
 
 // SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
 // block. Its error is [ErrNilTask] or [ErrClosed]. A call of stop prevents the
@@ -205,21 +197,21 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sealed || !p.lane.Retain() {
+	if !p.lane.Retain() {
 		return nil, ErrClosed
 	}
-	t := &delayed{task: task}
+	t := new(delayed)
 	if p.delayed == nil {
-		p.delayed = map[*delayed]struct{}{}
+		p.delayed = map[*delayed]func(){}
 	}
-	p.delayed[t] = struct{}{}
+	p.delayed[t] = task // whoever keeps the stop function does not keep the task
 	t.timer = sy.AfterFunc(d, func() { p.due(t) })
 	return func() bool { return p.stopDelayed(t) }, nil
 }
 
 // takeDelayed returns the task of t, unless somebody else has. The caller holds p.mu.
 func (p *Pool) takeDelayed(t *delayed) (task func()) {
-	task, t.task = t.task, nil // whoever keeps the stop function does not keep the task
+	task = p.delayed[t]
 	if delete(p.delayed, t); len(p.delayed) == 0 {
 		p.delayed = nil // the memory of many
 	}
@@ -248,14 +240,11 @@ func (p *Pool) stopDelayed(t *delayed) bool {
 	return stopped
 }
 
-// dropDelayed drops all tasks that are not yet due. No more come.
+// dropDelayed drops all tasks of p, and of its sub-pools, that are not yet due. They accept no more.
 func (p *Pool) dropDelayed() {
 	p.mu.Lock()
 	all := p.delayed
-	p.delayed, p.sealed = nil, true
-	for t := range all {
-		t.task = nil
-	}
+	p.delayed = nil
 	p.lane.CountDropped(uint64(len(all))) // before they let go of the lane
 	p.mu.Unlock()
 	for t := range all {
@@ -263,4 +252,168 @@ func (p *Pool) dropDelayed() {
 			p.lane.Release()
 		}
 	}
+	for _, s := range p.Subs() {
+		s.dropDelayed()
+	}
 }
+
+// A Func runs one function on a pool for many values. f.Submit(v) does what
+// p.Submit(func() { f(v) }) does, without a closure for each v. It is made by
+// [NewFunc], and any number of goroutines may use it.
+type Func[T any] struct {
+	p    *Pool
+	f    func(T)
+	free sync.Pool // of *funcTask[T] that are not in use
+}
+
+// A funcTask holds a value until f has it. It is used again.
+type funcTask[T any] struct {
+	of  *Func[T]
+	v   T
+	run func() // its method, made once
+}
+
+// NewFunc makes a Func that calls f on p.
+func NewFunc[T any](p *Pool, f func(T)) *Func[T] { return &Func[T]{p: p, f: f} }
+
+// Submit submits a call of f with v. It follows the rules of [Pool.Submit] and
+// returns its errors; a nil f is [ErrNilTask], a nil pool [ErrClosed]. It
+// allocates only to grow its free list, which the garbage collector may shrink.
+func (f *Func[T]) Submit(v T) error { return f.submit(v, (*Pool).Submit) }
+
+// TrySubmit is Submit by the rules of [Pool.TrySubmit]: it never waits.
+func (f *Func[T]) TrySubmit(v T) error { return f.submit(v, (*Pool).TrySubmit) }
+
+func (f *Func[T]) submit(v T, by func(*Pool, func()) error) error {
+	if err := checkArgs(context.Background(), f.p, f.f != nil); err != nil {
+		return err
+	}
+	t, _ := f.free.Get().(*funcTask[T])
+	if t == nil {
+		t = &funcTask[T]{of: f}
+		t.run = t.call
+	}
+	t.v = v
+	err := by(f.p, t.run)
+	if err != nil {
+		t.take()
+	}
+	return err
+}
+
+func (t *funcTask[T]) call() { t.of.f(t.take()) }
+
+// take takes the value out, and gives t back.
+func (t *funcTask[T]) take() T {
+	v := take(&t.v)
+	t.of.free.Put(t)
+	return v
+}
+
+// A Reservation is a number of places of a pool: workers without a task,
+// present or yet to be started. It is made by [Pool.Reserve]. Its methods never
+// block, and any number of goroutines may call them.
+type Reservation struct {
+	p *Pool
+	k *kernel.Reservation
+}
+
+// Reserve parks until a worker, present or yet to be started, is free. It then
+// reserves all that are free, up to n, for tasks that the caller is going to
+// fetch from elsewhere. So a consumer of a queue takes no more jobs than it can
+// run. Calls that wait are served in order.
+//
+// A worker is free if no accepted task needs it. None is free while tasks or
+// submitters wait, or while the pool is paused. A task that waits for its key
+// needs no worker until its turn comes. A reserved place counts as an accepted
+// task, also at capacity 0. Other submitters may use the queue meanwhile, up to
+// its capacity; their tasks run on any worker, and before a task that the
+// reservation submits later. A Submit, or a step of a SubmitBatch, that runs at
+// the same time may still take a place.
+//
+// In a family of pools (see [Pool.Sub]) the places are those of the pool that
+// was asked, under its own maximum. A place of a sub-pool does not promise a
+// worker of its parent at that moment, and a place of a parent does not keep
+// its workers from its sub-pools.
+//
+// Use the places with [Reservation.Submit], or give them back with
+// [Reservation.Release].
+//
+// Errors: [ErrConfig] if n is not positive, [ErrClosed], ctx's own error, and
+// [ErrWouldDeadlock] if ctx is that of one of the pool's own tasks.
+func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
+	switch {
+	case n < 1:
+		return nil, fmt.Errorf("%w: Reserve(%d): want at least 1", ErrConfig, n)
+	case ctx == nil:
+		return nil, errNilContext
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case p.lane.InTask(ctx):
+		return nil, ErrWouldDeadlock
+	}
+	k, err := p.lane.Reserve(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{p, k}, nil
+}
+
+// Len is the number of places that are not used yet.
+func (r *Reservation) Len() int { return r.k.Len() }
+
+// Submit uses one of the places for task. A worker starts the task at once,
+// unless other tasks were submitted to the pool's queue since. As with
+// [Pool.SubmitWait] the task is given a context derived from ctx, does not
+// start if ctx has ended by then, and counts as failed if it returns an error.
+// But no caller waits for it. If an accepted task does not run, lost is called
+// once, unless it is nil, with the reason: ctx's error, or [ErrDropped]. It is
+// called on the goroutine that finds this out, so it must be brief. If it calls
+// [runtime.Goexit], that is a bug and ends the process.
+//
+// Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no
+// place is left.
+func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
+	p := r.p
+	if err := checkArgs(ctx, p, task != nil); err != nil {
+		return err
+	}
+	c := &reservedTask{f: task, lost: lost, p: p}
+	c.bind(c, ctx, p)
+	return p.submitBy(r.put, &c.contextCall, "Reservation")
+}
+
+func (r *Reservation) put(it queue.Item) error {
+	if ok, err := r.k.Submit(it); ok || err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: no place is left of the reservation", ErrQueueFull)
+}
+
+// A reservedTask is a task of [Reservation.Submit].
+type reservedTask struct {
+	contextCall
+	p    *Pool
+	f    func(context.Context) error
+	lost func(error)
+}
+
+func (c *reservedTask) Run() error {
+	c.lost = nil
+	return c.f(c.given())
+}
+
+func (c *reservedTask) Resolve(err error) {
+	if lost := take(&c.lost); lost != nil {
+		c.p.callback("the lost function of a Reservation", func() { lost(err) })
+	}
+}
+
+// Release gives back the places that are not used. Further calls do nothing.
+func (r *Reservation) Release() { r.k.Release() }
+
+// Revoked returns a channel that is closed if the pool is paused, resized to
+// fewer workers, or shut down while places are left. A goroutine that waits for
+// something to submit should then release the places and reserve again. Until
+// it does they remain, except in a pool that is shut down.
+func (r *Reservation) Revoked() <-chan struct{} { return r.k.Revoked().C() }

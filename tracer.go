@@ -59,31 +59,10 @@ type traced struct {
 	kernel.Body // the call's own
 	p           *Pool
 	kind        string          // what submitted it
-	own         context.Context // what the task would be given otherwise
 	given       context.Context // what the task is given
 	tracer      Tracer          // nil: none, or it is not told any more
 	ended       func(error)     // from Tracer.Started
 	task        *trace.Task     // nil: runtime/trace was off
-}
-
-// followed returns a body for c, which was submitted by kind, if anybody wants to follow
-// it, and the context that takes the place of ctx. Else the body is nil.
-func (p *Pool) followed(c *call, ctx context.Context, kind string) (*traced, context.Context) {
-	if !p.follows() {
-		return nil, ctx
-	}
-	told := p.askTracer(ctx, kind)
-	if told == nil && !trace.IsEnabled() {
-		return nil, ctx
-	}
-	t := &traced{Body: c.Body, p: p, kind: kind}
-	if told != nil {
-		t.tracer, ctx = p.tracer, told
-	}
-	if trace.IsEnabled() {
-		ctx, t.task = trace.NewTask(ctx, p.traceName())
-	}
-	return t, ctx
 }
 
 // follows reports whether anybody may want to follow p's calls.
@@ -99,56 +78,37 @@ func (p *Pool) askTracer(ctx context.Context, kind string) (told context.Context
 	return told
 }
 
-// trace has c followed, if anybody wants that, and returns its new body. It is for
-// who submits c, just before.
-func (p *Pool) trace(c *contextCall, kind string) *traced {
-	t, ctx := p.followed(&c.call, c.parent, kind)
-	if t != nil {
-		c.parent, t.own = ctx, c
-		c.Body = t
-	}
-	return t
-}
-
-// trace is contextCall.trace for the task of a group, whose context is that of the
-// group's other tasks.
-func (t *groupTask) trace(p *Pool) {
+// trace has c, which kind submits, followed, if anybody wants that. It is for who submits c, just
+// before. own is the context that the task would be given otherwise, and up the one that own is
+// derived from, which may be replaced.
+func (p *Pool) trace(c *call, own context.Context, up *context.Context, kind string) {
 	if !p.follows() {
 		return
 	}
-	if b, ctx := p.followed(&t.call, t.round, "Group"); b != nil {
-		b.own = groupTaskContext{ctx, t}
-		t.Body = b
+	told, enabled := p.askTracer(*up, kind), trace.IsEnabled()
+	if told == nil && !enabled {
+		return
 	}
+	t := &traced{Body: c.Body, p: p, kind: kind, given: own}
+	if told != nil {
+		t.tracer, *up = p.tracer, told
+	}
+	if enabled {
+		*up, t.task = trace.NewTask(*up, p.traceName())
+	}
+	c.Body = t
 }
-
-// A groupTaskContext is the context of a task of a group that is followed.
-type groupTaskContext struct {
-	context.Context
-	t *groupTask
-}
-
-// Value is the one of the task where that matters to the pool.
-func (c groupTaskContext) Value(key any) any { return c.t.call.Value(key, c.Context) }
 
 func (t *traced) Run() error {
-	t.given = t.own
 	if tr := t.tracer; tr != nil {
 		t.tracer = nil // whatever becomes of Started, the task is not refused
 		var ctx context.Context
-		t.p.noGoexit("Tracer.Started", func() { ctx, t.ended = tr.Started(t.own, t.p, t.kind) })
+		t.p.noGoexit("Tracer.Started", func() { ctx, t.ended = tr.Started(t.given, t.p, t.kind) })
 		if ctx != nil {
 			t.given = ctx
 		}
 	}
 	return t.Body.Run()
-}
-
-// refuse is called if the task was not accepted. t may be nil.
-func (t *traced) refuse(err error) {
-	if t != nil {
-		t.Over(err)
-	}
 }
 
 // Over is called when the task has ended, or is known not to run. It may be called again.
@@ -159,7 +119,7 @@ func (t *traced) Over(err error) {
 	case ended != nil:
 		t.p.callback("the end function of a Tracer", func() { ended(err) })
 	case tr != nil:
-		t.p.callback("Tracer.Refused", func() { tr.Refused(t.own, t.p, t.kind, err) })
+		t.p.callback("Tracer.Refused", func() { tr.Refused(t.given, t.p, t.kind, err) })
 	}
 	if task != nil {
 		task.End()
@@ -188,7 +148,7 @@ func (o *owner) Region(c *call) (end func()) {
 	ctx := context.Background()
 	if c != nil {
 		if t, ok := c.Body.(*traced); ok {
-			ctx = t.own // it knows the task there
+			ctx = t.given // it knows the task there
 		}
 	}
 	return trace.StartRegion(ctx, (*Pool)(o).traceName()).End

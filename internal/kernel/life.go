@@ -247,10 +247,10 @@ func (l *Lane) Resize(min, max int) error {
 	return nil
 }
 
-// Retain keeps l from its end until Release. It returns false if l has ended.
+// Retain keeps l from its end until Release. It returns false if l accepts no more.
 func (l *Lane) Retain() (ok bool) {
 	l.crew.read(func() {
-		if ok = !l.ended; ok {
+		if ok = l.phase == open; ok {
 			l.retain()
 		}
 	})
