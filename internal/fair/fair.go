@@ -7,7 +7,7 @@
 // time of its class: it has saved nothing, and owes nothing that others have caught up with.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
-// are not in it, and cost nothing.
+// are not in it, and cost nothing. Queues form a tree: an item may stand for a whole queue below it.
 //
 // Invariant: for i > 0, no item comes before its parent (i-1)/2, and q.heap[i].pos = i+1. The
 // owner's lock guards it all.
@@ -25,9 +25,13 @@ const (
 // An Item is something that may have something to do.
 type Item[T any] struct {
 	Of     T
+	q      *Queue[T] // nil: it is the top of a tree of queues
+	below  *Queue[T] // what it stands for; nil: itself alone
 	prio   int64
 	weight int64
-	pos    int // place in the heap, from 1; 0: not in it
+	pos    int  // place in the heap, from 1; 0: not in it
+	held   bool // see Hold
+	served int  // workers that serve it, or what is below it
 	v      int64
 	class  *class
 }
@@ -39,15 +43,30 @@ type class struct {
 	served int   // workers that serve one of its items
 }
 
-// A Queue is the items that may have something to do. Its zero value is empty.
+// A Queue is the items that may have something to do. It is what an item in the queue above stands
+// for, if there is one: that item is in its queue while this one is not empty, unless it is held.
 type Queue[T any] struct {
+	Own     Item[T] // what the item above stood for before there was something below it
+	above   *Item[T]
 	heap    []*Item[T]
 	classes map[int64]*class
 }
 
-// Init makes it an item of q, not in the queue, that stands for of.
-func (q *Queue[T]) Init(it *Item[T], of T, prio, weight int64) {
-	it.Of, it.prio, it.weight = of, prio, max(1, weight)
+// Split makes a queue below it.
+func (it *Item[T]) Split() *Queue[T] {
+	q := &Queue[T]{above: it}
+	it.below, q.Own.Of = q, it.Of
+	q.Init(&q.Own, 0, 1)
+	q.Own.served, q.Own.class.served = it.served, it.served
+	if it.pos != 0 || it.held {
+		q.Own.Put()
+	}
+	return q
+}
+
+// Init makes it an item of q, not in the queue.
+func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
+	it.q, it.prio, it.weight = q, prio, max(1, weight)
 	if it.class = q.classes[prio]; it.class == nil {
 		if q.classes == nil {
 			q.classes = map[int64]*class{}
@@ -61,7 +80,7 @@ func (q *Queue[T]) Init(it *Item[T], of T, prio, weight int64) {
 // Prio is the item's priority.
 func (it *Item[T]) Prio() int64 { return it.prio }
 
-// Queued reports whether it is in a queue.
+// Queued reports whether it is in its queue.
 func (it *Item[T]) Queued() bool { return it.pos != 0 }
 
 // Len is the number of items in q.
@@ -75,46 +94,59 @@ func (q *Queue[T]) First() *Item[T] {
 	return q.heap[0]
 }
 
-// Put puts it into q, unless it is there.
-func (q *Queue[T]) Put(it *Item[T]) {
-	if it.pos != 0 {
-		return
-	}
-	if it.v-it.class.v < 0 {
-		it.v = it.class.v
-	}
-	it.class.queued++
-	q.heap = append(q.heap, it)
-	it.pos = len(q.heap)
-	q.fix(it.pos - 1)
-}
-
-// Remove takes it out of q, if it is there.
-func (q *Queue[T]) Remove(it *Item[T]) {
-	i := it.pos - 1
-	if i < 0 {
-		return
-	}
-	it.class.queued--
-	last := len(q.heap) - 1
-	q.swap(i, last)
-	it.pos = 0
-	q.heap[last] = nil
-	if q.heap = q.heap[:last]; i < last {
-		q.fix(i)
+// Put puts it into its queue, and what stands for that queue into the one above, unless they are
+// there or are held.
+func (it *Item[T]) Put() {
+	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
+		if it.v-it.class.v < 0 {
+			it.v = it.class.v
+		}
+		it.class.queued++
+		it.q.heap = append(it.q.heap, it)
+		it.pos = len(it.q.heap)
+		it.q.fix(it.pos - 1)
 	}
 }
 
-// Begin is called when a worker begins to serve it: others that come now begin at its virtual
-// time. End is called when the worker ceases to.
-func (q *Queue[T]) Begin(it *Item[T]) {
-	it.class.served++
-	if it.class.v-it.v < 0 {
-		it.class.v = it.v
+// Remove takes it out of its queue, if it is there, and what stands for that queue, if it is empty
+// then, out of the one above.
+func (it *Item[T]) Remove() {
+	for empty := true; empty && it.pos != 0; it = it.q.above {
+		q, i := it.q, it.pos-1
+		it.class.queued--
+		last := len(q.heap) - 1
+		q.swap(i, last)
+		it.pos = 0
+		q.heap[last] = nil
+		if q.heap = q.heap[:last]; i < last {
+			q.fix(i)
+		}
+		empty = last == 0
 	}
 }
 
-func (q *Queue[T]) End(it *Item[T]) { it.class.served-- }
+// Hold keeps it out of its queue until Free puts it there, unless nothing is below it then.
+func (it *Item[T]) Hold() {
+	it.held = true
+	it.Remove()
+}
+
+func (it *Item[T]) Free() {
+	if it.held = false; it.below == nil || it.below.Len() > 0 {
+		it.Put()
+	}
+}
+
+// Serve notes that d more workers serve it: others that come now begin at its virtual time.
+func (it *Item[T]) Serve(d int) {
+	for ; it.q != nil; it = it.q.above {
+		it.served += d
+		it.class.served += d
+		if d > 0 && it.class.v-it.v < 0 {
+			it.class.v = it.v
+		}
+	}
+}
 
 // Starves reports whether items of some priority wait and none of them is served. Those of equal
 // priority take turns; but workers that serve a higher priority do not come to a lower one.
@@ -124,15 +156,18 @@ func (q *Queue[T]) Starves() bool {
 			return true
 		}
 	}
-	return false
+	it := q.First()
+	return it != nil && it.below != nil && it.below.Starves()
 }
 
-// Charge adds ns nanoseconds of a worker's time to it. A negative ns gives back what was charged
-// beforehand.
-func (q *Queue[T]) Charge(it *Item[T], ns int64) {
-	it.v += min(max(ns, -most), most) * scale / it.weight
-	if it.pos != 0 {
-		q.fix(it.pos - 1)
+// Charge adds ns nanoseconds of a worker's time to it, and to what it is below. A negative ns gives
+// back what was charged beforehand.
+func (it *Item[T]) Charge(ns int64) {
+	for ; it.q != nil; it = it.q.above {
+		it.v += min(max(ns, -most), most) * scale / it.weight
+		if it.pos != 0 {
+			it.q.fix(it.pos - 1)
+		}
 	}
 }
 
@@ -172,6 +207,9 @@ func (q *Queue[T]) fix(i int) {
 
 // Sound reports whether the invariant holds. It is for checks.
 func (q *Queue[T]) Sound() bool {
+	if a := q.above; a.q != nil && (a.pos != 0) != (len(q.heap) > 0 && !a.held) {
+		return false
+	}
 	for i, it := range q.heap {
 		if it.pos != i+1 || i > 0 && it.before(q.heap[(i-1)/2]) {
 			return false

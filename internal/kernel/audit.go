@@ -39,33 +39,30 @@ func (c *Crew) audit() string {
 	for _, w := range c.idle {
 		listed = listed && w.parked && !w.leaving
 	}
-	ring := 0
-	for e := c.cold.newer; e != &c.cold; e = e.newer {
-		ring++
-		listed = listed && e.newer.older == e
-	}
 	what := cmp.Or(
-		fault(!listed, "the list of the workers, of the parked or of cold lanes is broken"),
+		fault(!listed, "the list of the workers or of the parked is broken"),
 		fault(ask > 1, "several workers ask whether to grow"),
 		fault(live != c.live || departing != c.departing || parked != len(c.idle), "workers are miscounted"),
 		fault(c.tooMany() && c.urgent.Load() != most, "too many workers, and none is called"),
 		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),
 		fault(c.tooMany() && len(c.idle) > 0, "too many workers, and some are parked"),
-		fault(ring != c.colds, "cold lanes are miscounted"),
 		fault(c.dirty != nil || c.apart < 0 || c.asking < 0, "something is left over"),
 		fault(wake&searchMask > uint64(c.live), "more workers search than there are"),
 		fault(c.toSay() != c.announced(), "something else is to be said"),
 	)
 	if what != "" {
-		return fmt.Sprintf("%s: live %d of %d to %d, departing %d, parked %d, apart %d, asking %d, cold %d, wake %x, said %+v, to say %+v; seen live %d, departing %d, parked %d, cold %d",
-			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, c.colds, wake, c.announced(), c.toSay(), live, departing, parked, ring)
+		return fmt.Sprintf("%s: live %d of %d to %d, departing %d, parked %d, apart %d, asking %d, wake %x, said %+v, to say %+v; seen live %d, departing %d, parked %d",
+			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, wake, c.announced(), c.toSay(), live, departing, parked)
 	}
 	if what = c.root.audit(); what != "" {
 		return "root: " + what
 	}
-	for n, weak := range c.subs {
-		if l := weak.lane.Value(); l != nil {
-			if what = cmp.Or(l.audit(), fault(l.ended || l.number != n || l.up.holds == 0, "it is listed, and has ended")); what != "" {
+	n := 0
+	for e := c.subs.Front(); e != nil; e = e.Next() {
+		n++
+		p := e.Value.(*place)
+		if l := p.lane.Value(); l != nil {
+			if what = cmp.Or(l.audit(), fault(l.ended || l.place != p || p.listed != e || p.up.holds == 0, "it is listed, and has ended")); what != "" {
 				return fmt.Sprintf("lane %d: %s", n, what)
 			}
 		}
@@ -89,16 +86,14 @@ func (l *Lane) audit() string {
 		waiters++
 		called = called || w.called
 	}
-	_, it := l.leaf()
-	queued, idle := it.Queued(), lease == 0 && backlog == 0
+	queued, idle := l.leaf().Queued(), lease == 0 && backlog == 0
 	what := cmp.Or(
 		fault(!listed, "the list of the blocked is broken"),
 		fault(backlog > mask/2 || parked > mask/2, "there are fewer than no tasks"),
 		fault(l.muted != (t&flag != 0) || l.slow != (h&flag != 0), "a flag is not what was published"),
-		fault(l.muted && queued, "muted and ready"),
-		fault(!l.muted && !queued && !idle, "neither muted nor ready nor idle"),
-		fault(l.kids != nil && !l.kids.Sound(), "its heap is none"),
-		fault(l.kids != nil && l.up != nil && l.held == l.turn.Queued() && (l.held || l.kids.Len() > 0), "held and ready, or neither"),
+		fault(l.muted && l.bar().Queued(), "muted and ready"),
+		fault(!(l.muted && l.bar() == l.leaf()) && !queued && !idle, "neither muted nor ready nor idle"),
+		fault(l.kids != nil && !l.kids.Sound(), "its heap is none, or is not where it is to be in the one above"),
 		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max+l.inline), "busy beyond its limit"),
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
@@ -109,6 +104,6 @@ func (l *Lane) audit() string {
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s: backlog %d, lease %d, busy %d, inline %d, maximum %d, limit %d, in strands %d, tombstones %d, reserved %d of %d, below %d, holds %d, waiters %d, reservers %d, muted %v, slow %v, held %v, paused %v, phase %d",
-		what, backlog, lease, busy, l.inline, l.max, sy.Peek(&l.limit), parked, l.tombs, reserved, l.reserved, l.below, l.holds, waiters, len(l.reservers), l.muted, l.slow, l.held, l.paused, l.phase)
+	return fmt.Sprintf("%s: backlog %d, lease %d, busy %d, inline %d, maximum %d, limit %d, in strands %d, tombstones %d, reserved %d of %d, below %d, holds %d, waiters %d, reservers %d, muted %v, slow %v, ready %v, paused %v, phase %d",
+		what, backlog, lease, busy, l.inline, l.max, sy.Peek(&l.limit), parked, l.tombs, reserved, l.reserved, l.below, l.holds, waiters, len(l.reservers), l.muted, l.slow, queued, l.paused, l.phase)
 }

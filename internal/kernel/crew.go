@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"container/list"
 	"context"
 	"time"
 	"weak"
@@ -34,20 +35,17 @@ type Crew struct {
 
 	root      *Lane
 	staff     staff
-	idle      []*Worker // the parked ones, the latest last: it is used first, its stack is the hottest
-	live      int       // workers that exist, from before their start to after their stop hook
-	departing int       // of these, told to leave
-	apart     int       // of these, in a function of the user before their first task
-	asking    int       // of these, asking the Sizer
-	dirty     *Lane     // lanes whose state was changed
-	cold      cold      // head of the ring
-	colds     int
+	idle      []*Worker            // the parked ones, the latest last: it is used first, its stack is the hottest
+	live      int                  // workers that exist, from before their start to after their stop hook
+	departing int                  // of these, told to leave
+	apart     int                  // of these, in a function of the user before their first task
+	asking    int                  // of these, asking the Sizer
+	dirty     *Lane                // lanes whose state was changed
+	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
-	subs      map[uint64]sub
-	lastID    uint64
-	served    uint64 // turns begun under the lock
-	reclaim   reclaim
-	resting   map[uint64]weak.Pointer[Lane] // lanes, by number, whose samplers rest
+	subs      list.List            // places of the lanes below the root, in the order in which they were made
+	served    uint64               // turns begun under the lock
+	resting   []weak.Pointer[Lane] // lanes whose samplers rest
 }
 
 // A Config is what a crew is told once.
@@ -208,49 +206,28 @@ func (c *Crew) unpark(i int) *Worker {
 	return w
 }
 
-// reclaim is the timer by which idle workers leave. One timer serves the crew: it is due when the
-// worker is that has been parked for longest. While it is armed the root does not end: settleQuiet
-// stops it.
-type reclaim struct {
-	timer *sy.Timer // nil until first needed
-	armed bool      // it is set, or its function is about to come to the lock
-}
-
 // reclaims reports whether idle workers leave after a while.
 func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
 
-// armReclaim sets the timer, if it is needed and not set. Locked.
+// armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer
+// serves the crew: it is due when the worker is that has been parked for longest. Locked.
 func (c *Crew) armReclaim() {
-	if !c.reclaims() || c.reclaim.armed || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
+	a := &c.root.reclaim
+	if !c.reclaims() || a.stop != nil || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
 		return
 	}
-	c.reclaim.armed = true
 	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - c.clock.Now())
-	if c.reclaim.timer == nil {
-		c.reclaim.timer = sy.AfterFunc(wait, c.reclaimIdle)
-	} else {
-		c.reclaim.timer.Reset(wait)
-	}
-}
-
-// stopReclaim stops the timer. It reports whether that will not come to the lock any more. Locked.
-func (c *Crew) stopReclaim() bool {
-	if c.reclaim.armed && c.reclaim.timer.Stop() {
-		c.reclaim.armed = false
-	}
-	return !c.reclaim.armed
+	a.stop = sy.AfterFunc(wait, func() { c.root.ring(a, c.reclaimIdle) }).Stop
 }
 
 // reclaimIdle sends all workers away that have been idle for long enough.
 func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
 	c.enter()
-	c.reclaim.armed = false
 	for c.root.phase == open && c.live-c.departing > c.Min && len(c.idle) > 0 && c.idle[0].parkedAt+int64(c.Idle) <= now {
 		sy.Reach("reclaim")
 		c.dismiss()
 	}
 	c.armReclaim()
-	c.touch(c.root)
 	c.leave()
 }

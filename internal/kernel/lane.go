@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"container/list"
+	"slices"
 	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
@@ -18,7 +19,8 @@ import (
 //	idle   no ticket waits, and the lease is 0: whoever submits comes to the lock
 //	ready  in the queue of its parent: whoever submits looks at wake
 //	muted  at its maximum, or paused; flagged in tail: whoever submits does nothing more, and
-//	       the worker that leaves it, which it does under the lock, makes it ready
+//	       the worker that leaves it, which it does under the lock, makes it ready. So are the
+//	       lanes below it for the crew, but they are not flagged
 //
 // While several lanes are ready, workers leave a lane only under the lock. If exactly one is
 // ready, solo publishes it, and workers enter and leave it without the lock. It stays ready when
@@ -51,15 +53,12 @@ type Lane struct {
 // sched is a lane's part in the schedule of the crew.
 type sched struct {
 	turn  fair.Item[*Lane]   // it, and what is below it, in the queue of its parent
-	own   fair.Item[*Lane]   // its own tasks, in kids
-	kids  *fair.Queue[*Lane] // whose turn it is below it; nil: there never was a lane below
+	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was one
 	below int                // workers in the lanes below it
 	most  int                // workers in it and below it that were seen at once
-	noted int                // workers in it that the schedule knows of
-	held  bool               // turn is kept out of the queue: it is at its maximum, or paused
 	dirty bool
+	cools bool  // it is among the lanes that keep their cells
 	next  *Lane // dirty
-	cold  *cold // its place in the ring of lanes that have cells but nothing to do
 }
 
 const (
@@ -67,72 +66,48 @@ const (
 	most = 1<<63 - 1 // urgent: every worker is to come to the lock
 
 	turnTime = int64(100_000) // ns: a worker stays in a lane for so long while others are ready
-	keepCold = 64             // idle lanes that keep their cells
+	keepCold = 64             // idle lanes that keep their cells, at most
 )
 
 // isLeafOfRoot reports whether workers may serve l without the lock while no other lane is ready.
 func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids == nil && l.up.up == nil }
 
-// leaf is what stands for l's own tasks in a queue, and that queue.
-func (l *Lane) leaf() (*fair.Queue[*Lane], *fair.Item[*Lane]) {
+// leaf is what stands for l's own tasks in the schedule, and bar what stands for all that its
+// maximum bounds.
+func (l *Lane) leaf() *fair.Item[*Lane] {
 	if l.kids != nil {
-		return l.kids, &l.own
+		return &l.kids.Own
 	}
-	return l.up.kids, &l.turn
+	return &l.turn
+}
+
+func (l *Lane) bar() *fair.Item[*Lane] {
+	if l.up == nil {
+		return &l.kids.Own
+	}
+	return &l.turn
 }
 
 // free reports whether one more worker may be busy in l.
 func (l *Lane) free() bool { return !l.paused && l.workersIn()+l.below < l.max }
 
-// list makes l ready.
-func (c *Crew) list(l *Lane) {
-	if l.muted {
-		return
-	}
-	q, it := l.leaf()
-	if !it.Queued() {
-		c.warm(l)
-		q.Put(it)
-	}
-	for a := l.inner(); a != nil && a.up != nil && !a.held; a = a.up {
-		a.up.kids.Put(&a.turn)
-	}
-}
+// list makes l ready, and what is above it, unless that is muted.
+func (c *Crew) list(l *Lane) { l.leaf().Put() }
 
-// inner is the lane in whose queue l stands.
-func (l *Lane) inner() *Lane {
-	if l.kids != nil {
-		return l
-	}
-	return l.up
-}
-
-// withhold keeps l, and what is below it, from the crew: it is at its maximum, or paused.
-func (c *Crew) withhold(l *Lane) {
-	l.held = true
-	l.up.kids.Remove(&l.turn)
-}
-
+// mute keeps l, and what is below it, from the crew: it is at its maximum, or paused.
 func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
-	q, it := l.leaf()
-	q.Remove(it)
+	l.bar().Hold()
 	l.mark(true, l.slow)
 }
 
 // freed is called when a worker has left l or a lane below it, or when its maximum was raised
 // or a pause ended.
 func (c *Crew) freed(l *Lane) {
-	if l.held {
-		l.held = false
-		if l.kids.Len() > 0 {
-			c.list(l.kids.First().Of)
-		}
-	}
 	if l.muted {
 		sy.Reach("unmute")
 		l.mark(false, l.slow)
-		c.list(l)
+		l.bar().Free()
 	}
 	for n := range l.nudgers {
 		c.deeds.calls = append(c.deeds.calls, n.Nudge)
@@ -146,100 +121,33 @@ func (c *Crew) top() *Lane {
 	if c.root.paused {
 		return nil
 	}
-	for a := c.root; ; {
-		it := a.kids.First()
-		switch {
-		case it == nil && a == c.root:
-			return nil
-		case it == nil:
-			a.up.kids.Remove(&a.turn)
-			a = c.root
-			continue
-		case it.Of != a && it.Of.kids != nil: // an inner one
-			if a = it.Of; !a.free() {
-				c.withhold(a)
-				a = c.root
-			}
-			continue
-		}
+	for it := c.root.kids.First(); it != nil; {
 		l := it.Of
 		switch {
+		case !l.free() && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
+			c.solo.Store(nil)
+			continue
 		case !l.free():
-			if c.solo.Load() == l { // from here on workers leave it under the lock; but look once more
-				c.solo.Store(nil)
-				continue
-			}
 			c.mute(l)
-			a = c.root
+		case it != l.leaf():
+			it = l.kids.First()
 			continue
 		case l.waits():
 			return l
-		case a == c.root && a.kids.Len() == 1:
-			return nil // it stays ready: it may be the only one that is used
+		case c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live):
+			return nil // it stays ready: it may be the only one that is used; but that keeps it in memory
+		default:
+			l.recall() // from here on who submits comes to the lock; but look once more
+			if l.waits() {
+				sy.Reach("not idle")
+				return l
+			}
+			it.Remove()
+			c.cool(l)
 		}
-		l.recall() // from here on who submits comes to the lock; but look once more
-		if l.waits() {
-			sy.Reach("not idle")
-			return l
-		}
-		a.kids.Remove(it)
-		c.cool(l)
-		a = c.root
+		it = c.root.kids.First()
 	}
-}
-
-// rest is called when a worker has parked. If no worker is awake the root takes the place of the
-// only ready lane, which would be kept in memory by that.
-func (c *Crew) rest() {
-	l := c.solo.Load()
-	if l == nil || l.up == nil || len(c.idle) < c.live {
-		return
-	}
-	if l.recall(); !l.waits() { // from here on who submits comes to the lock; but look once more
-		q, it := l.leaf()
-		q.Remove(it)
-		c.cool(l)
-		c.list(c.root)
-	}
-}
-
-// charge adds ns of a worker's time to l, and to the lanes that it is below.
-func (c *Crew) charge(l *Lane, ns int64) {
-	q, it := l.leaf()
-	q.Charge(it, ns)
-	for a := l.inner(); a != nil && a.up != nil; a = a.up {
-		a.up.kids.Charge(&a.turn, ns)
-	}
-}
-
-// serve notes that a worker serves l from now on, or with d < 0 that it ceases to.
-func (c *Crew) serve(l *Lane, d int) {
-	l.noted += d
-	q, it := l.leaf()
-	for a := l.inner(); ; q, it, a = a.up.kids, &a.turn, a.up {
-		if d > 0 {
-			q.Begin(it)
-		} else {
-			q.End(it)
-		}
-		if a.up == nil {
-			return
-		}
-	}
-}
-
-// starves reports whether a lane waits that no worker will come to: see fair.
-func (c *Crew) starves() bool {
-	for l := c.root; ; {
-		if l.kids.Starves() {
-			return true
-		}
-		it := l.kids.First()
-		if it == nil || it.Of == l || it.Of.kids == nil {
-			return false
-		}
-		l = it.Of
-	}
+	return nil
 }
 
 // came and left count a worker in and out of the lanes above l, up to but not including stay
@@ -258,51 +166,30 @@ func (l *Lane) left(stay *Lane) {
 	}
 }
 
-// cool is called where l may have ceased to have anything to do. If there are many such lanes,
-// the one that has had nothing to do for longest gives its cells back.
+// isCold reports whether l has cells, and nothing to do.
+func (l *Lane) isCold() bool {
+	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0 &&
+		!l.waits() && l.parked() == 0 && l.reserved == 0 && l.blocked.Len() == 0
+}
+
+// cool is called where l may have become cold. So that a lane that goes idle again and again need
+// not allocate, some cold lanes keep their cells: those that came here last. One that is not cold
+// any more keeps its place among them.
 func (c *Crew) cool(l *Lane) {
-	_, it := l.leaf()
-	if it.Queued() || l.muted || l.cold != nil && l.cold.older != nil || l.back.Load() == nil ||
-		numOf(l.head.Load()) != 0 || l.waits() || l.parked() > 0 || l.reserved > 0 || l.blocked.Len() > 0 {
+	if l.cools || !l.isCold() {
 		return
 	}
-	if l.cold == nil {
-		l.cold = &cold{lane: weak.Make(l)}
-	}
-	ring, e := &c.cold, l.cold
-	e.older, e.newer = ring.older, ring
-	e.older.newer, ring.older = e, e
-	for c.colds++; c.colds > keepCold>>(3*sy.Shorter); {
-		sy.Reach("drop cells")
-		e := ring.newer
-		if l := e.lane.Value(); l != nil {
-			c.drop(l)
-		} else {
-			c.unlink(e) // it was dropped itself
+	l.cools = true
+	c.cold = append(c.cold, weak.Make(l)) // it keeps no lane in memory
+	for len(c.cold) > keepCold>>(3*sy.Shorter) {
+		o := c.cold[0].Value()
+		c.cold = slices.Delete(c.cold, 0, 1)
+		if o == nil {
+			continue
+		}
+		if o.cools = false; o.isCold() {
+			sy.Reach("drop cells")
+			o.skip(o.dropCells())
 		}
 	}
-}
-
-// A cold is a lane's place in the ring, which keeps no lane in memory.
-type cold struct {
-	lane         weak.Pointer[Lane]
-	older, newer *cold
-}
-
-// drop gives the cells of a cold lane back.
-func (c *Crew) drop(l *Lane) {
-	c.warm(l)
-	l.skip(l.dropCells())
-}
-
-func (c *Crew) warm(l *Lane) {
-	if l.cold != nil && l.cold.older != nil {
-		c.unlink(l.cold)
-	}
-}
-
-func (c *Crew) unlink(e *cold) {
-	e.older.newer, e.newer.older = e.newer, e.older
-	e.older, e.newer = nil, nil
-	c.colds--
 }

@@ -216,7 +216,7 @@ func TestLaneCollected(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 		root.crew.enter()
-		left = len(root.crew.subs)
+		left = root.crew.subs.Len()
 		root.crew.leave()
 		if left == 0 {
 			break

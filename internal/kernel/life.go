@@ -1,15 +1,12 @@
 package kernel
 
 import (
-	"context"
-	"maps"
+	"container/list"
 	"runtime"
-	"slices"
 	"time"
 	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
-	"github.com/shoal-go/shoal/internal/fair"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -25,11 +22,12 @@ type life struct {
 	paused  bool
 	ended   bool
 	holds   int                  // what keeps the lane from its end, also the lanes right below it
-	number  uint64               // in Crew.subs
+	place   *place               // nil: it is the root
 	calls   map[*Record]struct{} // that run inline
 	stops   sy.Bool              // contexts of tasks are cut: only false to true
 	outcome *Cut                 // set once
-	atEnd   func() bool          // see Follow
+	follows alarm                // see Follow
+	reclaim alarm                // of the root: see armReclaim
 	done    sy.Latch
 }
 
@@ -77,10 +75,8 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	c := &Crew{Config: cc, root: l}
 	epoch := time.Now()
 	c.clock.Init(epoch)
-	c.cold.older, c.cold.newer = &c.cold, &c.cold
-	l.kids = new(fair.Queue[*Lane])
-	l.kids.Init(&l.own, l, 0, 1)
 	l.setup(c, lc, epoch)
+	l.kids = l.turn.Split()
 	c.enter()
 	c.list(l)
 	l.nextSample()
@@ -90,6 +86,7 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 
 func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
 	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
+	l.turn.Of = l
 	l.done = sy.MakeLatch()
 	l.epoch = epoch
 	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
@@ -115,66 +112,44 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	if l.prio = int64(lc.Priority); up.up != nil {
 		l.prio = up.prio
 	}
-	c.branch(up)
-	c.branched.Store(true)
-	up.kids.Init(&l.turn, l, int64(lc.Priority), int64(lc.Weight))
-	if c.subs == nil {
-		c.subs = map[uint64]sub{}
+	if up.kids == nil {
+		up.kids = up.turn.Split()
 	}
-	c.lastID++
-	l.number = c.lastID
-	c.subs[l.number] = sub{weak.Make(l), up}
+	c.branched.Store(true)
+	up.kids.Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
+	p := &place{lane: weak.Make(l), up: up}
+	p.listed = c.subs.PushBack(p)
+	l.place = p
 	up.retain()
 	l.nextSample()
 	c.leave()
 	if sy.Shorter == 0 {
-		runtime.AddCleanup(l, (*place).collected, &place{up, l.number})
+		runtime.AddCleanup(l, (*place).collected, p)
 	}
 	return nil
 }
 
-// A sub is a lane below up, which it does not keep in memory.
-type sub struct {
-	lane weak.Pointer[Lane]
-	up   *Lane
-}
-
-// branch makes l one that has lanes below it. Locked.
-func (c *Crew) branch(l *Lane) {
-	if l.kids != nil {
-		return
-	}
-	queued := l.turn.Queued()
-	l.up.kids.Remove(&l.turn)
-	l.kids = new(fair.Queue[*Lane])
-	l.kids.Init(&l.own, l, 0, 1)
-	for range l.noted {
-		l.kids.Begin(&l.own)
-	}
-	if queued {
-		c.list(l)
-	}
-}
-
-// A place is where a lane stood that was dropped without an end.
+// A place is a lane below up, which it does not keep in memory.
 type place struct {
+	lane   weak.Pointer[Lane]
 	up     *Lane
-	number uint64
+	listed *list.Element // in Crew.subs; nil: the lane has ended, or was collected
 }
 
-// collected forgets the lane. Nobody waits for that: End forgets such lanes itself. It must not
-// wake anybody, for it runs outside of every testing/synctest bubble.
+// collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
+// lanes itself. It must not wake anybody, for it runs outside of every testing/synctest bubble.
 func (p *place) collected() {
 	c := p.up.crew
-	c.read(func() { c.forget(p.up, p.number) })
+	c.read(func() { c.forget(p) })
 }
 
-// forget is called when a lane below up has ended, or was collected.
-func (c *Crew) forget(up *Lane, number uint64) {
-	if _, ok := c.subs[number]; ok {
-		delete(c.subs, number)
-		delete(c.resting, number)
-		up.release()
+// forget is called when a lane below another one has ended, or was collected.
+func (c *Crew) forget(p *place) {
+	if p.listed != nil {
+		c.subs.Remove(p.listed)
+		p.listed = nil
+		remove(&c.resting, p.lane)
+		p.up.release()
 	}
 }
 
@@ -190,13 +165,11 @@ func (l *Lane) finish() {
 		c.lastAct()
 		return
 	}
-	q, it := l.leaf()
-	q.Remove(it)
-	l.up.kids.Remove(&l.turn)
+	l.leaf().Remove()
 	if l.back.Load() != nil {
-		c.drop(l)
+		l.skip(l.dropCells())
 	}
-	c.forget(l.up, l.number)
+	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }
 
@@ -257,23 +230,6 @@ func (l *Lane) Retain() (ok bool) {
 	return ok
 }
 
-// Follow has f called when ctx has ended, unless l ends before. If f is called it retains l.
-func (l *Lane) Follow(ctx context.Context, f func()) {
-	l.crew.read(func() {
-		if l.ended {
-			return
-		}
-		l.atEnd = sy.AfterDone(ctx, func() {
-			l.crew.read(func() {
-				l.retain()
-				l.atEnd = nil
-			})
-			f()
-			l.Release()
-		})
-	})
-}
-
 // A Cut is what a lane that was stopped has cut short.
 type Cut struct {
 	Dropped, Running int
@@ -291,39 +247,28 @@ func (l *Lane) End(stop bool, cause error) {
 	if stop {
 		to = stopping
 	}
-	var cut []*Record
 	c.enter()
 	for _, b := range append([]*Lane{l}, c.under(l)...) {
-		cut = append(cut, b.endLocked(to, cause)...)
+		b.endLocked(to, cause)
 	}
-	l.later(func() {
-		for _, r := range cut {
-			r.Body.Cut(ErrClosed)
-		}
-	})
 	c.leave()
 }
 
 // under is the lanes below l, in the order in which they were made.
 func (c *Crew) under(l *Lane) (all []*Lane) {
-	if l.kids == nil || len(c.subs) == 0 {
-		return nil
-	}
-	for _, n := range slices.Sorted(maps.Keys(c.subs)) {
-		s := c.subs[n]
-		switch b := s.lane.Value(); b {
-		case nil:
-			c.forget(s.up, n) // its cleanup is about to run
-		default:
-			if b != l && b.IsBelow(l) {
-				all = append(all, b)
-			}
+	for e := c.subs.Front(); e != nil && l.kids != nil; {
+		p := e.Value.(*place)
+		e = e.Next()
+		if b := p.lane.Value(); b == nil {
+			c.forget(p) // its cleanup is about to run
+		} else if b != l && b.IsBelow(l) {
+			all = append(all, b)
 		}
 	}
 	return all
 }
 
-func (l *Lane) endLocked(to phase, cause error) (cut []*Record) {
+func (l *Lane) endLocked(to phase, cause error) {
 	c := l.crew
 	c.touch(l)
 	if l.phase == open {
@@ -338,26 +283,26 @@ func (l *Lane) endLocked(to phase, cause error) (cut []*Record) {
 		l.endReservations()
 	}
 	if to != stopping || l.phase == stopping {
-		return nil
+		return
 	}
 	l.phase = stopping
 	running := int(numOf(l.head.Load()))
 	dropped := l.dropAll()
 	l.stops.Store(true) // before the look at the workers' calls
+	cut := func(r *Record) { l.later(func() { r.Body.Cut(ErrClosed) }) }
 	for _, w := range c.staff.all {
 		if w != nil {
 			if r := w.call.Load(); r != nil && r.Lane == l {
-				cut = append(cut, r)
+				cut(r)
 			}
 		}
 	}
 	for r := range l.calls {
-		cut = append(cut, r)
+		cut(r)
 	}
 	if dropped > 0 || running > 0 && cause != ErrClosed {
 		l.outcome = &Cut{dropped, running, cause}
 	}
-	return cut
 }
 
 // dropAll drops what waits, here and in strands, and returns how many tasks that were.
@@ -366,18 +311,15 @@ func (l *Lane) dropAll() int {
 	l.giveBack(parked)
 	seg := l.front.Load()
 	t, n, tasks := l.takeAllLocked()
-	tombs := uint64(0)
-	if l.tombs > 0 {
-		for i := range n {
-			at := (t + i) & mask
-			seg := l.front.Seek(seg, at)
-			if isTombstone(seg.Cell(at).Peek()) {
-				tombs++
-			}
+	dropped := n + parked
+	for i := uint64(0); i < n && l.tombs > 0; i++ {
+		at := (t + i) & mask
+		if seg = l.front.Seek(seg, at); isTombstone(seg.Cell(at).Peek()) {
+			l.tombstones(-1)
+			dropped--
 		}
-		l.tombstones(-int(tombs))
 	}
-	l.dropped += n - tombs + parked
+	l.dropped += dropped
 	if n > 0 {
 		l.later(func() { // a putter may be slow
 			for it := range tasks {
@@ -385,7 +327,7 @@ func (l *Lane) dropAll() int {
 			}
 		})
 	}
-	return int(n - tombs + parked)
+	return int(dropped)
 }
 
 // Done is opened when the last goroutine of the lane has left.

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"slices"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -40,13 +41,9 @@ func (l *Lane) settleQuiet() {
 		return
 	}
 	l.wakeQuieters(at)
-	if l.phase == open || l.ended || l.holds > 0 || !l.stopSampler() || l.up == nil && !l.crew.stopReclaim() {
+	if l.phase == open || l.ended || l.holds > 0 || !l.sampler.stopped() || !l.follows.stopped() || !l.reclaim.stopped() {
 		return
 	}
-	if l.atEnd != nil && !l.atEnd() {
-		return // its function runs, or is about to, and retains the lane when it does
-	}
-	l.atEnd = nil
 	_, n, _ := l.takeAllLocked() // tombstones
 	l.tombstones(-int(n))
 	if l.tombs == 0 { // else a worker has come to one, and comes here when it has passed it
@@ -64,16 +61,13 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 // wakeQuieters wakes those who wait, after a moment when at tickets were given out and all were
 // finished. Locked.
 func (l *Lane) wakeQuieters(at uint64) {
-	keep := l.quieters[:0]
-	for _, q := range l.quieters {
-		if !q.apart && (at-q.given)&mask < 1<<37 {
+	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
+		wake := !q.apart && (at-q.given)&mask < 1<<37
+		if wake {
 			q.woken.Set()
-		} else {
-			keep = append(keep, q)
 		}
-	}
-	clear(l.quieters[len(keep):])
-	l.quieters = keep
+		return wake
+	})
 }
 
 // Wait parks until l was quiet, or ctx ends; then it returns false. If asked, which is called
@@ -95,13 +89,8 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 	l.quieters = append(l.quieters, q)
 	c.touch(l)
 	c.leave() // looks
-	if asked() {
-		return !l.forget(q), true
-	}
-	if q.woken.WaitOr(ctx.Done()) || !l.forget(q) {
-		return true, false
-	}
-	return false, false
+	stopped = asked()
+	return !stopped && q.woken.WaitOr(ctx.Done()) || !l.forget(q), stopped
 }
 
 // forget takes q off the list, unless it was woken.

@@ -1,83 +1,84 @@
 package kernel
 
 import (
-	"maps"
-	"slices"
+	"context"
 	"time"
 	"weak"
 
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A sampler calls a function of a client now and then while a worker of the family is awake. It
-// is in one of three states, and changes between them under the lock:
-//
-//	rests    no worker is awake: whoever wakes or starts one arms it
-//	armed    its timer is set, or the timer's function is about to come to the lock
-//	samples  its function runs, on a goroutine of its own, which keeps the lane from its end
-//
-// The timer does not keep a lane from its end: settleQuiet stops it.
-type sampler struct {
-	every  time.Duration
-	sample func() // nil: there is none
-	timer  *sy.Timer
-	armed  bool
+// An alarm calls a function of a lane later, on a goroutine of its own: when its timer is due, or a
+// context ends. It does not keep the lane from its end, which settleQuiet stops it for; but the
+// function does, while it runs. Guarded by the lock of the family.
+type alarm struct {
+	stop func() bool // nil: it is not set
 }
 
-// nextSample arms l's sampler, or has it rest. Locked.
+// stopped reports whether the function will not be called any more. If not, it is about to come to
+// the lock. Locked.
+func (a *alarm) stopped() bool {
+	if a.stop != nil && a.stop() {
+		a.stop = nil
+	}
+	return a.stop == nil
+}
+
+// ring calls f, which a was set for.
+func (l *Lane) ring(a *alarm, f func()) {
+	l.crew.read(func() {
+		a.stop = nil
+		l.retain()
+	})
+	f()
+	l.Release()
+}
+
+// Follow has f called when ctx has ended, unless l ends before.
+func (l *Lane) Follow(ctx context.Context, f func()) {
+	a := &l.follows
+	l.crew.read(func() {
+		if !l.ended {
+			a.stop = sy.AfterDone(ctx, func() { l.ring(a, f) })
+		}
+	})
+}
+
+// A sampler calls a function of a client now and then while a worker of the family is awake. It
+// rests while none is: whoever wakes or starts one sets it.
+type sampler struct {
+	alarm
+	every  time.Duration
+	sample func() // nil: there is none
+}
+
+// nextSample sets l's sampler, or has it rest. Locked.
 func (l *Lane) nextSample() {
 	s, c := &l.sampler, l.crew
 	switch {
 	case s.sample == nil || l.ended:
 	case c.live == len(c.idle):
-		if c.resting == nil {
-			c.resting = map[uint64]weak.Pointer[Lane]{}
-		}
-		c.resting[l.number] = weak.Make(l) // it does not keep a lane in memory that was dropped
+		c.resting = append(c.resting, weak.Make(l)) // it does not keep a lane in memory that was dropped
 	default:
-		s.armed = true
-		if s.timer == nil {
-			s.timer = sy.AfterFunc(s.every, l.runSample)
-		} else {
-			s.timer.Reset(s.every)
-		}
+		s.stop = sy.AfterFunc(s.every, func() {
+			l.ring(&s.alarm, func() {
+				sy.Reach("sample")
+				s.sample()
+				c.read(l.nextSample)
+			})
+		}).Stop
 	}
 }
 
-// wakeSamplers arms the samplers that rest, if a worker is awake. Locked.
+// wakeSamplers sets the samplers that rest, if a worker is awake. Locked.
 func (c *Crew) wakeSamplers() {
-	if len(c.resting) == 0 || c.live == len(c.idle) {
+	if c.live == len(c.idle) {
 		return
 	}
-	for _, n := range slices.Sorted(maps.Keys(c.resting)) {
-		l := c.resting[n].Value()
-		delete(c.resting, n)
-		if l != nil {
+	for _, p := range c.resting {
+		if l := p.Value(); l != nil {
 			l.nextSample()
 		}
 	}
-}
-
-// stopSampler reports whether the sampler does not sample any more. If not, its timer's function
-// is about to come to the lock. Locked.
-func (l *Lane) stopSampler() bool {
-	if s := &l.sampler; s.armed && s.timer.Stop() {
-		s.armed = false
-	}
-	return !l.sampler.armed
-}
-
-// runSample is what the timer calls.
-func (l *Lane) runSample() {
-	c := l.crew
-	c.enter()
-	sy.Reach("sample")
-	l.sampler.armed = false
-	l.retain()
-	c.leave()
-	l.sampler.sample()
-	c.enter()
-	l.nextSample()
-	l.release()
-	c.leave()
+	c.resting = c.resting[:0]
 }

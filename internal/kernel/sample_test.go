@@ -28,7 +28,7 @@ func (c *Crew) samplers() (armed, resting int) {
 	c.enter()
 	defer c.leave()
 	for _, l := range append(c.under(c.root), c.root) {
-		if l.sampler.armed {
+		if l.sampler.stop != nil {
 			armed++
 		}
 	}

@@ -144,15 +144,15 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		}
 		c.served++
 		tn := turn{}
-		if len(c.subs) > 0 {
+		if c.subs.Len() > 0 {
 			if now == 0 {
 				now = c.clock.Now()
 			}
 			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
 				tn.step = 1
 			}
-			c.serve(l, +1)
-			c.charge(l, turnTime)
+			l.leaf().Serve(+1)
+			l.leaf().Charge(turnTime)
 			l.came(nil)
 			l.most = max(l.most, l.workersIn()+l.below)
 		}
@@ -176,10 +176,10 @@ func (w *Worker) stopLocked() (now int64) {
 	}
 	if t.began != 0 {
 		now = c.clock.Now()
-		c.charge(l, now-t.began-turnTime)
+		l.leaf().Charge(now - t.began - turnTime)
 	}
 	if t.noted {
-		c.serve(l, -1)
+		l.leaf().Serve(-1)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,

@@ -256,7 +256,6 @@ func (w *Worker) sleep() {
 	sy.Reach("park")
 	w.watched.Store(false) // whoever set it looked at the last task; mu is held, as it is then
 	c.park(w)
-	c.rest()
 	c.armReclaim()
 	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
@@ -345,7 +344,7 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 	}
 	c.read(func() {
 		inTask = max(0, c.live-len(c.idle)-c.apart-int(c.wake.Load()&searchMask))
-		began, starves = c.served, c.starves()
+		began, starves = c.served, c.root.kids.Starves()
 	})
 	return inTask, began, starves
 }

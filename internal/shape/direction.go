@@ -33,7 +33,7 @@ var upward = map[string]string{
 	"crew.go Crew.wakeLater": "notes a deed for the exit",
 	"crew.go Crew.enter":     "the timer's function comes to the lock",
 	"crew.go Crew.leave":     "the timer's function comes to the lock",
-	"crew.go Crew.touch":     "the timer holds the root",
+	"crew.go Lane.ring":      "the timer holds the root while its function runs",
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
 	// Who claims a task runs it.
