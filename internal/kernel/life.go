@@ -243,13 +243,9 @@ func (l *Lane) End(stop bool, cause error) {
 	if c == nil {
 		return
 	}
-	to := draining
-	if stop {
-		to = stopping
-	}
 	c.enter()
 	for _, b := range append([]*Lane{l}, c.under(l)...) {
-		b.endLocked(to, cause)
+		b.endLocked(stop, cause)
 	}
 	c.leave()
 }
@@ -268,21 +264,17 @@ func (c *Crew) under(l *Lane) (all []*Lane) {
 	return all
 }
 
-func (l *Lane) endLocked(to phase, cause error) {
-	c := l.crew
-	c.touch(l)
+func (l *Lane) endLocked(stop bool, cause error) {
+	l.paused = false
+	l.crew.freed(l)
 	if l.phase == open {
 		l.phase = draining
 		l.waiting.Add(1) // for ever: who finishes the last task comes to the lock
 		l.recall()
-		if l.paused {
-			l.paused = false
-			c.freed(l)
-		}
 		l.refuse()
 		l.endReservations()
 	}
-	if to != stopping || l.phase == stopping {
+	if !stop || l.phase == stopping {
 		return
 	}
 	l.phase = stopping
@@ -290,7 +282,7 @@ func (l *Lane) endLocked(to phase, cause error) {
 	dropped := l.dropAll()
 	l.stops.Store(true) // before the look at the workers' calls
 	cut := func(r *Record) { l.later(func() { r.Body.Cut(ErrClosed) }) }
-	for _, w := range c.staff.all {
+	for _, w := range l.crew.staff.all {
 		if w != nil {
 			if r := w.call.Load(); r != nil && r.Lane == l {
 				cut(r)
