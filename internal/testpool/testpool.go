@@ -43,10 +43,9 @@ var (
 var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Worker\)\.(main|main-fm|end|end\.func1|end\.deferwrap\d|resume)\(` +
-		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|reclaimIdle|reclaimIdle-fm)\(` +
-		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|spawn\.func1|spawn\.func1\.deferwrap1)\(` +
-		`|^github\.com/shoal-go/shoal\.\(\*Pool\)\.(due|SubmitAfter\.func\d|follow\.func\d)\(` +
-		`|^github\.com/shoal-go/shoal\.\(\*watchdog\)\.look\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|armReclaim\.func1)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|Follow\.func1\.1|nextSample\.func1|runInline\.func1|runInline\.func1\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal\.\(\*Pool\)\.(due|SubmitAfter\.func\d)\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )
