@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"math/bits"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/again"
 	"github.com/shoal-go/shoal/internal/testpool"
 )
 
@@ -119,11 +121,15 @@ func TestStatsAllocatesNothingWithoutTiming(t *testing.T) {
 const many = 1_000_000
 
 // weighs is for tests that measure memory, again and again: the race detector has
-// memory of its own, makes each task long, and other tests show it more.
+// memory of its own, makes each task long, and other tests show it more. In an
+// emulator the garbage collector alone takes minutes.
 func weighs(t *testing.T) {
 	t.Helper()
-	if testpool.Race {
+	switch {
+	case testpool.Race:
 		t.Skip("the race detector has memory of its own")
+	case os.Getenv(again.RunWith) != "":
+		t.Skip("an emulator is too slow")
 	}
 }
 

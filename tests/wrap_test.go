@@ -145,14 +145,8 @@ func TestTicketsWrapUnderLoad(t *testing.T) {
 // pool accepts tasks, and no more. So the memory of a task that submits and waits for ever is
 // bounded by the capacity, however many rounds it does.
 func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T) {
-	if testpool.Race {
-		t.Skip("the race detector has memory of its own")
-	}
-	const capacity = 64
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 10_000
-	}
+	weighs(t)
+	const rounds, capacity = 20_000, 64
 	nop := func(context.Context) (int, error) { return 0, nil }
 	for name, round := range map[string]func(ctx context.Context, p *shoal.Pool){
 		"future":   func(ctx context.Context, p *shoal.Pool) { shoal.Go(ctx, p, nop).Wait(ctx) },
@@ -177,7 +171,7 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 		for _, in := range []string{"its own pool", "its own pool, as the tickets wrap", "a sub-pool", "a sub-pool in which a task waits"} {
 			first := uint64(0)
 			if in == "its own pool, as the tickets wrap" {
-				first = 1<<queue.TicketBits - uint64(rounds)/2
+				first = 1<<queue.TicketBits - rounds/2
 			}
 			root := newAt(t, first, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(capacity))
 			defer root.Close()
@@ -202,8 +196,8 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 			if err != nil {
 				t.Fatal(err)
 			}
-			if grown := after - before; grown > int64(rounds)*8 {
-				t.Errorf("%s, in %s: %d bytes more for each of %d rounds", name, in, grown/int64(rounds), rounds)
+			if grown := after - before; grown > rounds*8 {
+				t.Errorf("%s, in %s: %d bytes more for each of %d rounds", name, in, grown/rounds, rounds)
 			}
 		}
 	}
