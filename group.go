@@ -172,6 +172,7 @@ func (g *Group) Go(f func(context.Context) error) {
 	if !turn.IsZero() {
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
 			here = kernel.Nests(n)
+			r.passes(turn)
 		} else {
 			sy.Reach("limit")
 			turn.WaitOr(r.Done()) // after which no task of r starts
@@ -214,6 +215,16 @@ func (g *Group) enter(wait bool) (r *round, place int, turn sy.Event) {
 	r.tasks++
 	r.places++
 	return r, r.places, turn
+}
+
+// passes has the task run beyond the limit that turn is for: it does not wait there. Else the end of
+// tasks would let in others who wait.
+func (r *round) passes(turn sy.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.atLimit, turn); i >= 0 {
+		r.atLimit = slices.Delete(r.atLimit, i, i+1)
+	}
 }
 
 // isFull reports whether the limit is reached by tasks that do not wait there. Locked.

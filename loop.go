@@ -159,7 +159,13 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 
 // Run is the caller's part in l.
 func (l *loop) Run() (err error) {
-	l.ctx = given(&l.call, l)
+	l.ctx = l
+	if ctx := given(&l.call, l); ctx != l.ctx { // followed: f is given a loop below that context, so that loops in it know theirs
+		in := &loop{loopOptions: l.loopOptions, p: l.p, f: l.f, n: l.n, all: l.all}
+		in.root, in.parent = in, ctx
+		in.wants.Store(l.limit > 1)
+		return in.Run()
+	}
 	if l.p.lane.Stops() {
 		return ErrClosed
 	}

@@ -267,10 +267,13 @@ func (m *mapping[In, Out]) Nudge() {
 // end leaves nothing behind.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
+	m.mu.Lock()
+	open := slices.Clone(m.open.buf[m.open.head:])
+	m.mu.Unlock()
+	for _, t := range open {
+		t.Withdraw(context.Canceled)
+	}
 	for m.left > 0 {
-		if c := m.unbegun(); c != nil {
-			c.Withdraw(context.Canceled)
-		}
 		m.next()
 	}
 	m.p.lane.Unstrand(m)

@@ -16,4 +16,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestExplore(t *testing.T) { suite.Test(t, slices.Concat(models, resultModels, loopModels)) }
+func TestExplore(t *testing.T) {
+	suite.Test(t, slices.Concat(models, resultModels, loopModels, reviewModels))
+}

@@ -1,0 +1,149 @@
+package tests
+
+import (
+	"context"
+	"io"
+	"runtime/trace"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// A task of the group goes to the limit itself, and runs its child beyond it. When the child has
+// ended, the limit is still reached: whoever waits there must go on waiting.
+func TestReviewGroupLimitIsKeptWhenATaskGoesBeyondIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(16))
+		g := p.Group(bg, shoal.Limit(1))
+		gate := make(chan struct{})
+		var others, most atomic.Int64
+		g.Go(func(context.Context) error {
+			<-gate
+			for range 10 {
+				g.Go(fine) // runs here, beyond the limit, and has ended then
+			}
+			time.Sleep(time.Second) // of the bubble: whoever can go on does
+			t.Logf("while the one task runs that the limit allows, %d others run", others.Load())
+			if n := others.Load(); n > 0 {
+				t.Errorf("%d tasks run beyond the limit", n)
+			}
+			return nil
+		})
+		inside := make(chan struct{})
+		for range 10 {
+			go g.Go(func(context.Context) error {
+				n := others.Add(1)
+				most.Store(max(most.Load(), n))
+				<-inside
+				others.Add(-1)
+				return nil
+			})
+		}
+		synctest.Wait()
+		close(gate)
+		time.Sleep(2 * time.Second)
+		close(inside)
+		must(t, g.Wait())
+		if m := most.Load(); m > 1 {
+			t.Errorf("%d at once that are not nested, the limit is 1", m)
+		}
+		shutClean(t, p)
+	})
+}
+
+type passingTracer struct{}
+
+func (passingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	return ctx
+}
+func (passingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	return ctx, nil
+}
+func (passingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {}
+
+// While all workers are busy, one helper waits in the queue, of all the loops that are nested on the
+// caller's goroutine: also if the loop is followed.
+func TestReviewNestedLoopsThatAreFollowedCallOneHelper(t *testing.T) {
+	for _, how := range []string{"not followed", "Tracer", "runtime/trace"} {
+		opts := fixed(2)
+		switch how {
+		case "Tracer":
+			opts = append(opts, shoal.WithTracer(passingTracer{}))
+		case "runtime/trace":
+			if trace.IsEnabled() {
+				t.Skip()
+			}
+			must(t, trace.Start(io.Discard))
+		}
+		p := openPool(t, opts...)
+		gate := make(chan struct{})
+		began := make(chan struct{})
+		for range 2 {
+			must(t, p.Submit(func() { began <- struct{}{}; <-gate }))
+		}
+		<-began
+		<-began
+		must(t, shoal.Range(bg, p, 100, func(ctx context.Context, lo, hi int) error {
+			for range hi - lo {
+				if err := shoal.Range(ctx, p, 10, func(context.Context, int, int) error { return nil }); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		s := p.Stats()
+		close(gate)
+		if how == "runtime/trace" {
+			trace.Stop()
+		}
+		t.Logf("%s: %d submitted, %d canceled", how, s.Submitted, s.Canceled)
+		if s.Canceled > 1 {
+			t.Errorf("%s: %d helpers were called and withdrawn, want 1", how, s.Canceled)
+		}
+	}
+}
+
+// If the loop over a Map is left early, items that have not begun are given back at once, also if an
+// item before them runs on: they must not keep others out of the queue meanwhile.
+func TestReviewMapThatIsLeftGivesItsRoomBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(4))...)
+		began, gate := make(chan struct{}), make(chan struct{})
+		in := func(yield func(int) bool) {
+			for i := range 100 {
+				if i == 5 {
+					<-began
+				}
+				if !yield(i) {
+					return
+				}
+			}
+		}
+		left := inBackground(func() {
+			for range shoal.Map(bg, p, in, func(_ context.Context, i int) (int, error) {
+				if i == 1 {
+					close(began)
+					<-gate
+				}
+				return i, nil
+			}) {
+				break
+			}
+		})
+		synctest.Wait()
+		if n := p.Queued(); n > 0 {
+			t.Errorf("the loop was left, and %d of its items wait in the queue", n)
+		}
+		for i := range 4 {
+			if err := p.TrySubmit(func() {}); err != nil {
+				t.Errorf("TrySubmit %d: %v", i, err)
+			}
+		}
+		close(gate)
+		<-left
+		shutClean(t, p)
+	})
+}
