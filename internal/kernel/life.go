@@ -21,13 +21,13 @@ type life struct {
 	phase   phase
 	paused  bool
 	ended   bool
-	holds   int                  // what keeps the lane from its end, also the lanes right below it
-	place   *place               // nil: it is the root
-	calls   map[*Record]struct{} // that run inline
-	stops   sy.Bool              // contexts of tasks are cut: only false to true
-	outcome *Cut                 // set once
-	follows alarm                // see Follow
-	reclaim alarm                // of the root: see armReclaim
+	holds   int             // what keeps the lane from its end, also the lanes right below it
+	place   *place          // nil: it is the root
+	calls   map[*Record]int // that run inline: see calling
+	stops   sy.Bool         // contexts of tasks are cut: only false to true
+	outcome *Cut            // set once
+	follows alarm           // see Follow
+	reclaim alarm           // of the root: see armReclaim
 	done    sy.Latch
 }
 

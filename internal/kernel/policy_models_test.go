@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"context"
+
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/queue"
@@ -311,6 +313,39 @@ func policyModels() (ms []suite.Model) {
 		s.Go("first", func() { s.give(0, 1, s.loose(0, 1, nil), Block, ctx) })
 		s.Go("cancel", ctx.Cancel)
 		s.close(0)
+	})
+	add("DropOldest passes a tombstone as the last task ends, and Wait", 2, nil, func(s *sim) {
+		s.drops = true
+		s.pool(0, of(3, 1))
+		e, began, claim, claimed := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+		b := s.record(0, 1, nil)
+		b.waiter = s.root
+		s.and(0, 0, func() {
+			began.Set()
+			claim.Wait()
+			if b.Claim(s.root, nil) != Ran {
+				s.Failf("not claimed")
+			}
+			claimed.Set()
+			e.Wait()
+		})
+		began.Wait()
+		if r, err := s.root.Reserve(context.Background(), 2); err != nil || r.Len() != 2 {
+			s.Failf("Reserve")
+		}
+		s.root.Pause()
+		if err := s.giveRecord(b, Reject); err != nil {
+			s.Failf("%v", err)
+		}
+		claim.Set()
+		claimed.Wait()
+		s.resize(0, 1)
+		s.root.Resume()
+		s.most[0] = 3
+		s.Go("displacer", func() { s.give(0, 2, s.loose(0, 2, nil), DropOldest, nil) })
+		s.Go("opener", e.Set)
+		s.wait(0)
+		s.shutdown(0)
 	})
 	return ms
 }

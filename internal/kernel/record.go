@@ -20,9 +20,9 @@ import (
 // run them. Tasks that have begun run, or wait themselves for tasks that have begun. Unless tasks
 // wait for each other in a circle, somebody runs.
 //
-// Anybody may move state from waiting, by compare-and-swap; who has done that runs the task or
-// gives it its result, and alone writes state afterwards. The rest is written before r is submitted,
-// or by who runs it.
+// Anybody may move state from waiting, by compare-and-swap, once r was accepted, so that its ticket
+// is in the line. Who has done that runs the task or gives it its result, and alone writes state
+// afterwards. The rest is written before r is submitted, or by who runs it.
 type Record struct {
 	Body   Body
 	Lane   *Lane   // nil: none yet
@@ -231,8 +231,22 @@ func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 	l.tombstones(+1)
 	l.stirred++
 	l.crew.touch(l)
-	insert(&l.calls, r)
+	l.calling(r, +1)
 	return Ran
+}
+
+// calling adds d to how often r runs inline: Close ends its context. A strand is used again before
+// its last task is counted. r may be nil. Locked.
+func (l *Lane) calling(r *Record, d int) {
+	if r == nil {
+		return
+	}
+	if l.calls == nil {
+		l.calls = map[*Record]int{}
+	}
+	if l.calls[r] += d; l.calls[r] == 0 {
+		delete(l.calls, r)
+	}
 }
 
 // Unstrand forgets n, in l and above.

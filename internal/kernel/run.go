@@ -228,7 +228,7 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 	}
 	if r := recordOf(it); r != nil {
 		r.state.Store(begun) // before others know of it
-		insert(&l.calls, r)
+		l.calling(r, +1)
 	}
 	l.extra++
 	l.enterFrom(l)
@@ -289,7 +289,7 @@ func (l *Lane) endHere(r *Record, canceled bool, err error, stay *Lane) {
 	r.end(err, func() {
 		l.crew.enter()
 		l.ends(canceled, err)
-		delete(l.calls, r)
+		l.calling(r, -1)
 		l.exitTo(stay)
 		l.crew.leave()
 	})

@@ -176,10 +176,11 @@ func (l *Lane) compact() {
 	l.exitTo(l)
 }
 
-// looksFree is a guess, without the lock, whether there is free capacity.
+// looksFree is a guess, without the lock, whether half of the capacity is free: a submitter that
+// yields until then has a lease for many tasks.
 func (l *Lane) looksFree() bool {
 	h, t := l.head.Load(), l.tail.Load()
-	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.capacity+1
+	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
 // AcceptLater admits it when there is room, whatever the policy. The caller does not wait.
@@ -205,15 +206,20 @@ func (l *Lane) displace(it queue.Item) bool {
 		if r != nil && !r.Take() {
 			l.tombstones(-1)
 			l.exit()
+			l.crew.touch(l) // a worker that saw it busy may have finished the last task
 			continue
 		}
 		sy.Reach("displace")
-		l.dropped++
+		l.widen(+1) // it stays busy until the strand has gone on: else the lane was quiet meanwhile
 		l.accept(it)
-		l.exit()
 		l.retain()
 		l.crew.leave()
-		r.end(ErrDropped, func() {})
+		r.end(ErrDropped, func() {
+			l.crew.enter()
+			l.dropped++
+			l.exitTo(l)
+			l.crew.leave()
+		})
 		l.Release()
 		return true
 	}

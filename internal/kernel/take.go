@@ -27,7 +27,7 @@ func (w *Worker) take() (queue.Item, bool) {
 		h := l.head.Load()
 		seg := l.front.Load() // between the two: see offer
 		alone := c.solo.Load() == l
-		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.prio) {
+		if h&flag != 0 || !alone && (w.turn.began == 0 || c.calls(l.prio)) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
@@ -61,6 +61,13 @@ func (w *Worker) take() (queue.Item, bool) {
 			return w.fetch(seg, t), true
 		}
 	}
+}
+
+// calls reports whether a worker that has a turn in a lane of priority prio is to come to the lock: a
+// lane of a higher one is ready, or none is, as in a pause of the root.
+func (c *Crew) calls(prio int64) bool {
+	u := c.urgent.Load()
+	return u > prio || u == none
 }
 
 // fetch empties the cell of ticket t and, if the ticket is timed, begins its timing. seg was

@@ -206,6 +206,27 @@ func treeModels() (ms []suite.Model) {
 			}
 			s.end()
 		})
+		add("Pause of the root, and a worker that has a turn in a lane", 2, nil, func(s *sim) {
+			s.pool(5, of(1))
+			a, b := s.sub(0, to(1)), s.sub(0, to(1))
+			hold, began, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeLatch()
+			s.and(0, 0, hold.Wait)
+			s.and(a, 1, func() { began.Set(); e.Wait() })
+			s.submit(a, 2)
+			s.and(b, 3, func() { began.Set(); e.Wait() })
+			s.submit(b, 4)
+			hold.Set()
+			began.Wait()
+			s.root.Pause()
+			e.Open()
+			sy.Yield()
+			sy.Access(&s.alone, sy.Read)
+			if len(s.order) > 2 {
+				s.Failf("ran in a pause of the root: %v", s.order)
+			}
+			s.root.Resume()
+			s.end()
+		})
 	}
 	return ms
 }
