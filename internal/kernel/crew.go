@@ -80,7 +80,7 @@ type staff struct {
 
 // hire makes a worker that searches; leave starts it.
 func (c *Crew) hire() *Worker {
-	w := &Worker{crew: c, timed: -1, wakeup: sy.MakeEvent()}
+	w := &Worker{crew: c, timed: -1}
 	w.cycle = w.loop
 	w.status.Store(idleBit)
 	s := &c.staff
@@ -190,6 +190,9 @@ func (c *Crew) lastAct() {
 }
 
 func (c *Crew) park(w *Worker) {
+	if w.wakeup.IsZero() { // many workers leave without having parked
+		w.wakeup = sy.MakeEvent()
+	}
 	w.parked = true
 	c.idle = append(c.idle, w)
 }

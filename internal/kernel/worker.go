@@ -41,10 +41,10 @@ type Worker struct {
 	run  // what it runs, and in whose name
 	id   int
 
-	wakeup   sy.Event
-	next     *Worker // among the deeds; guarded by mu
-	parked   bool    // guarded by mu
-	parkedAt int64   // guarded by mu while it is parked
+	wakeup   sy.Event // made at the first park
+	next     *Worker  // among the deeds; guarded by mu
+	parked   bool     // guarded by mu
+	parkedAt int64    // guarded by mu while it is parked
 	readers
 	client
 }
