@@ -80,9 +80,10 @@ func (a *account) room() int64 {
 
 // makeRoom is room, after the lease was recalled if there is none without.
 func (a *account) makeRoom() int64 {
-	if a.room() <= 0 {
-		a.recall()
+	if r := a.room(); r > 0 {
+		return r
 	}
+	a.recall()
 	return a.room()
 }
 

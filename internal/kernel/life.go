@@ -281,16 +281,23 @@ func (l *Lane) endLocked(stop bool, cause error) {
 	running := int(numOf(l.head.Load()))
 	dropped := l.dropAll()
 	l.stops.Store(true) // before the look at the workers' calls
-	cut := func(r *Record) { l.later(func() { r.Body.Cut(ErrClosed) }) }
+	var cut []*Record
 	for _, w := range l.crew.staff.all {
 		if w != nil {
 			if r := w.call.Load(); r != nil && r.Lane == l {
-				cut(r)
+				cut = append(cut, r)
 			}
 		}
 	}
 	for r := range l.calls {
-		cut(r)
+		cut = append(cut, r)
+	}
+	if len(cut) > 0 {
+		l.later(func() {
+			for _, r := range cut {
+				r.Body.Cut(ErrClosed)
+			}
+		})
 	}
 	if dropped > 0 || running > 0 && cause != ErrClosed {
 		l.outcome = &Cut{dropped, running, cause}
