@@ -167,16 +167,18 @@ func (g *Group) Go(f func(context.Context) error) {
 	if g.invalid != nil || g.p == nil {
 		return
 	}
-	r, place, turn := g.enter(true)
+	r, place, turn := g.enter(refuseAtLimit)
 	here := false
-	if !turn.IsZero() {
+	if place == 0 {
+		then := waitAtLimit
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
-			here = kernel.Nests(n)
-			r.passes(turn)
-		} else {
-			sy.Reach("limit")
-			turn.WaitOr(r.Done()) // after which no task of r starts
+			then, here = passLimit, kernel.Nests(n)
 		}
+		r, place, turn = g.enter(then)
+	}
+	if !turn.IsZero() {
+		sy.Reach("limit")
+		turn.WaitOr(r.Done()) // after which no task of r starts
 	}
 	r.submit(f, place, here, g.p.policy, nil)
 }
@@ -193,20 +195,26 @@ func (g *Group) TryGo(f func(context.Context) error) bool {
 	if g.invalid != nil || g.p == nil {
 		return false
 	}
-	r, place, _ := g.enter(false)
+	r, place, _ := g.enter(refuseAtLimit)
 	return place > 0 && r.submit(f, place, false, Reject, ErrQueueFull)
 }
 
 // over reports whether no task is left, and none comes any more. Locked.
 func (r *round) over() bool { return r.waited && r.tasks == 0 }
 
-// enter counts a task of the latest round, and returns its place. If the limit is reached, turn is
-// set when it is to start; without wait it is not counted, and the place is 0.
-func (g *Group) enter(wait bool) (r *round, place int, turn sy.Event) {
+// What becomes of a task that comes when the limit is reached.
+const (
+	refuseAtLimit = iota // it is not counted, and its place is 0
+	waitAtLimit          // turn is set when it is to start
+	passLimit            // it starts, beyond the limit
+)
+
+// enter counts a task of the latest round, and returns its place; or, at the limit, it does what atLimit says.
+func (g *Group) enter(atLimit int) (r *round, place int, turn sy.Event) {
 	r = g.lock()
 	defer r.mu.Unlock()
-	if r.isFull() {
-		if !wait {
+	if atLimit != passLimit && r.isFull() {
+		if atLimit == refuseAtLimit {
 			return r, 0, turn
 		}
 		turn = sy.MakeEvent()
@@ -215,16 +223,6 @@ func (g *Group) enter(wait bool) (r *round, place int, turn sy.Event) {
 	r.tasks++
 	r.places++
 	return r, r.places, turn
-}
-
-// passes has the task run beyond the limit that turn is for: it does not wait there. Else the end of
-// tasks would let in others who wait.
-func (r *round) passes(turn sy.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := slices.Index(r.atLimit, turn); i >= 0 {
-		r.atLimit = slices.Delete(r.atLimit, i, i+1)
-	}
 }
 
 // isFull reports whether the limit is reached by tasks that do not wait there. Locked.

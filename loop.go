@@ -148,8 +148,6 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	} else {
 		l.all, l.root = p.lane.Max(), l
 	}
-	l.limit = min(cmp.Or(o.limit, l.all), l.all)
-	l.wants.Store(l.limit > 1)
 	if nested || p.lane.InTask(ctx) {
 		return l.Run()
 	}
@@ -163,9 +161,10 @@ func (l *loop) Run() (err error) {
 	if ctx := given(&l.call, l); ctx != l.ctx { // followed: f is given a loop below that context, so that loops in it know theirs
 		in := &loop{loopOptions: l.loopOptions, p: l.p, f: l.f, n: l.n, all: l.all}
 		in.root, in.parent = in, ctx
-		in.wants.Store(l.limit > 1)
 		return in.Run()
 	}
+	l.limit = min(cmp.Or(l.limit, l.all), l.all)
+	l.wants.Store(l.limit > 1)
 	if l.p.lane.Stops() {
 		return ErrClosed
 	}

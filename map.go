@@ -268,7 +268,7 @@ func (m *mapping[In, Out]) Nudge() {
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
 	m.mu.Lock()
-	open := slices.Clone(m.open.buf[m.open.head:])
+	open := slices.Clone(m.open.all())
 	m.mu.Unlock()
 	for _, t := range open {
 		t.Withdraw(context.Canceled)

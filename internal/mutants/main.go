@@ -129,8 +129,9 @@ func (m mutant) test(dir string, files map[string]string) (by string, err error)
 		if m.models == "" {
 			break
 		}
-		for _, preemptions := range [][]string{nil, {"-explore.night"}} { // few kill most, and in less time
-			args := append([]string{"-tags", "poolsim", "-failfast", "-run", "TestExplore/" + m.models, "-explore.time", "4m"}, preemptions...)
+		// Few schedules and few preemptions kill most mutants, and a model need not wait for those before it.
+		for _, depth := range [][]string{{"-explore.most", "3000"}, nil, {"-explore.night"}} {
+			args := append([]string{"-tags", "poolsim", "-failfast", "-run", "TestExplore/" + m.models, "-explore.time", "4m"}, depth...)
 			if by, err := execute(overlay, p, args...); by != "" || err != nil {
 				return by, err
 			}
