@@ -54,16 +54,6 @@ func TestReviewGroupLimitIsKeptWhenATaskGoesBeyondIt(t *testing.T) {
 	})
 }
 
-type passingTracer struct{}
-
-func (passingTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
-	return ctx
-}
-func (passingTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
-	return ctx, nil
-}
-func (passingTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {}
-
 // While all workers are busy, one helper waits in the queue, of all the loops that are nested on the
 // caller's goroutine: also if the loop is followed.
 func TestReviewNestedLoopsThatAreFollowedCallOneHelper(t *testing.T) {
@@ -71,7 +61,7 @@ func TestReviewNestedLoopsThatAreFollowedCallOneHelper(t *testing.T) {
 		opts := fixed(2)
 		switch how {
 		case "Tracer":
-			opts = append(opts, shoal.WithTracer(passingTracer{}))
+			opts = append(opts, shoal.WithTracer(refusingTracer{func(error) {}}))
 		case "runtime/trace":
 			if trace.IsEnabled() {
 				t.Skip()

@@ -385,20 +385,27 @@ func strandModels() (ms []suite.Model) {
 		s.and(a, 3, e.Set)
 		s.end()
 	})
-	add("DropOldest displaces the first of a strand", 2, []string{"displace"}, func(s *sim) {
-		s.drops = true
-		s.pool(0, of(1, 2))
-		st := s.strand(0)
-		e := sy.MakeLatch()
-		s.and(0, 0, e.Wait)
-		st.submit(1)
-		st.submit(2)
-		s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil)
-		s.Go("opener", e.Open)
-		s.wait(0)
-		s.hasRun("Wait returned", 2)
-		s.shutdown(0)
-	})
+	for _, by := range []string{"", ", beside who waits"} {
+		add("DropOldest displaces the first of a strand"+by, 2, []string{"displace"}, func(s *sim) {
+			s.drops = true
+			s.pool(0, of(1, 2))
+			st := s.strand(0)
+			e := sy.MakeLatch()
+			s.and(0, 0, e.Wait)
+			st.submit(1)
+			st.submit(2)
+			displace := func() { s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil) }
+			if by == "" {
+				displace()
+			} else {
+				s.Go("displacer", displace)
+			}
+			s.Go("opener", e.Open)
+			s.wait(0)
+			s.hasRun("Wait returned", 2)
+			s.shutdown(0)
+		})
+	}
 	add("DropOldest and Close", 2, []string{"displace"}, func(s *sim) {
 		s.drops = true
 		s.pool(0, of(1, 2))
@@ -451,20 +458,6 @@ func strandModels() (ms []suite.Model) {
 		st.submit(1)
 		s.Go("setter", e.Set)
 		s.close(0)
-	})
-	add("DropOldest displaces the first of a strand, and another goroutine waits", 2, []string{"displace"}, func(s *sim) {
-		s.drops = true
-		s.pool(0, of(1, 2))
-		st := s.strand(0)
-		e := sy.MakeLatch()
-		s.and(0, 0, e.Wait)
-		st.submit(1)
-		st.submit(2)
-		s.Go("displacer", func() { s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil) })
-		s.Go("opener", e.Open)
-		s.wait(0)
-		s.hasRun("Wait returned", 2)
-		s.shutdown(0)
 	})
 	return ms
 }
