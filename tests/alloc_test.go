@@ -216,6 +216,7 @@ func TestAWorkerThatIsWokenStaysOnItsSmallStack(t *testing.T) {
 func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {
 	weighs(t)
 	const n = 200_000
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the runtime has a heap of timers for each
 	p := openPool(t, shoal.WithMaxWorkers(1))
 	stops := make([]func() bool, n)
 	before := heapInUse()
