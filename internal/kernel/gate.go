@@ -24,12 +24,11 @@ func (l *Lane) enterOpen() bool {
 	if l.crew == nil {
 		return false
 	}
-	l.crew.enter()
-	if l.phase != open {
-		l.crew.leave()
-		return false
+	if l.crew.enter(); l.phase == open {
+		return true
 	}
-	return true
+	l.crew.leave()
+	return false
 }
 
 // read calls f under the lock. After f nobody has to be woken: what it changes, if anything, only
@@ -126,7 +125,8 @@ func (c *Crew) restore() {
 		}
 	}
 	c.staff.replaces = false
-	c.announce() // what top has changed
+	c.settle() // lanes whose cells top has dropped
+	c.announce()
 }
 
 // settle settles the lanes whose state was changed.

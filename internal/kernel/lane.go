@@ -123,11 +123,11 @@ func (c *Crew) top() *Lane {
 	}
 	for it := c.root.kids.First(); it != nil; {
 		l := it.Of
-		switch {
-		case !l.free() && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
+		switch free := l.free(); { // one look, before that at solo: workers come and leave without the lock
+		case !free && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
 			c.solo.Store(nil)
 			continue
-		case !l.free():
+		case !free:
 			c.mute(l)
 		case it != l.leaf():
 			it = l.kids.First()
@@ -190,6 +190,7 @@ func (c *Crew) cool(l *Lane) {
 		if o.cools = false; o.isCold() {
 			sy.Reach("drop cells")
 			o.skip(o.dropCells())
+			c.touch(o) // a worker that was the last in it, and looks at tail only now, finds other tickets there
 		}
 	}
 }

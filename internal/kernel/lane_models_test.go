@@ -79,6 +79,38 @@ func laneModels() (ms []suite.Model) {
 			s.submit(s.sub(0, to(1, 4)), 2)
 			s.end()
 		})
+		add("a worker looks at a lane, whose cells are dropped and made anew", 3, []string{"drop cells"}, func(s *sim) {
+			s.pool(4, of(2))
+			a, b := s.sub(0, to(1, 4)), s.sub(0, to(1, 4))
+			s.submit(a, 0)
+			s.submit(a, 1)
+			s.submit(b, 2)
+			s.shutdown(b)
+			s.submit(a, 3)
+			s.end()
+		})
+		add("the cells of a lane that is to end are dropped as its last task ends", 3, []string{"drop cells"}, func(s *sim) {
+			s.pool(3, of(2))
+			a, b := s.sub(0, to(1, 4)), s.sub(0, to(1, 4))
+			e := sy.MakeEvent()
+			s.and(a, 0, e.Wait)
+			s.submit(a, 1)
+			s.and(b, 2, e.Set)
+			s.shutdown(b)
+			s.end()
+		})
+		add("a worker comes to a lane and leaves it, another looks whether it is at its maximum", 2, []string{"mute"}, func(s *sim) {
+			s.pool(4, of(2))
+			a, b := s.sub(0, LaneConfig{Max: 1, Capacity: 4, Priority: -1}), s.sub(0, to(1, 4)) // b is looked at first, and muted
+			e, f := sy.MakeEvent(), sy.MakeEvent()
+			s.submit(b, 0)
+			s.and(a, 1, func() { e.Set(); f.Wait() })
+			e.Wait()
+			f.Set()
+			s.submit(0, 2) // takes the lock, and so waits for who has it
+			s.submit(a, 3)
+			s.end()
+		})
 		add("first of a lane waits for second, its own maximum 2", 2, nil, func(s *sim) {
 			s.pool(2, of(2))
 			a := s.sub(0, to(2, 4))

@@ -118,8 +118,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	c.branched.Store(true)
 	up.kids.Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
 	p := &place{lane: weak.Make(l), up: up}
-	p.listed = c.subs.PushBack(p)
-	l.place = p
+	l.place, p.listed = p, c.subs.PushBack(p)
 	up.retain()
 	l.nextSample()
 	c.leave()

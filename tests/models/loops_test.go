@@ -63,6 +63,14 @@ var loopModels = []suite.Model{
 		}
 		s.close()
 	})},
+	{Name: "loop/a helper calls another one as the loop ends", Bound: 2, Night: 3, Run: onPool(func(s *sim) {
+		s.pool(0, shoal.WithMaxWorkers(3))
+		s.each(context.Background(), 0, 3, nil, item)
+		if st := s.p.Stats(); st.InFlight != 0 {
+			s.Failf("a task is left: %+v", st)
+		}
+		s.close()
+	})},
 	{Name: "loop/two items that meet", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithMaxWorkers(2))
 		s.each(context.Background(), 0, 2, nil, meet(2))

@@ -1037,6 +1037,16 @@ var resultModels = []suite.Model{
 
 	// ----- maps -----
 
+	{Name: "map/one item", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0)
+		for _, err := range shoal.Map(context.Background(), s.p, s.items(1), s.item) {
+			if err != nil {
+				s.Failf("%v", err)
+			}
+			s.hasRun(0, "Map")
+		}
+		s.shutdown()
+	})},
 	{Name: "map/two items, two workers", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithMaxWorkers(2))
 		i := 0

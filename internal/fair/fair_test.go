@@ -1,0 +1,118 @@
+package fair
+
+import (
+	"math"
+	"testing"
+)
+
+// serve has n turns of ns nanoseconds be served, one at a time, and counts them by what they were for.
+func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
+	used := map[string]int64{}
+	for range n {
+		it := q.First()
+		for it.below != nil {
+			it = it.below.First()
+		}
+		it.Serve(+1)
+		it.Charge(ns(it.Of))
+		it.Serve(-1)
+		used[it.Of] += ns(it.Of)
+	}
+	return used
+}
+
+// tree is a queue of a, and of b, below which are c and d; all are in their queues.
+func tree(q *Queue[string], weights map[string]int64) map[string]*Item[string] {
+	items := map[string]*Item[string]{}
+	for _, name := range []string{"a", "b"} {
+		items[name] = &Item[string]{Of: name}
+		q.Init(items[name], 0, weights[name])
+	}
+	below := items["b"].Split()
+	for _, name := range []string{"c", "d"} {
+		items[name] = &Item[string]{Of: name}
+		below.Init(items[name], 0, weights[name])
+	}
+	for _, name := range []string{"a", "c", "d"} {
+		items[name].Put()
+	}
+	return items
+}
+
+// TestSharesAreInProportionAtEachLevel: however long the turns are.
+func TestSharesAreInProportionAtEachLevel(t *testing.T) {
+	q := new(Item[string]).Split()
+	tree(q, map[string]int64{"a": 1, "b": 3, "c": 1, "d": 2})
+	turn := map[string]int64{"a": 1000, "c": 300, "d": 70}
+	used := serve(q, 50_000, func(of string) int64 { return turn[of] })
+	sum := float64(used["a"] + used["c"] + used["d"])
+	for name, want := range map[string]float64{"a": 1. / 4, "c": 3. / 4 * 1 / 3, "d": 3. / 4 * 2 / 3} {
+		if got := float64(used[name]) / sum; math.Abs(got-want) > 0.005 {
+			t.Errorf("%s had %.3f of the time, want %.3f", name, got, want)
+		}
+	}
+}
+
+// TestWhoWasAwayHasSavedNothing: it begins anew at the virtual time of those who were served.
+func TestWhoWasAwayHasSavedNothing(t *testing.T) {
+	q := new(Item[string]).Split()
+	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
+	equal := func(string) int64 { return 1000 }
+	items["a"].Remove()
+	serve(q, 1000, equal)
+	items["a"].Put()
+	if used := serve(q, 100, equal); used["a"] < 49_000 || used["a"] > 51_000 {
+		t.Errorf("it had %d of 100,000 ns, want half", used["a"])
+	}
+}
+
+// TestAHigherPriorityComesFirst: always; and one below it that waits meanwhile starves, unless a worker
+// serves its priority.
+func TestAHigherPriorityComesFirst(t *testing.T) {
+	q := new(Item[string]).Split()
+	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
+	high := &Item[string]{Of: "high"}
+	q.Init(high, 1, 1)
+	high.Put()
+	if used := serve(q, 100, func(string) int64 { return 1000 }); used["high"] != 100_000 {
+		t.Errorf("it had %d ns of 100,000", used["high"])
+	}
+	high.Serve(+1)
+	if !q.Starves() {
+		t.Error("nobody serves the lower priority, and it does not starve")
+	}
+	items["c"].Serve(+1)
+	if q.Starves() {
+		t.Error("a worker serves each priority, and one starves")
+	}
+	high.Serve(-1)
+	high.Remove()
+	if q.Starves() {
+		t.Error("a priority of which nothing waits starves")
+	}
+}
+
+// TestHeld: what is held is out of its queue, with all that is below it, until it is free.
+func TestHeld(t *testing.T) {
+	q := new(Item[string]).Split()
+	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
+	items["b"].Hold()
+	items["c"].Remove()
+	items["c"].Put()
+	if items["b"].Queued() || q.Len() != 1 || !q.Sound() {
+		t.Error("it is in its queue")
+	}
+	items["b"].Free()
+	if !items["b"].Queued() || q.Len() != 2 || !q.Sound() || !items["b"].below.Sound() {
+		t.Error("it is not in its queue")
+	}
+	items["c"].Remove()
+	items["d"].Remove()
+	if items["b"].Queued() {
+		t.Error("it stands for an empty queue, and is in its own")
+	}
+	items["b"].Hold()
+	if items["b"].Free(); items["b"].Queued() {
+		t.Error("nothing is below it, and it is in its queue")
+	}
+}
