@@ -4,9 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// underscores makes a name what go test makes of it.
+var underscores = strings.NewReplacer(" ", "_")
 
 // TestEveryMutantApplies: each changes one place that is there, and what is to
 // kill it exists. Whether it is killed, make mutants tells.
@@ -27,8 +31,8 @@ func TestEveryMutantApplies(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, m := range regexp.MustCompile(`func (Test\w+)\(|Name: "([a-z]+/[^"]*)"`).FindAllStringSubmatch(tests.String(), -1) {
-		names = append(names, m[1]+m[2])
+	for _, m := range regexp.MustCompile(`func (Test\w+)\(|Name: "([a-z]+/[^"]*)"|\tadd\("([^"]*)"`).FindAllStringSubmatch(tests.String(), -1) {
+		names = append(names, underscores.Replace(m[1]+m[2]+m[3]))
 	}
 	files, err := code(root)
 	if err != nil {
@@ -50,12 +54,10 @@ func TestEveryMutantApplies(t *testing.T) {
 			if pattern == "" {
 				continue
 			}
-			re, found := regexp.MustCompile(pattern), false
-			for _, n := range names {
-				found = found || re.MatchString(n)
-			}
-			if !found {
-				t.Errorf("%s: nothing is called %q", m.name, pattern)
+			for part := range strings.SplitSeq(underscores.Replace(pattern), "/") { // as go test -run has it
+				if !slices.ContainsFunc(names, regexp.MustCompile(part).MatchString) {
+					t.Errorf("%s: nothing is called %q of %q", m.name, part, pattern)
+				}
 			}
 		}
 		if m.models == "" && m.tests == "" {
