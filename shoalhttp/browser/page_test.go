@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -314,9 +315,11 @@ func TestSubPools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := child.Sub(shoal.WithName("mail")); err != nil {
+	mail, err := child.Sub(shoal.WithName("mail"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer runtime.KeepAlive(mail) // a sub-pool that is dropped is collected
 	url := serve(t, shoalhttp.WithPools(parent, busy(t, "other")), shoalhttp.WithControls(token))
 	for _, setups := range [][]setup{{}, {noScript}} {
 		p := open(t, url, setups...)
