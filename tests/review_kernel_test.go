@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,92 @@ func TestReviewPauseOfAParentEndsTurnsInSubPools(t *testing.T) {
 		}
 		paused.Store(false)
 		p.Resume()
+		shutClean(t, p)
+	})
+}
+
+// What a sub-pool has accepted runs, though nobody refers to it any more, also if it was paused: the
+// end of its parent ends the pause.
+func TestTasksOfAPausedSubPoolThatWasDroppedRun(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	var ran atomic.Int32
+	func() {
+		s := newSub(t, p)
+		s.Pause()
+		for range 3 {
+			must(t, s.Submit(func() { ran.Add(1) }))
+		}
+	}()
+	for range 5 { // what is found in one is taken in the next
+		runtime.GC()
+	}
+	must(t, p.Shutdown(bg))
+	if n := ran.Load(); n != 3 {
+		t.Errorf("of 3 accepted tasks %d ran", n)
+	}
+}
+
+// A task that waits for one of a pool below its own, and runs it, is on one worker.
+func TestATaskThatRunsAnotherIsOnOneWorker(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	middle := newSub(t, p)
+	below := newSub(t, middle)
+	must(t, middle.SubmitWait(bg, func(ctx context.Context) error {
+		_, err := shoal.Go(ctx, below, func(context.Context) (int, error) {
+			for _, q := range []*shoal.Pool{p, middle, below} {
+				if s := q.Stats(); s.Workers > s.MaxWorkers || s.Running > s.Workers {
+					t.Errorf("%d workers, %d running, the maximum is %d", s.Workers, s.Running, s.MaxWorkers)
+				}
+			}
+			return 0, nil
+		}).Wait(ctx)
+		return err
+	}))
+	if n := middle.Stats().PeakWorkers; n != 1 {
+		t.Errorf("there were %d workers at once", n)
+	}
+	shutClean(t, p)
+}
+
+// A statsContext ends when it is told, and its Err asks a pool for its statistics.
+type statsContext struct {
+	context.Context
+	p     *shoal.Pool
+	ended chan struct{}
+	asked atomic.Bool // for its error, since it has ended
+}
+
+func (c *statsContext) Done() <-chan struct{} { return c.ended }
+
+func (c *statsContext) Err() error {
+	select {
+	case <-c.ended:
+		c.asked.Store(true)
+		c.p.Stats()
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// A context is a function of the user: it may use the pool.
+func TestTheContextOfABlockedSubmitMayAskThePool(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0))...)
+		release := hold(t, p, 1)
+		c := &statsContext{Context: bg, p: p, ended: make(chan struct{})}
+		blocked := inBackground(func() {
+			if err := p.SubmitContext(c, func(context.Context) {}); err != context.Canceled {
+				t.Errorf("SubmitContext: %v", err)
+			}
+		})
+		synctest.Wait() // it waits for room
+		close(c.ended)
+		<-blocked
+		if !c.asked.Load() {
+			t.Error("nobody asked the context for its error")
+		}
+		release()
 		shutClean(t, p)
 	})
 }

@@ -26,7 +26,7 @@ type account struct {
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
 	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
-	limit    sy.Uint64 // max + inline, published
+	limit    sy.Uint64 // max, published. Without inline: one that comes and goes again must leave no trace
 	reserved int       // permits held for reservations
 	tombs    uint64    // tombstones: tickets whose task was claimed by others, and that are not passed yet
 }
@@ -41,7 +41,7 @@ func (a *account) init(first uint64, capacity, max int) {
 // bound sets how many goroutines may be busy.
 func (a *account) bound(max, inline int) {
 	a.max, a.inline = max, inline
-	a.limit.Store(uint64(max + inline))
+	a.limit.Store(uint64(max))
 }
 
 // mark publishes the flags. Locked.

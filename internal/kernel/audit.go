@@ -94,7 +94,7 @@ func (l *Lane) audit() string {
 		fault(l.muted && l.bar().Queued(), "muted and ready"),
 		fault(!(l.muted && l.bar() == l.leaf()) && !queued && !idle, "neither muted nor ready nor idle"),
 		fault(l.kids != nil && !l.kids.Sound(), "its heap is none, or is not where it is to be in the one above"),
-		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max+l.inline), "busy beyond its limit"),
+		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max), "busy beyond its limit"),
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
 		fault(waiters > 0 && !called && !l.slow, "somebody waits for room, and workers do not see it"),

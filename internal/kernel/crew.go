@@ -45,6 +45,7 @@ type Crew struct {
 	deeds     deeds
 	subs      list.List            // places of the lanes below the root, in the order in which they were made
 	served    uint64               // turns begun under the lock
+	reclaim   alarm                // see armReclaim
 	resting   []weak.Pointer[Lane] // lanes whose samplers rest
 }
 
@@ -215,7 +216,7 @@ func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer
 // serves the crew: it is due when the worker is that has been parked for longest. Locked.
 func (c *Crew) armReclaim() {
-	a := &c.root.reclaim
+	a := &c.reclaim
 	if !c.reclaims() || a.stop != nil || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestExplore(t *testing.T) {
 	// Between two tasks nobody yields: that would make every task an access to the same words.
-	suite.Test(t, slices.Concat(oneModels(), laneModels(), policyModels(), treeModels(), permitModels(), recordModels(), strandModels(), lifeModels()))
+	suite.Test(t, slices.Concat(oneModels(), laneModels(), looksModels(), policyModels(), treeModels(), permitModels(), recordModels(), strandModels(), lifeModels()))
 }
 
 // A sim is what a model works with: a family, whose lane 0 is the root, and tasks with numbers.
@@ -125,8 +125,8 @@ func (s *sim) check() {
 	switch {
 	case c.live != 0 || c.departing != 0 || c.apart != 0 || c.asking != 0 || len(c.idle) != 0 || c.wake.Load()&searchMask != 0:
 		s.Failf("at the end: live %d departing %d apart %d asking %d idle %d searching %d", c.live, c.departing, c.apart, c.asking, len(c.idle), c.wake.Load()&searchMask)
-	case !c.root.ended || !c.root.done.IsOpen() || c.root.reclaim.stop != nil || s.root.holds != 0:
-		s.Failf("at the end: ended %v done %v reclaim %v, held %d times", c.root.ended, c.root.done.IsOpen(), c.root.reclaim.stop != nil, s.root.holds)
+	case !c.root.ended || !c.root.done.IsOpen() || c.reclaim.stop != nil || s.root.holds != 0:
+		s.Failf("at the end: ended %v done %v reclaim %v, held %d times", c.root.ended, c.root.done.IsOpen(), c.reclaim.stop != nil, s.root.holds)
 	}
 	var accepted, ran [8]int
 	for i := range s.ran {

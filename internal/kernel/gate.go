@@ -215,10 +215,12 @@ func (l *Lane) settle() {
 	}
 }
 
-// wantsSlowPath reports whether workers that are about to take a task here must come to the lock.
+// wantsSlowPath reports whether workers that are about to take a task here, or have ceased to be busy,
+// must come to the lock.
 func (l *Lane) wantsSlowPath() bool {
 	w := l.firstBlocked()
-	return w != nil && !w.called || len(l.reservers) > 0 || l.paused || l.workersIn() > l.max
+	return w != nil && !w.called || len(l.reservers) > 0 || len(l.nudgers) > 0 || l.paused || l.workersIn() > l.max ||
+		ticketOf(l.head.Load())+1 == l.fenced
 }
 
 // look is owed by whoever put a task into a lane that was not muted, or ceased to search,

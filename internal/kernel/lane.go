@@ -54,11 +54,14 @@ type Lane struct {
 type sched struct {
 	turn  fair.Item[*Lane]   // it, and what is below it, in the queue of its parent
 	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was one
-	below int                // workers in the lanes below it
+	below int                // workers in the lanes below it, and places here of workers that yield
+	hosts int                // of its tasks, those that run one of a lane below in the place of a worker
 	most  int                // workers in it and below it that were seen at once
 	dirty bool
 	cools bool  // it is among the lanes that keep their cells
 	next  *Lane // dirty
+
+	fenced uint64 // see fence: one more than the ticket of head then
 }
 
 const (
@@ -91,12 +94,24 @@ func (l *Lane) bar() *fair.Item[*Lane] {
 // free reports whether one more worker may be busy in l.
 func (l *Lane) free() bool { return !l.paused && l.workersIn()+l.below < l.max }
 
+// fence has those come to the lock who have looked at l, and at what bounds it, and are about to take
+// a task by that look: fewer may be busy now, or somebody comes without a ticket. For head may be again
+// what it was, so its flag stays until its ticket is another one. Locked.
+func (l *Lane) fence() {
+	l.mark(l.muted, true)
+	l.fenced = ticketOf(l.head.Load()) + 1
+	l.crew.touch(l)
+}
+
 // list makes l ready, and what is above it, unless that is muted.
 func (c *Crew) list(l *Lane) { l.leaf().Put() }
 
 // mute keeps l, and what is below it, from the crew: it is at its maximum, or paused.
 func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
+	if l.place != nil {
+		l.place.muted = l
+	}
 	l.bar().Hold()
 	l.mark(true, l.slow)
 }
@@ -106,6 +121,9 @@ func (c *Crew) mute(l *Lane) {
 func (c *Crew) freed(l *Lane) {
 	if l.muted {
 		sy.Reach("unmute")
+		if l.place != nil {
+			l.place.muted = nil
+		}
 		l.mark(false, l.slow)
 		l.bar().Free()
 	}

@@ -27,7 +27,6 @@ type life struct {
 	stops   sy.Bool         // contexts of tasks are cut: only false to true
 	outcome *Cut            // set once
 	follows alarm           // see Follow
-	reclaim alarm           // of the root: see armReclaim
 	done    sy.Latch
 }
 
@@ -114,6 +113,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	}
 	if up.kids == nil {
 		up.kids = up.turn.Split()
+		up.fence() // workers in the lanes below count from now on
 	}
 	c.branched.Store(true)
 	up.kids.Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
@@ -133,6 +133,7 @@ type place struct {
 	lane   weak.Pointer[Lane]
 	up     *Lane
 	listed *list.Element // in Crew.subs; nil: the lane has ended, or was collected
+	muted  *Lane         // the lane while it is muted: no queue keeps it, and its tasks, in memory then
 }
 
 // collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
@@ -146,7 +147,7 @@ func (p *place) collected() {
 func (c *Crew) forget(p *place) {
 	if p.listed != nil {
 		c.subs.Remove(p.listed)
-		p.listed = nil
+		p.listed, p.muted = nil, nil
 		remove(&c.resting, p.lane)
 		p.up.release()
 	}
@@ -190,6 +191,9 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 	l.stirred++
 	if paused {
 		l.revoke()
+		for _, b := range l.crew.under(l) {
+			b.fence()
+		}
 	}
 	l.crew.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
 	return true
@@ -204,6 +208,7 @@ func (l *Lane) Resize(min, max int) error {
 	defer c.leave()
 	if max < l.max {
 		l.revoke()
+		l.fence()
 	}
 	l.bound(max, l.inline)
 	l.recall()

@@ -220,6 +220,7 @@ func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 		if n != nil {
 			sy.Reach("no place")
 			insert(&full.nudgers, n)
+			l.crew.touch(full)
 		}
 		return NoPlace
 	}

@@ -194,6 +194,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 		l.widen(+1)
 		return nil
 	}
+	l.fence() // also: who leaves it after the look sees the flag
 	for a := l; a != stay; a = a.up {
 		if a.workersIn()+a.below >= a.max {
 			return a
@@ -203,6 +204,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 		return l // a worker has come, without the lock
 	}
 	l.came(stay)
+	stay.hosts++
 	return nil
 }
 
@@ -214,6 +216,7 @@ func (l *Lane) exitTo(stay *Lane) {
 		l.crew.freed(l)
 		return
 	}
+	stay.hosts--
 	l.exit()
 	l.left(stay)
 }

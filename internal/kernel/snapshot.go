@@ -39,9 +39,9 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min = c.Min
 	}
-	s.WorkersIn, s.Moves = l.workersIn(), l.moves(true)
+	s.WorkersIn, s.Moves = l.workersIn()-l.hosts, l.moves(true)
 	for _, b := range c.under(l) {
-		s.WorkersIn += b.workersIn()
+		s.WorkersIn += b.workersIn() - b.hosts
 		s.Moves += b.moves(false)
 	}
 	if l.up != nil {

@@ -243,13 +243,17 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 		if woken && !w.called {
 			return w.err
 		}
+		var err error
+		if !woken {
+			err = ctx.Err() // before the lock: it is the user's function
+		}
 		c.enter()
 		c.touch(l)
 		switch {
 		case w.place == nil: // admitted or refused before the end of ctx was noticed
 		case !woken:
 			l.unlist(w)
-			w.err = ctx.Err()
+			w.err = err
 		case l.makeRoom() > 0:
 			l.unlist(w)
 			l.accept(it)

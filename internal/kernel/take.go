@@ -161,7 +161,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			l.leaf().Serve(+1)
 			l.leaf().Charge(turnTime)
 			l.came(nil)
-			l.most = max(l.most, l.workersIn()+l.below)
+			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below counts places that are kept
 		}
 		w.begin(l, tn)
 		c.touch(l)
@@ -205,8 +205,8 @@ func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
 	w.publish(idleBit)
 	h := w.stop()
-	at, quiet := l.quietAfter(h) // it may have passed when the lock is ours
-	if quiet || h&flag != 0 || c.solo.Load() != l {
+	at, quiet := l.quietAfter(h)                                                     // it may have passed when the lock is ours
+	if numOf(h) == 0 && l.waiting.Load() != 0 || h&flag != 0 || c.solo.Load() != l { // tombstones may be left
 		c.enter()
 		if quiet {
 			l.wakeQuieters(at)
