@@ -27,6 +27,7 @@ type life struct {
 	stops   sy.Bool         // contexts of tasks are cut: only false to true
 	outcome *Cut            // set once
 	follows alarm           // see Follow
+	letGo   func()          // lets go of the context; nil: there is none
 	done    sy.Latch
 }
 

@@ -44,6 +44,11 @@ func (l *Lane) settleQuiet() {
 	if l.phase == open || l.ended || l.holds > 0 || !l.sampler.stopped() || !l.follows.stopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
+	if l.letGo != nil { // its alarm does not ring any more
+		l.later(l.letGo) // then this is called again
+		l.letGo = nil
+		return
+	}
 	_, n, _ := l.takeAllLocked() // tombstones
 	l.tombstones(-int(n))
 	if l.tombs == 0 { // else a worker has come to one, and comes here when it has passed it

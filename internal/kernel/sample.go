@@ -34,14 +34,22 @@ func (l *Lane) ring(a *alarm, f func()) {
 	l.Release()
 }
 
-// Follow has f called when ctx has ended, unless l ends before.
+// Follow has f called when ctx has ended, unless l ends before. The methods of ctx may be the
+// user's, and come to the lock themselves. To set the alarm or to stop it is a call of them. So it
+// is set for a context below ctx, which is made and canceled without the lock.
 func (l *Lane) Follow(ctx context.Context, f func()) {
 	a := &l.follows
+	below, cancel := sy.WithCancelCause(ctx)
+	ended := false
 	l.crew.read(func() {
-		if !l.ended {
-			a.stop = sy.AfterDone(ctx, func() { l.ring(a, f) })
+		if ended = l.ended; !ended {
+			a.stop = sy.AfterDone(below, func() { l.ring(a, f) })
+			l.letGo = func() { cancel(nil) }
 		}
 	})
+	if ended {
+		cancel(nil)
+	}
 }
 
 // A sampler calls a function of a client now and then while a worker of the family is awake. It
