@@ -285,8 +285,8 @@ func WithPanicHandler(f func(*PanicError)) Option {
 func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
 
 // WithCrashOnPanic makes a panic of a task end the process, with the task's own
-// stack. The pool then recovers no panic of a task.
-func WithCrashOnPanic() Option { return option(func(c *config) { c.crash = true }) }
+// stack. The pool then recovers no panic of a task, nor do its sub-pools.
+func WithCrashOnPanic() Option { return ofRoot("WithCrashOnPanic", func(c *config) { c.crash = true }) }
 
 // WithWorkerHooks sets functions that a worker calls on its goroutine: start
 // before its first task, stop after its last one, also if a task ended the

@@ -133,8 +133,9 @@ func (p *Pool) made() bool { return p.kept != nil }
 //
 // A sub-pool takes no options about goroutines: [WithMinWorkers], [WithSizing],
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning]
-// and [WithWorkerHooks]. It has the panic handler, the logger and the [Tracer]
-// of p unless it is given its own.
+// and [WithWorkerHooks]; and not [WithCrashOnPanic], which holds for the family.
+// It has the panic handler, the logger and the [Tracer] of p unless it is given
+// its own.
 //
 // Errors: [ErrConfig] for an invalid option, [ErrClosed] if p is shut down.
 //

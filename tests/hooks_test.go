@@ -774,13 +774,16 @@ func crash(kind string) {
 			shoal.WithFullPolicy(map[string]shoal.FullPolicy{"spawn": shoal.Spawn, "caller": shoal.CallerRuns}[kind]))
 	}
 	p := shoal.Must(shoal.New(opts...))
+	if kind == "sub-pool" {
+		p = shoal.Must(p.Sub())
+	}
 	started := make(chan struct{})
 	if kind == "spawn" || kind == "caller" {
 		p.Submit(func() { close(started); select {} })
 		<-started
 	}
 	switch kind {
-	case "task", "spawn", "caller":
+	case "task", "spawn", "caller", "sub-pool":
 		p.Submit(func() { explode("crash of a " + kind) })
 		select {}
 	case "wait":
@@ -800,7 +803,7 @@ func TestCrashOnPanicPrintsTheTasksOwnStack(t *testing.T) {
 		go crash(kind)
 		select {}
 	}
-	for _, kind := range []string{"task", "wait", "spawn", "caller"} {
+	for _, kind := range []string{"task", "wait", "spawn", "caller", "sub-pool"} {
 		t.Run(kind, func(t *testing.T) {
 			cmd := crashCommand(t, kind)
 			var stdout, stderr bytes.Buffer

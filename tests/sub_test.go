@@ -417,6 +417,7 @@ func TestSubOptions(t *testing.T) {
 		"WithMaxTasksPerWorker": shoal.WithMaxTasksPerWorker(1),
 		"WithThreadPinning":     shoal.WithThreadPinning(),
 		"WithWorkerHooks":       shoal.WithWorkerHooks(func(int) {}, nil),
+		"WithCrashOnPanic":      shoal.WithCrashOnPanic(),
 		"WithWeight(0)":         shoal.WithWeight(0),
 		"WithPriority(2097152)": shoal.WithPriority(1 << 21),
 		"WithMaxWorkers(0)":     shoal.WithMaxWorkers(0),
