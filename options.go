@@ -129,6 +129,7 @@ func defaults() *config {
 			capacity: DefaultQueueCapacity,
 			watch:    watchdog{stallAfter: Forever, slowTask: Forever},
 			kept:     new(sy.Bool),
+			foreign:  new(sy.Bool),
 		},
 		lane:   kernel.LaneConfig{Max: sy.Procs(), Weight: 1},
 		crew:   kernel.Config{Spin: DefaultSpin, Idle: DefaultIdleTimeout},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/pprof"
-	"slices"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -28,8 +27,8 @@ type Pool struct {
 	logger   *slog.Logger
 	tracer   Tracer
 	crash    bool
-	foreign  bool     // its goroutines run functions of the user that are no tasks
 	kept     *sy.Bool // there are Locals in the family
+	foreign  *sy.Bool // goroutines of the family run functions of the user that are no tasks
 
 	wtime, rtime sy.Pointer[recorder]
 
@@ -60,8 +59,11 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 	}
 	p := c.Pool
 	c.lane.Owner = (*owner)(p)
+	if p.tracer != nil {
+		p.foreign.Store(true)
+	}
 	if min(p.watch.stallAfter, p.watch.slowTask) != Forever {
-		p.foreign = true
+		p.foreign.Store(true)
 		c.lane.Sample, c.lane.Every = p.sample, p.watch.period()
 	}
 	if c.up != nil {
@@ -90,7 +92,9 @@ func (c *config) start() {
 	if p.name != "" {
 		w.Labels = pprof.WithLabels(w.Labels, pprof.Labels("pool", p.name))
 	}
-	p.foreign = p.foreign || w.Start != nil || w.Stop != nil || !isAuto && !isRated
+	if w.Start != nil || w.Stop != nil || !isAuto && !isRated {
+		p.foreign.Store(true)
+	}
 	kernel.New(&p.lane, c.lane, w)
 }
 
@@ -164,7 +168,7 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 		return nil, ErrClosed
 	}
 	c := defaults()
-	c.up, c.kept = p, p.kept
+	c.up, c.kept, c.foreign = p, p.kept, p.foreign
 	c.lane.Max = p.lane.Max()
 	c.onPanic, c.crash, c.logger, c.tracer = p.onPanic, p.crash, p.logger, p.tracer
 	return c.pool(opts)
@@ -343,8 +347,9 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	} else if !done.WaitOr(ctx.Done()) {
 		p.end(true, ctx.Err())
 		// If nothing of the user's runs, only goroutines of the pool's own code are left: to join
-		// them takes no time of the user's.
-		if cut := p.lane.Outcome(p.runsForeign(), ctx.Err()); cut != nil {
+		// them takes no time of the user's. It may run on a worker that has left the lane of its
+		// task, and that may have ended. So the family is asked.
+		if cut := p.lane.Outcome(p.foreign.Load() || p.kept.Load(), ctx.Err()); cut != nil {
 			return (*ShutdownError)(cut)
 		}
 	}
@@ -359,12 +364,6 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // new tasks, and ends when those that were accepted have run; [Pool.Done] tells
 // when that is. A task of the pool may call Drain.
 func (p *Pool) Drain() { p.end(false, nil) }
-
-// runsForeign reports whether workers of p, or of its sub-pools, run functions of the user
-// that are no tasks.
-func (p *Pool) runsForeign() bool {
-	return p.foreign || p.kept.Load() || slices.ContainsFunc(p.Subs(), (*Pool).runsForeign)
-}
 
 // Close ends the pool at once. It refuses new tasks and drops what is queued:
 // those tasks count in [Stats].Dropped, and callers that wait for them get

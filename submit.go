@@ -378,6 +378,9 @@ func (r *Reservation) Submit(ctx context.Context, task func(context.Context) err
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err
 	}
+	if lost != nil {
+		p.foreign.Store(true)
+	}
 	c := &reservedTask{f: task, lost: lost, p: p}
 	c.bind(c, ctx, p)
 	return p.submitBy(r.put, &c.contextCall, "Reservation")
