@@ -239,8 +239,8 @@ func WithIdleTimeout(d time.Duration) Option {
 }
 
 // WithMaxTasksPerWorker replaces a worker by a fresh one after it has run n
-// tasks in its life. The default, 0, sets no limit. Tasks of sub-pools do not
-// count.
+// tasks in its life, those of sub-pools among them. The default, 0, sets no
+// limit.
 func WithMaxTasksPerWorker(n int) Option {
 	return ofRoot("WithMaxTasksPerWorker", func(c *config) { c.crew.TasksPerWorker = n })
 }
@@ -260,7 +260,7 @@ func WithThreadPinning() Option {
 // WithContext closes the pool when ctx ends, as [Pool.Close] does, in the
 // background: [Pool.Done] tells when it has ended. If ctx has ended already, New
 // succeeds, and the pool refuses every task. The contexts of tasks are not
-// derived from ctx.
+// derived from ctx. While ctx lives it keeps the pool in memory: see [New].
 func WithContext(ctx context.Context) Option { return option(func(c *config) { c.parent = ctx }) }
 
 // WithPanicHandler sets the function that gets every panic that the pool recovers:

@@ -44,7 +44,7 @@ type Pool struct {
 // without either runs what it has accepted. Then its workers leave, each after
 // the idle timeout, and the garbage collector takes the pool. It stays for ever
 // if it has a minimum of workers, the idle timeout [Forever], or tasks that do
-// not end.
+// not end. With [WithContext] it stays as long as the context lives.
 func New(opts ...Option) (*Pool, error) { return defaults().pool(opts) }
 
 // pool makes a pool of c and opts.
