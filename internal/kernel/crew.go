@@ -22,15 +22,15 @@ type Crew struct {
 	Config
 	clock grow.Crew
 
-	_        pad
+	_        sy.Pad
 	solo     sy.Pointer[Lane] // the only ready lane: workers enter and leave it without the lock
 	urgent   sy.Int64         // the priority of the lane that comes first
 	branched sy.Bool          // there were lanes below the root
 
-	_    pad
+	_    sy.Pad
 	wake sy.Uint64
 
-	_  pad
+	_  sy.Pad
 	mu sy.Mutex // enter and leave only
 
 	root      *Lane

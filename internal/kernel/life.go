@@ -21,10 +21,10 @@ type life struct {
 	phase   phase
 	paused  bool
 	ended   bool
+	stops   sy.Bool         // contexts of tasks are cut: only false to true
 	holds   int             // what keeps the lane from its end, also the lanes right below it
 	place   *place          // nil: it is the root
 	calls   map[*Record]int // that run inline: see calling
-	stops   sy.Bool         // contexts of tasks are cut: only false to true
 	outcome *Cut            // set once
 	follows alarm           // see Follow
 	letGo   func()          // lets go of the context; nil: there is none
@@ -75,7 +75,7 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	c := &Crew{Config: cc, root: l}
 	epoch := time.Now()
 	c.clock.Init(epoch)
-	l.setup(c, lc, epoch)
+	l.setup(c, lc, &epoch)
 	l.kids = l.turn.Split()
 	c.enter()
 	c.list(l)
@@ -84,7 +84,7 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	c.leave()
 }
 
-func (l *Lane) setup(c *Crew, lc LaneConfig, epoch time.Time) {
+func (l *Lane) setup(c *Crew, lc LaneConfig, epoch *time.Time) {
 	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
 	l.turn.Of = l
 	l.done = sy.MakeLatch()

@@ -17,15 +17,15 @@ type line struct {
 	stampMask uint64 // ticket t is timed
 	stampAt   uint64 // if t&stampMask is that
 	stampAll  bool
-	epoch     time.Time
+	epoch     *time.Time
 
-	_     pad
+	_     sy.Pad
 	tail  sy.Uint64
 	back  queue.End // submitters' place in the cells
-	_     pad
+	_     sy.Pad
 	head  sy.Uint64
 	front queue.End // workers' place in the cells
-	_     pad
+	_     sy.Pad
 }
 
 // offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
@@ -92,7 +92,7 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 		seg = l.back.Seek(seg, t)
 	}
 	if l.timed(t) {
-		*seg.Stamp(t) = sy.Since(l.epoch)
+		*seg.Stamp(t) = sy.Since(*l.epoch)
 	}
 	seg.Cell(t).Put(it)
 	if queue.Middle(t) {

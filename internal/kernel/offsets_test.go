@@ -5,12 +5,14 @@ package kernel
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // TestWordsHaveCacheLinesOfTheirOwn: what submitters write, what workers write, and what all of
-// them read but seldom write are two lines of 64 bytes apart or more.
+// them read but seldom write are a line apart or more.
 func TestWordsHaveCacheLinesOfTheirOwn(t *testing.T) {
-	const apart = 128
+	const apart = sy.CacheLine
 	var l Lane
 	var c Crew
 	for _, w := range []struct {

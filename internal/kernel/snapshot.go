@@ -64,7 +64,7 @@ func (l *Lane) moves(all bool) uint64 {
 }
 
 // Now is the time in nanoseconds since the family was made.
-func (l *Lane) Now() int64 { return sy.Since(l.epoch) }
+func (l *Lane) Now() int64 { return sy.Since(*l.epoch) }
 
 // Queued is how many tasks have not started.
 func (l *Lane) Queued() (n int) {

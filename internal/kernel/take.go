@@ -76,7 +76,7 @@ func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 	l := w.at
 	it, seg := l.fetch(seg, t)
 	if l.timed(t) {
-		w.timed = sy.Since(l.epoch)
+		w.timed = sy.Since(*l.epoch)
 		w.waited = w.timed - *seg.Stamp(t)
 		w.since.Store(w.timed + grow.Ahead)
 		w.publish(exactBit)
@@ -88,7 +88,7 @@ func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 func (w *Worker) endTiming() {
 	if w.timed >= 0 {
 		l := w.at
-		l.owner.Timed(w.waited, sy.Since(l.epoch)-w.timed)
+		l.owner.Timed(w.waited, sy.Since(*l.epoch)-w.timed)
 		w.timed = -1
 		w.publish(0)
 	}

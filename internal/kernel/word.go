@@ -62,7 +62,3 @@ const (
 
 func ticketOf(w uint64) uint64 { return w >> ticketBit }
 func numOf(w uint64) uint64    { return w & numMask }
-
-// pad keeps words on cache lines of their own: two lines of 64 bytes, since some CPUs fetch them
-// in pairs.
-type pad struct{ _ [128]byte }
