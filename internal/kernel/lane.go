@@ -41,7 +41,7 @@ type Lane struct {
 	sched
 	life
 	tally
-	sampler sampler
+	sampler *sampler // nil: there is none
 
 	blocked   list.List      // waiters, in the order of their arrival
 	reservers []*Reservation // those who wait for places

@@ -89,7 +89,9 @@ func (l *Lane) setup(c *Crew, lc LaneConfig, epoch *time.Time) {
 	l.turn.Of = l
 	l.done = sy.MakeLatch()
 	l.epoch = epoch
-	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
+	if lc.Sample != nil {
+		l.sampler = &sampler{every: lc.Every, sample: lc.Sample}
+	}
 	switch lc.Timing {
 	case TimingSampled:
 		l.stampMask = queue.StampEvery - 1

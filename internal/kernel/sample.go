@@ -57,14 +57,14 @@ func (l *Lane) Follow(ctx context.Context, f func()) {
 type sampler struct {
 	alarm
 	every  time.Duration
-	sample func() // nil: there is none
+	sample func()
 }
 
 // nextSample sets l's sampler, or has it rest. Locked.
 func (l *Lane) nextSample() {
-	s, c := &l.sampler, l.crew
+	s, c := l.sampler, l.crew
 	switch {
-	case s.sample == nil || l.ended:
+	case s == nil || l.ended:
 	case c.live == len(c.idle):
 		c.resting = append(c.resting, weak.Make(l)) // it does not keep a lane in memory that was dropped
 	default:
