@@ -63,8 +63,13 @@ func (l *Lane) moves(all bool) uint64 {
 	return 2*ended + uint64(n.Busy-l.inline) + l.stirred
 }
 
-// Now is the time in nanoseconds since the family was made.
-func (l *Lane) Now() int64 { return sy.Since(*l.epoch) }
+// Now is the time in nanoseconds since the family was made; 0 if it never was.
+func (l *Lane) Now() int64 {
+	if l.epoch == nil {
+		return 0
+	}
+	return sy.Since(*l.epoch)
+}
 
 // Queued is how many tasks have not started.
 func (l *Lane) Queued() (n int) {
