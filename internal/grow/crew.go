@@ -50,9 +50,10 @@ type Crew struct {
 	yielding sy.Int64           // workers between two tasks
 	quota    sy.Uint64          // window │ yields in it
 	shun     sy.Int64           // no yields before parking until then
-	soloTime sy.Int64           // nanoseconds for each task where one worker was alone
-	soloAt   sy.Int64           // as of then
-	rule     Rule               // guarded by there being one searching worker that asks
+
+	soloTime, soloAt sy.Int64 // nanoseconds for each task where one worker was alone, and when that was
+
+	rule Rule // guarded by there being one searching worker that asks
 }
 
 // Init makes c ready. Its time begins at epoch.

@@ -21,7 +21,7 @@ const (
 	stepLock
 	stepUnlock
 	stepWait // until all have come
-	stepSpin // until all have come: it computes meanwhile
+	stepSpin // until all have come: it computes meanwhile, or if d is not 0 yields each time it has computed for d
 )
 
 type step struct {
@@ -237,7 +237,13 @@ func (w *worker) step() op {
 					}
 					if w.spins++; p.waitFor > 0 {
 						w.pc--
-						return op{opRun, 100 * us}
+						switch {
+						case st.d == 0:
+							return op{opRun, 100 * us}
+						case w.spins%2 == 0:
+							return op{k: opYield}
+						}
+						return op{opRun, st.d}
 					}
 					w.spins = 0
 				}

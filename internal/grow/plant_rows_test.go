@@ -296,6 +296,11 @@ var rows = []row{
 		p.waitFor = n
 		return mixed(p, n, n, func(i int, end func()) task { return task{steps: []step{{stepSpin, 0}}, ended: end} })
 	}},
+	{"spinning polite", "the same, but a task yields each time it has computed for 1 µs", 150, func(p *pool) result {
+		n := 125 * p.procs
+		p.waitFor = n
+		return mixed(p, n, n, func(i int, end func()) task { return task{steps: []step{{stepSpin, us}}, ended: end} })
+	}},
 	{"block", "500 P tasks that block, on an idle machine, until all have begun", 500, func(p *pool) result {
 		end := p.s.counter(500 * p.procs)
 		p.submits(500*p.procs, func(int) task {

@@ -66,6 +66,7 @@ var pins = []struct {
 	{row: "L wait", p50: 100 * us, p99: 100 * us, took: 860 * ms},
 	{row: "H31", took: 100 * ms},
 	{row: "spinning", took: 7_500 * ms},
+	{row: "spinning polite", took: 4 * ms},
 	{row: "block", took: 2 * ms},
 	{row: "mix", took: 400 * ms},
 	{row: "mutex", took: 210 * ms},

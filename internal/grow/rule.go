@@ -30,8 +30,7 @@ import (
 )
 
 const (
-	us = int64(1000) // all times are in nanoseconds
-	ms = 1000 * us
+	us, ms = int64(1000), int64(1_000_000) // all times are in nanoseconds
 
 	// slice is the time after which Go's scheduler takes the CPU from a goroutine.
 	slice = 10 * ms
@@ -85,6 +84,7 @@ type Sight struct {
 // use it.
 type Rule struct {
 	limit    int    // own runnable workers up to which the pool grows
+	free     int    // and up to which it grows at once, unless a task ends
 	foreign  int    // runnable goroutines that are no workers of this pool, at least
 	runnable int    // as of the last look
 	since    int64  // start of the present round of the scheduler
@@ -107,13 +107,13 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	// Foreign runnable goroutines are no more than all runnable ones were at any time, and
 	// no fewer than those that cannot be workers. The larger of two readings stands, since a
 	// single low one may be an error.
-	r.foreign = max(min(r.foreign, max(s.Runnable, r.runnable)), s.Runnable-s.InTask-s.Yielding)
-	r.runnable = s.Runnable
+	r.foreign, r.runnable = max(min(r.foreign, max(s.Runnable, r.runnable)), s.Runnable-s.InTask-s.Yielding), s.Runnable
 	own := s.Runnable - r.foreign
 
 	// slow says that the last round of the scheduler took long. Where the worker slept nothing is
 	// known of that, and time goes by, so the wait ends.
-	slow := l.still > 0 && !l.waits && s.Now-l.at > 2*slice
+	took := s.Now - l.at
+	slow := l.still > 0 && !l.waits && took > 2*slice
 	if !l.waits || s.Now == l.at {
 		l.still++
 	}
@@ -124,20 +124,25 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	if l.solo = s.Solo && s.InTask > 0 && l.still <= soloLooks; l.solo {
 		return false
 	}
-	if s.InTask+s.Yielding < s.Procs || l.still > mostLooks {
+	// Where nothing moves, and looks follow each other quickly, tasks yield and wait for others: they
+	// need more workers than one (spinning polite).
+	step := max(perCPU*s.Procs, own/stepPart)
+	if l.still > mostLooks && took < slice/mostLooks {
+		r.free, r.since, r.ended = own+step, s.Now, s.Ended
+	}
+	if s.InTask+s.Yielding < s.Procs || l.still > mostLooks || own < r.free && s.Ended == r.ended {
 		return true // so few are no crowd; or nothing moves
 	}
 
 	// All CPUs can be in use.
 	fresh, young := s.Fresh, min(s.Fresh, s.InTask) // at most so many of them are inside a task
-	old := s.InTask - young
 	if slow {
 		fresh = young // workers that yield wait as long: no progress (beside spinning, one CPU)
 	}
 
 	// This worker has one of the CPUs. Young workers without a CPU gave theirs up. If there
 	// are more of them than own ones can be runnable, some are blocked.
-	blocked := young-(s.Procs-1) > max(0, own-s.Yielding-old)
+	blocked := young-(s.Procs-1) > max(0, own-s.Yielding-(s.InTask-young))
 	if fresh >= s.Procs && !blocked {
 		return false // the CPUs are in use, and progress is made
 	}
@@ -145,11 +150,9 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	// Tasks longer than a slice look the same whether they will end or not. So grow freely
 	// up to a small crowd, then by one step for each round of the scheduler, and only while
 	// rounds end no tasks.
-	step := max(perCPU*s.Procs, own/stepPart)
 	r.limit = max(step, s.InTask/2, min(r.limit, own+step))
 	if own > r.limit {
-		if s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs) {
-			l.waits = true
+		if l.waits = s.Now-r.since < int64(s.Runnable)*slice/int64(s.Procs); l.waits {
 			return false
 		}
 		if (s.Ended-r.ended)&taskMask < uint64(s.Procs) {
