@@ -132,7 +132,7 @@ var mutants = []mutant{
 	{name: "the numbers of pools come again", tests: "TestS1_|NeverGivenTwice",
 		old: "ID(lastID.Add(1))",
 		new: "ID(lastID.Add(1)%256)"},
-	{name: "a number is known by its last digit", tests: "TestS1_OthersTasks",
+	{name: "a number is known by its last digit", tests: "TestACallIsKnown|TestCallsInside|TestS1_OthersTasks",
 		old: "n == uint64(id):",
 		new: "n%10 == uint64(id)%10:"},
 	{name: "only the top of a stack is read", tests: "KnownFromAnyDepth",
