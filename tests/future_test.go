@@ -273,7 +273,7 @@ func TestFutureWaitDoesNotHelpFromOutside(t *testing.T) {
 		f := shoal.Go(bg, p, func(context.Context) (bool, error) { return true, nil })
 		// Neither a goroutine of nobody nor a task of another pool runs it.
 		got := shoal.Go(bg, other, func(ctx context.Context) (bool, error) { return f.Wait(ctx) })
-		go f.Wait(bg)
+		waited := inBackground(func() { f.Wait(bg) })
 		synctest.Wait()
 		select {
 		case <-f.Done():
@@ -282,6 +282,7 @@ func TestFutureWaitDoesNotHelpFromOutside(t *testing.T) {
 		}
 		release()
 		wantResult(t, "the result", got, true, nil)
+		<-waited // else it may still be there, and looks like one of a pool's
 		must(t, p.Shutdown(bg))
 		shutClean(t, other)
 	})
