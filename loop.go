@@ -118,7 +118,7 @@ type loop struct {
 	err     error       // what ended it
 	errs    []taskError // those that were collected
 
-	_    [64]byte  // keeps what participants read for each item off the line that they write
+	_    sy.Pad    // keeps what participants read for each item off the line that they write
 	next sy.Uint64 // R1: items below were given out
 }
 

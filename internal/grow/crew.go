@@ -36,7 +36,7 @@ var holding, yielders sy.Int64
 // epoch, and have not parked since. Its epoch only rises. A bucket with another epoch than the
 // one that is looked for counts as empty, so nothing has to clear it in time.
 type Crew struct {
-	_ [64]byte // what follows is read before each task, and seldom written
+	_ sy.Pad // what follows is read before each task, and seldom written
 
 	epoch     sy.Int64 // as of the last reading of the clock
 	procs     sy.Int64 // CPUs that Go uses, as of then
@@ -44,7 +44,7 @@ type Crew struct {
 
 	clock, cpus, load func() int64 // the machine: nanoseconds; CPUs; runnable goroutines
 
-	_ [64]byte
+	_ sy.Pad
 
 	began    [buckets]sy.Uint64 // epoch │ count
 	yielding sy.Int64           // workers between two tasks

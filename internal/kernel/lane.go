@@ -57,9 +57,9 @@ type sched struct {
 	below int                // workers in the lanes below it, and places here of workers that yield
 	hosts int                // of its tasks, those that run one of a lane below in the place of a worker
 	most  int                // workers in it and below it that were seen at once
-	dirty bool
-	cools bool  // it is among the lanes that keep their cells
-	next  *Lane // dirty
+	next  *Lane              // dirty, too
+
+	dirty, cools bool // its state was changed under the lock; it is among the lanes that keep their cells
 
 	fenced uint64 // see fence: one more than the ticket of head then
 }
@@ -91,8 +91,11 @@ func (l *Lane) bar() *fair.Item[*Lane] {
 	return &l.turn
 }
 
-// free reports whether one more worker may be busy in l.
-func (l *Lane) free() bool { return !l.paused && l.workersIn()+l.below < l.max }
+// atMax reports whether as many workers are busy in l, and below it, as may be. Locked.
+func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
+
+// free reports whether one more worker may be busy in l. Locked.
+func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 
 // fence has those come to the lock who have looked at l, and at what bounds it, and are about to take
 // a task by that look: fewer may be busy now, or somebody comes without a ticket. For head may be again

@@ -388,7 +388,7 @@ func (l *Lane) AllBusy() (all bool) {
 	c := l.crew
 	c.read(func() {
 		for a := l; a.up != nil; a = a.up {
-			all = all || a.workersIn()+a.below >= a.max
+			all = all || a.atMax()
 		}
 		all = all || c.live-len(c.idle)-int(c.wake.Load()&searchMask) >= c.root.max
 	})

@@ -196,7 +196,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	}
 	l.fence() // also: who leaves it after the look sees the flag
 	for a := l; a != stay; a = a.up {
-		if a.workersIn()+a.below >= a.max {
+		if a.atMax() {
 			return a
 		}
 	}
@@ -211,7 +211,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 // exitTo ends what enterFrom began. Locked.
 func (l *Lane) exitTo(stay *Lane) {
 	if l == stay {
-		l.widen(-1) // first: the limit is never above what busy may be
+		l.widen(-1)
 		l.exit()
 		l.crew.freed(l)
 		return

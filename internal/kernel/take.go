@@ -205,8 +205,10 @@ func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
 	w.publish(idleBit)
 	h := w.stop()
-	at, quiet := l.quietAfter(h)                                                     // it may have passed when the lock is ours
-	if numOf(h) == 0 && l.waiting.Load() != 0 || h&flag != 0 || c.solo.Load() != l { // tombstones may be left
+	at, quiet := l.quietAfter(h) // it may have passed when the lock is ours
+
+	// Where nobody is busy now, only tombstones may be left: then settle sees that it is quiet.
+	if numOf(h) == 0 && l.waiting.Load() != 0 || h&flag != 0 || c.solo.Load() != l {
 		c.enter()
 		if quiet {
 			l.wakeQuieters(at)
