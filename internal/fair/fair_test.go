@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// serve has n turns of ns nanoseconds be served, one at a time, and counts them by what they were for.
+// serve serves n turns, one at a time. ns says how long one takes. It returns the time that each item had.
 func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
 	used := map[string]int64{}
 	for range n {

@@ -385,15 +385,20 @@ func strandModels() (ms []suite.Model) {
 		s.and(a, 3, e.Set)
 		s.end()
 	})
+	// behind has two tasks of a strand wait behind one that ends when e is opened; the queue is full.
+	behind := func(s *sim) (e sy.Latch) {
+		s.drops = true
+		s.pool(0, of(1, 2))
+		e = sy.MakeLatch()
+		s.and(0, 0, e.Wait)
+		st := s.strand(0)
+		st.submit(1)
+		st.submit(2)
+		return e
+	}
 	for _, by := range []string{"", ", beside who waits"} {
 		add("DropOldest displaces the first of a strand"+by, 2, []string{"displace"}, func(s *sim) {
-			s.drops = true
-			s.pool(0, of(1, 2))
-			st := s.strand(0)
-			e := sy.MakeLatch()
-			s.and(0, 0, e.Wait)
-			st.submit(1)
-			st.submit(2)
+			e := behind(s)
 			displace := func() { s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil) }
 			if by == "" {
 				displace()
@@ -407,13 +412,7 @@ func strandModels() (ms []suite.Model) {
 		})
 	}
 	add("DropOldest and Close", 2, []string{"displace"}, func(s *sim) {
-		s.drops = true
-		s.pool(0, of(1, 2))
-		st := s.strand(0)
-		e := sy.MakeLatch()
-		s.and(0, 0, e.Wait)
-		st.submit(1)
-		st.submit(2)
+		e := behind(s)
 		s.Go("other", func() { s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil) })
 		s.Go("opener", e.Open)
 		s.close(0)
