@@ -567,7 +567,7 @@ func TestReviewLocalNeverClosed(t *testing.T) {
 		<-begun
 		return 0, nil
 	}).Wait(bg)
-	for range 2 { // the husk, and one after it
+	for range 2 { // the tombstone, and one after it
 		p.SubmitWait(bg, func(context.Context) error { return nil })
 	}
 	goOn <- true

@@ -285,7 +285,7 @@ func onPool(run func(s *sim)) func(m *explore.M) {
 var models = []suite.Model{
 	// ----- the queue under the pool, parking, and waking -----
 
-	// ----- the standby chain: a second worker for a second task -----
+	// ----- a searching worker has another one called: a second worker for a second task -----
 
 	{Name: "chain/a batch of three", Bound: 3, Run: onPool(func(s *sim) {
 		s.pool(3, shoal.WithMaxWorkers(2))
@@ -537,13 +537,13 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "watch/a husk, and a task that is only just coming", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+	{Name: "watch/a tombstone, and a task that is only just coming", Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		e := s.noStall()
 		began, gate := sy.MakeEvent(), sy.MakeEvent()
 		s.p.Submit(func() { began.Set(); gate.Wait() })
 		shoal.Go(context.Background(), s.p, func(context.Context) (int, error) { return 0, nil }).Cancel()
 		e.Set()
-		began.Wait() // the husk is first
+		began.Wait() // the tombstone is first
 		s.Advance(5 * time.Second)
 		s.p.Submit(func() {})
 		gate.Set()
