@@ -227,7 +227,7 @@ func TestLongTasksThatEndLetTheCrowdBe(t *testing.T) {
 }
 
 // TestGrowthIsNeverDenied: whatever is seen, the rule lets a worker start while there are CPUs
-// without one, and after mostLooks looks in which no task began.
+// without one, and after mostLooks looks in which no task began; in a crowd, after a round too.
 func TestGrowthIsNeverDenied(t *testing.T) {
 	sights := []Sight{
 		{Procs: 2, InTask: 1, Fresh: 1, Runnable: 1 << 20},
@@ -245,14 +245,21 @@ func TestGrowthIsNeverDenied(t *testing.T) {
 		{Procs: 2, InTask: 1000, Runnable: 900},                         // a crowd
 		{Procs: 2, InTask: 2, Yielding: 500, Fresh: 502, Runnable: 502}, // all yield
 	} {
-		var r Rule
-		var l Look
-		looks := 0
-		for start := false; !start && looks < 100; looks++ { // the clock stands still
-			start = r.Ask(&l, s)
-		}
-		if looks < 2 || looks > mostLooks+1 {
-			t.Errorf("%+v: %d looks", s, looks)
+		for _, step := range []int64{0, slice} { // the clock stands still; looks take long
+			var r Rule
+			var l Look
+			looks := 0
+			for start := false; !start && looks < 1000; looks++ {
+				start = r.Ask(&l, s)
+				s.Now += step
+			}
+			most := mostLooks + 1
+			if step > 0 && s.Fresh == 0 { // in a crowd it sleeps for a round, one nap a look
+				most += int(int64(s.Runnable) * slice / int64(s.Procs) / step)
+			}
+			if looks < 2 || looks > most {
+				t.Errorf("%+v: %d looks, %d ms apart", s, looks, step/ms)
+			}
 		}
 	}
 }
