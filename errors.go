@@ -117,13 +117,9 @@ func userStack() []byte { return fromUser(debug.Stack()) }
 func fromUser(stack []byte) []byte {
 	lines := strings.SplitAfter(string(stack), "\n") // the heading, then two for each frame: the call, the place
 	for i := 1; i < len(lines); i += 2 {
-		if !begins(lines[i], "panic(", "runtime.Goexit(") {
-			continue
+		if begins(lines[i], "panic(", "runtime.Goexit(") {
+			return []byte(lines[0] + strings.Join(lines[i+2:], ""))
 		}
-		for i += 2; i < len(lines)-1 && begins(lines[i], "runtime.", "internal/runtime/"); {
-			i += 2 // where the runtime itself panics, as for an index out of range
-		}
-		return []byte(lines[0] + strings.Join(lines[i:], ""))
 	}
 	return stack
 }

@@ -1468,3 +1468,41 @@ func TestFiveThousandGoroutinesSubmitAtOnce(t *testing.T) {
 	y.check(t)
 	shutClean(t, p)
 }
+
+// A context of the user's own ends when it says so, not when somebody has heard of it.
+func TestATasksContextHasEndedAsSoonAsItsParent(t *testing.T) {
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	for range 100 {
+		parent := &ownContext{Context: context.Background(), done: make(chan struct{})}
+		if err := p.SubmitWait(parent, func(ctx context.Context) error {
+			done := ctx.Done()
+			parent.end()
+			if ctx.Err() == nil {
+				t.Error("the parent has ended, and the task's context has not")
+			}
+			<-done
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An ownContext is a context that package context knows nothing of.
+type ownContext struct {
+	context.Context
+	done  chan struct{}
+	ended atomic.Bool
+}
+
+func (c *ownContext) Done() <-chan struct{} { return c.done }
+
+func (c *ownContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (c *ownContext) end() { c.ended.Store(true); close(c.done) }
