@@ -25,12 +25,6 @@ import (
 // [FullPolicy]. Under [Block], the default, it parks until there is room or the
 // pool is shut down. Otherwise Submit does not block, and it allocates nothing.
 //
-// A submitter that is tens of thousands of tasks ahead of the workers lets them
-// follow, under Block, also if there is room: now and then it sleeps for some
-// milliseconds, as long as the workers take many tasks meanwhile. So submitters
-// that never pause leave the workers the CPUs, and an unbounded queue stays
-// short. [Pool.TrySubmit] never sleeps.
-//
 // A task may call Submit. If the queue of its own pool is full, under Block,
 // the task runs the new task itself, because to wait for room could stop the
 // whole pool. At 64 tasks inside each other it does not; the new task is then

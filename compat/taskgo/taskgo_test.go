@@ -367,9 +367,3 @@ func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
 		select {}
 	})
 }
-
-func TestSubmittersThatNeverPause(t *testing.T) { // S5
-	q := taskgo.New(taskgo.WithConcurrency(runtime.GOMAXPROCS(0)))
-	defer q.Stop(context.Background())
-	expect.WorkersFollow(t, func(task func()) { q.Push(task) })
-}

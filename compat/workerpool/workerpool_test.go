@@ -247,9 +247,3 @@ func TestAPanicCrashesTheProgram(t *testing.T) {
 		workerpool.New(1).SubmitWait(func() { panic("as documented") })
 	})
 }
-
-func TestSubmittersThatNeverPause(t *testing.T) { // S5
-	p := workerpool.New(runtime.GOMAXPROCS(0))
-	defer p.Stop()
-	expect.WorkersFollow(t, p.Submit)
-}

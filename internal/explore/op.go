@@ -204,9 +204,6 @@ func Reach(place string) {
 	}
 }
 
-// Timed reports whether the model lets time pass; see [M.Timed].
-func Timed() bool { return now != nil && now.timed }
-
 // Now is the time since the beginning of the run. It passes only when the
 // model says so ([M.Advance]).
 func Now() int64 {

@@ -83,15 +83,12 @@ type pool struct {
 	lockers   ring[*G]
 	waitFor   int
 	waiters   []*G
-	extra     int64  // CPU time of starting workers, charged to the next take
-	lease     int    // tasks that may be submitted before a submitter looks how many wait
-	seen      uint64 // tasks that had begun at the last such look
-	waiting   int    // the most tasks that waited
+	extra     int64 // CPU time of starting workers, charged to the next take
 	trace     func(r Rule, s Sight, start bool)
 }
 
 // An omit says which manners a pool leaves out, to show what they are for.
-type omit struct{ quota, goOn, rest, shun, pace bool }
+type omit struct{ quota, goOn, rest, shun bool }
 
 func newPool(s *Sim, max int) *pool {
 	p := &pool{s: s, procs: len(s.ps), max: max}
@@ -114,7 +111,6 @@ func (p *pool) newWorker() *worker {
 func (p *pool) submit(t task) {
 	t.at = p.s.now
 	p.q.push(t)
-	p.waiting = max(p.waiting, p.q.n)
 	if p.searching == 0 || p.searching < p.procs && len(p.stack) > 0 && p.q.n > p.searching {
 		p.searching++
 		p.notify()

@@ -2,11 +2,7 @@
 
 package grow
 
-import (
-	"slices"
-
-	"github.com/shoal-go/shoal/internal/pace"
-)
+import "slices"
 
 // The rows: programs on the plant.
 
@@ -17,11 +13,10 @@ type result struct {
 	crowd    int     // the most own workers that were runnable at once
 	workers  int     // the most there were
 	perTask  float64 // CPU time per task, relative to the task's own
-	waiting  int     // the most tasks that waited
 }
 
 func (p *pool) result() result {
-	return result{took: p.s.now, crowd: p.s.ownMax, workers: p.peak, waiting: p.waiting}
+	return result{took: p.s.now, crowd: p.s.ownMax, workers: p.peak}
 }
 
 func (r *result) late(ds []int64) {
@@ -93,36 +88,6 @@ func (s *Sim) user(n int, cost, gap int64, f func(i int)) {
 // submits starts a user that submits n tasks, as fast as it can.
 func (p *pool) submits(n int, f func(i int) task) {
 	p.s.user(n, 150, 0, func(i int) { p.submit(f(i)) })
-}
-
-// feeds starts a submitter that never pauses, but to let the workers follow; see package pace.
-func (p *pool) feeds(t task) {
-	var pc pace.Pace
-	called, follows := true, false
-	p.s.ready(nil, &G{fn: func() op {
-		for {
-			if follows {
-				if d := pc.Next(p.began, p.inTask > 0); d > 0 {
-					return op{opSleep, int64(d)}
-				}
-				follows = false
-			}
-			if called = !called; !called {
-				return op{opRun, 50}
-			}
-			p.submit(t)
-			if p.leave.pace {
-				continue
-			}
-			if p.lease--; p.lease <= 0 {
-				pc = pace.Begin(p.seen, p.began, uint64(p.q.n))
-				p.lease, p.seen = pace.Step, p.began
-				if follows = pc.Follows(); follows {
-					return op{k: opYield}
-				}
-			}
-		}
-	}}, false)
 }
 
 // asks starts a user that submits n tasks of that CPU time, each after the one before has ended,
@@ -365,13 +330,6 @@ var rows = []row{
 		p.s.spin(2 * p.procs)
 		n := 2000 * p.procs
 		return mixed(p, n, n, func(i int, end func()) task { return task{steps: compute(100 * us), ended: end} })
-	}},
-	{"feed", "16 P submitters that never pause, tasks of 20 ns", 1, func(p *pool) result {
-		for range 16 * p.procs {
-			p.feeds(task{steps: compute(20)})
-		}
-		p.s.run(100 * ms)
-		return p.result()
 	}},
 	{"N", "a neighbour of tasks of 100 µs", 500, func(p *pool) result { return neighbour(p, 100*us, same(compute(100*us))) }},
 	{"N 5 ms", "a neighbour of tasks of 5 ms", 500, func(p *pool) result { return neighbour(p, 5*ms, same(compute(5*ms))) }},

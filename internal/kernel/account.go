@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"github.com/shoal-go/shoal/internal/pace"
-	"github.com/shoal-go/shoal/internal/sy"
-)
+import "github.com/shoal-go/shoal/internal/sy"
 
 // An account is a line with a bound. It gives out permits: one for each task that is accepted
 // and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
@@ -32,7 +29,6 @@ type account struct {
 	limit    sy.Uint64 // max, published. Without inline: one that comes and goes again must leave no trace
 	reserved int       // permits held for reservations
 	tombs    uint64    // tombstones: tickets whose task was claimed by others, and that are not passed yet
-	seen     uint64    // tickets that had been taken when a submitter was last here: see paces
 }
 
 func (a *account) init(first uint64, capacity, max int) {
@@ -91,10 +87,10 @@ func (a *account) makeRoom() int64 {
 	return a.room()
 }
 
-// lease lets submitters have what room there is, for pace.Step tasks in all. Others may have come
-// here since the caller saw that there is no lease.
+// lease lets submitters have what room there is. The lease never fills its field: others may
+// have come here since the caller saw that there is none.
 func (a *account) lease() {
-	if n := min(a.room(), pace.Step-int64(numOf(a.tail.Load()))); n > 0 {
+	if n := min(a.room(), numMask/2-int64(numOf(a.tail.Load()))); n > 0 {
 		a.granted += uint64(n)
 		a.tail.Add(uint64(n))
 	}

@@ -31,10 +31,10 @@ type sim struct {
 	alone sy.Object
 	first []uint64 // tickets of each: those before the first count as tasks
 
-	ran  [16]int
-	runs [16]sy.Object
-	ok   [16]bool
-	lane [16]int
+	ran  [8]int
+	runs [8]sy.Object
+	ok   [8]bool
+	lane [8]int
 
 	left  sy.Int64 // tasks that have to run until done is opened
 	done  sy.Latch
@@ -128,7 +128,7 @@ func (s *sim) check() {
 	case !c.root.ended || !c.root.done.IsOpen() || c.reclaim.stop != nil || s.root.holds != 0:
 		s.Failf("at the end: ended %v done %v reclaim %v, held %d times", c.root.ended, c.root.done.IsOpen(), c.reclaim.stop != nil, s.root.holds)
 	}
-	var accepted, ran [16]int
+	var accepted, ran [8]int
 	for i := range s.ran {
 		if s.ran[i] > 1 || s.ran[i] == 1 && !s.ok[i] {
 			s.Failf("task %d ran %d times, accepted %v", i, s.ran[i], s.ok[i])

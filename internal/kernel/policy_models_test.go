@@ -113,40 +113,6 @@ func policyModels() (ms []suite.Model) {
 			s.end()
 		})
 	}
-	add("a submitter that is far ahead", 1, []string{"pace", "nap"}, func(s *sim) {
-		s.pool(15, of(1, 100))
-		s.root.Pause()
-		for i := range 10 {
-			s.submit(0, i)
-		}
-		s.root.Resume()
-		for i := 10; i < 15; i++ {
-			s.submit(0, i)
-		}
-		s.end()
-	})
-	add("a submitter that is far ahead, and the worker waits for it", 1, []string{"pace"}, func(s *sim) {
-		s.Timed() // nobody lets time pass: whoever sleeps, sleeps for ever
-		s.pool(16, of(1, 100))
-		began, e := sy.MakeEvent(), sy.MakeEvent()
-		s.and(0, 0, func() { began.Set(); e.Wait() })
-		began.Wait()
-		for i := 1; i < 16; i++ {
-			s.submit(0, i)
-		}
-		e.Set()
-		s.end()
-	})
-	add("far ahead, in a pause", 1, nil, func(s *sim) {
-		s.Timed()
-		s.pool(16, of(1, 100))
-		s.root.Pause()
-		for i := range 16 {
-			s.submit(0, i)
-		}
-		s.root.Resume()
-		s.end()
-	})
 	add("DropOldest beside a worker", 3, []string{"displace"}, func(s *sim) {
 		s.drops = true
 		s.pool(0, of(1, 1))

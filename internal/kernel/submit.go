@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 
-	"github.com/shoal-go/shoal/internal/pace"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -91,9 +90,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			if l.accept(it) {
 				l.lease() // not if it has joined a strand: then the lane may be idle
 			}
-			p := l.paces(policy)
 			c.leave()
-			l.follow(p)
 			return nil
 		}
 		switch policy {
@@ -184,41 +181,6 @@ func (l *Lane) compact() {
 func (l *Lane) looksFree() bool {
 	h, t := l.head.Load(), l.tail.Load()
 	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
-}
-
-// paces is how a submitter lets the workers follow, if it is far ahead of them: see package pace. In
-// a pause they take nothing. Locked.
-func (l *Lane) paces(policy Policy) (p pace.Pace) {
-	if policy != Block {
-		return p
-	}
-	for a := l; a != nil; a = a.up {
-		if a.paused {
-			return p
-		}
-	}
-	h := ticketOf(l.head.Load()) // first: tail is never behind it
-	p = pace.Begin(l.seen, h, (ticketOf(l.tail.Load())-h)&mask)
-	l.seen = h
-	return p
-}
-
-// follow has a submitter let the workers follow as p says.
-func (l *Lane) follow(p pace.Pace) {
-	if !p.Follows() {
-		return
-	}
-	sy.Reach("pace")
-	sy.Yield()
-	for {
-		h := l.head.Load()
-		d := p.Next(ticketOf(h), numOf(h) > 0)
-		if d == 0 {
-			return
-		}
-		sy.Reach("nap")
-		sy.Sleep(d)
-	}
 }
 
 // AcceptLater admits it when there is room, whatever the policy. The caller does not wait.

@@ -4,32 +4,6 @@ package main
 func init() { mutants = append(mutants, kernelMutants...) }
 
 var kernelMutants = []mutant{
-	// ----- pace -----
-	{name: "pace: a lease is as large as the free capacity", models: "full/a_submitter",
-		old: "min(a.room(), pace.Step-int64",
-		new: "min(a.room(), 1000*pace.Step-int64"},
-	{name: "pace: a submitter waits in a pause", models: "full/far",
-		old: "\t\tif a.paused {\n\t\t\treturn p\n",
-		new: "\t\tif a.paused && false {\n\t\t\treturn p\n"},
-	{name: "pace: what was taken long ago counts", models: "full/a_submitter",
-		old: "\tl.seen = h\n",
-		new: ""},
-	{name: "pace: a submitter waits for tasks that block", models: "full/a_submitter",
-		old: "busy && took < enough",
-		new: "busy && took < enough && false"},
-	{name: "pace: a submitter waits for long tasks", tests: "NobodyWaitsForTasks",
-		old: "\t\tenough = few\n",
-		new: ""},
-	{name: "pace: a submitter gives up where workers have no CPU", tests: "NoCPU",
-		old: "busy && took < enough",
-		new: "took < enough"},
-	{name: "pace: a submitter waits without a bound", tests: "ItIsBounded",
-		old: " || p.naps == mostNaps",
-		new: ""},
-	{name: "pace: it oversleeps", tests: "ItFollows",
-		old: "*p.left/(2*took+1)",
-		new: "*4*p.left/(2*took+1)"},
-
 	// ----- gate -----
 	{name: "kernel: looks for tasks before it announces", models: "one/",
 		old: "\tfor {\n\t\tc.announce()\n\t\tif !unattended",

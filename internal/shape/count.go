@@ -128,7 +128,7 @@ func counts(root string, c *code) (figures []figure, err error) {
 	add := func(name string, n int) { figures = append(figures, figure{name, n}) }
 	total, longest := 0, map[string]int{}
 	for _, p := range []struct{ name, dir string }{
-		{"the root package", "."}, {"internal/kernel", "internal/kernel"}, {"internal/grow", "internal/grow"}, {"internal/pace", "internal/pace"},
+		{"the root package", "."}, {"internal/kernel", "internal/kernel"}, {"internal/grow", "internal/grow"},
 		{"internal/fair", "internal/fair"}, {"internal/caller", "internal/caller"},
 	} {
 		sum := 0
@@ -158,7 +158,7 @@ func counts(root string, c *code) (figures []figure, err error) {
 	}
 
 	most := 0
-	for _, dir := range []string{".", "internal/grow", "internal/pace", "internal/fair", "internal/caller"} {
+	for _, dir := range []string{".", "internal/grow", "internal/fair", "internal/caller"} {
 		p, err := load(filepath.Join(root, dir), nil)
 		if err != nil {
 			return nil, err

@@ -220,12 +220,7 @@ func Go(f func()) { explore.Go(f) }
 // Yield lets others run.
 func Yield() { explore.Yield() }
 
-// Sleep lets others run where time stands still.
 func Sleep(d time.Duration) {
-	if !explore.Timed() {
-		Yield()
-		return
-	}
 	e := MakeEvent()
 	AfterFunc(d, e.Set)
 	e.Wait()

@@ -5,8 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/shoal-go/shoal/internal/again"
@@ -56,30 +54,5 @@ func Crash(t *testing.T, text string, f func()) {
 	out, err := c.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "panic: "+text) {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// WorkersFollow submits empty tasks from 32 goroutines that never pause, and demands that half of
-// them have run when all are submitted (S5).
-func WorkersFollow(t *testing.T, submit func(task func())) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("the share depends on the machine where each step takes long, as in an emulator")
-	}
-	const submitters, each = 32, 100_000
-	var (
-		ran atomic.Int64
-		wg  sync.WaitGroup
-	)
-	for range submitters {
-		wg.Go(func() {
-			for range each {
-				submit(func() { ran.Add(1) })
-			}
-		})
-	}
-	wg.Wait()
-	if n := ran.Load(); n < submitters*each/2 {
-		t.Errorf("%d of %d tasks have run when all are submitted", n, submitters*each)
 	}
 }
