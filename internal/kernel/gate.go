@@ -125,7 +125,6 @@ func (c *Crew) restore() {
 		}
 	}
 	c.staff.replaces = false
-	c.settle() // lanes whose cells top has dropped
 	c.announce()
 }
 

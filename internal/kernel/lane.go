@@ -211,7 +211,6 @@ func (c *Crew) cool(l *Lane) {
 		if o.cools = false; o.isCold() {
 			sy.Reach("drop cells")
 			o.skip(o.dropCells())
-			c.touch(o) // a worker that was the last in it, and looks at tail only now, finds other tickets there
 		}
 	}
 }
