@@ -119,7 +119,11 @@ func (w *Worker) over(canceled bool, err error) {
 }
 
 // ran counts a task that has returned.
-func (w *Worker) ran() { w.due = w.seat.Ended() || w.crew.TasksPerWorker > 0 }
+func (w *Worker) ran() {
+	if w.seat.Ended() || w.crew.TasksPerWorker > 0 {
+		w.due = true
+	}
+}
 
 // settle gives those who wait for the last task, which is counted now, the result.
 func (w *Worker) settle() {

@@ -19,9 +19,7 @@ const maxSeen = 1 << 10
 func (w *Worker) take() (queue.Item, bool) {
 	c, l := w.crew, w.at
 	if l == nil {
-		if l = c.solo.Load(); l == nil || w.keeps != nil {
-			return w.takeLocked()
-		}
+		return w.comeIn()
 	}
 	for {
 		h := l.head.Load()
@@ -31,33 +29,69 @@ func (w *Worker) take() (queue.Item, bool) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
-		if w.at == nil || w.seenFor == 0 || (w.seen-t-1)&mask >= w.seenFor {
-			ahead := (ticketOf(l.tail.Load()) - t) & mask
+		if (w.seen-t-1)&mask >= w.seenFor {
+			ahead, n := (ticketOf(l.tail.Load())-t)&mask, uint64(maxSeen)
 			switch {
 			case ahead == 0 && alone:
 				return queue.Item{}, false
-			case ahead == 0 || w.at == nil && (seg == nil || numOf(h) >= l.limit.Load()):
-				return w.takeLocked()
-			case w.at == nil:
-				if !l.head.CompareAndSwap(h, h+ticketOne+1) {
-					continue
-				}
-				w.begin(l, turn{})
-				w.seen, w.seenFor = (t+ahead)&mask, min(ahead, maxSeen)
-				return w.fetch(seg, t), true
-			}
-			n := uint64(maxSeen)
-			if alone {
+			case alone:
 				w.turn = turn{noted: w.turn.noted}
-			} else {
+			default:
 				n = w.more()
 			}
 			if n = min(n, ahead); n == 0 {
-				return w.takeLocked() // its turn is over
+				return w.takeLocked() // its turn is over, or there is nothing for it
 			}
 			w.seen, w.seenFor = (t+n)&mask, n
 		}
 		if l.head.CompareAndSwap(h, h+ticketOne) {
+			return w.fetch(seg, t), true
+		}
+	}
+}
+
+// takePlain is take from task to task: of the only lane that is ready it takes a ticket that is not
+// timed. It returns false if more is to be done. Then take does that, or the task is in held.
+func (w *Worker) takePlain() (it queue.Item, ok bool) {
+	l := w.at
+	h := l.head.Load()
+	seg := l.front.Load() // between the two: see offer
+	t := ticketOf(h)
+	if h&flag != 0 || w.crew.solo.Load() != l || (w.seen-t-1)&mask >= w.seenFor || l.timed(t) ||
+		w.seat.Stale(&w.crew.clock) || !l.head.CompareAndSwap(h, h+ticketOne) {
+		return it, false
+	}
+	if it, _ = l.fetch(seg, t); it.IsRecord() {
+		w.held = it
+		return it, false
+	}
+	return it, true
+}
+
+// comeIn is take for a worker that is in no lane. It comes to the only one that is ready.
+func (w *Worker) comeIn() (queue.Item, bool) {
+	c := w.crew
+	l := c.solo.Load()
+	if l == nil || w.keeps != nil {
+		return w.takeLocked()
+	}
+	for {
+		h := l.head.Load()
+		seg := l.front.Load() // between the two: see offer
+		if alone := c.solo.Load() == l; h&flag != 0 || !alone {
+			return w.takeLocked()
+		}
+		t := ticketOf(h)
+		ahead := (ticketOf(l.tail.Load()) - t) & mask
+		switch {
+		case ahead == 0:
+			return queue.Item{}, false
+		case seg == nil || numOf(h) >= l.limit.Load():
+			return w.takeLocked()
+		}
+		if l.head.CompareAndSwap(h, h+ticketOne+1) {
+			w.begin(l, turn{})
+			w.seen, w.seenFor = (t+ahead)&mask, min(ahead, maxSeen)
 			return w.fetch(seg, t), true
 		}
 	}

@@ -53,7 +53,7 @@ type Worker struct {
 type run struct {
 	cycle  func()             // loop; made once
 	named  sy.Pointer[Lane]   // in whose name loop was called
-	held   queue.Item         // a task of at, which is not named yet
+	held   queue.Item         // a task of at that was taken, and is yet to be run
 	call   sy.Pointer[Record] // cur, for those who cancel; pairs with Lane.stops
 	turns  int                // of strands, one after the other
 	hooked bool               // the start hook has returned
@@ -155,18 +155,31 @@ func (w *Worker) loop() {
 			w.named.Store(w.at)
 			return
 		}
-		if w.watched.Load() {
-			w.watched.Store(false)
-		}
 		if it.IsRecord() || w.timed >= 0 || trace.IsEnabled() {
+			w.unwatch()
 			w.runSlow(it)
-		} else {
+			pprof.SetGoroutineLabels(c.Labels)
+			continue
+		}
+		for ok { // nothing of the above changes from one plain task to the next
+			w.unwatch()
 			w.inTask = true
 			it.Func()()
 			w.inTask = false
 			w.ran()
+			pprof.SetGoroutineLabels(c.Labels)
+			if w.due {
+				break
+			}
+			it, ok = w.takePlain()
 		}
-		pprof.SetGoroutineLabels(c.Labels)
+	}
+}
+
+// unwatch lets a reader that has marked w know that the next task is another one.
+func (w *Worker) unwatch() {
+	if w.watched.Load() {
+		w.watched.Store(false)
 	}
 }
 

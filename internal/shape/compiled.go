@@ -29,7 +29,7 @@ var onPath = []struct{ pkg, name string }{
 	{"internal/kernel", "(*Crew).look"},
 	{"internal/kernel", "(*Worker).loop"},
 	{"internal/kernel", "(*Worker).hand"},
-	{"internal/kernel", "(*Worker).take"},
+	{"internal/kernel", "(*Worker).take"}, {"internal/kernel", "(*Worker).takePlain"},
 	{"internal/kernel", "(*Worker).fetch"},
 	{"internal/kernel", "(*line).fetch"},
 	{"internal/kernel", "(*Worker).finishAlone"},
