@@ -118,6 +118,28 @@ func looksModels() (ms []suite.Model) {
 		s.end()
 	})
 
+	// The fourth task is the first one that is taken without a tick before it.
+	for _, of := range []string{"root", "sub-pool"} {
+		add("from task to task of a "+of+", and Pause of the root", 1, nil, func(s *sim) {
+			s.pool(5, conf{Max: 1, Capacity: 8})
+			a := 0
+			if of != "root" {
+				a = s.sub(0, to(1, 8))
+			}
+			for i := range 5 {
+				s.submit(a, i)
+			}
+			s.root.Pause()
+			begun := ticketOf(sy.Peek(&s.lanes[a].head))
+			sy.Yield()
+			if now := ticketOf(sy.Peek(&s.lanes[a].head)); now != begun {
+				s.Failf("%d tasks began in a pause", now-begun)
+			}
+			s.root.Resume()
+			s.end()
+		})
+	}
+
 	// A worker leaves a lane and goes where it is needed more. Nobody else comes to what is left.
 	leaves := conf{Max: 2, Capacity: 4, Config: Config{TasksPerWorker: 1}}
 	for _, what := range []string{"a guest waits for a place", "Wait, and a tombstone is left"} {
