@@ -111,10 +111,8 @@ func (p *Pool) panicked(r any) *PanicError {
 // userStack is the calling goroutine's stack, without what the runtime and the pool have
 // put on it since a function of the user panicked or called runtime.Goexit. It is for
 // deferred functions.
-func userStack() []byte { return fromUser(debug.Stack()) }
-
-// fromUser is userStack for a stack as debug.Stack prints it.
-func fromUser(stack []byte) []byte {
+func userStack() []byte {
+	stack := debug.Stack()
 	lines := strings.SplitAfter(string(stack), "\n") // the heading, then two for each frame: the call, the place
 	for i := 1; i < len(lines); i += 2 {
 		if begins(lines[i], "panic(", "runtime.Goexit(") {

@@ -69,21 +69,23 @@ func BenchmarkFamilyMakeAndClose(b *testing.B) {
 func BenchmarkFamilyBacklog(b *testing.B) {
 	const tasks = 1_000_000
 	for _, row := range []struct {
-		name string
-		subs int
-	}{{"in=pool", 0}, {"in=1000-sub-pools", 1000}} {
+		name  string
+		pools func(p *shoal.Pool) []*shoal.Pool
+	}{
+		{"in=pool", func(p *shoal.Pool) []*shoal.Pool { return []*shoal.Pool{p} }},
+		{"in=1000-sub-pools", func(p *shoal.Pool) (subs []*shoal.Pool) {
+			for range 1000 {
+				subs = append(subs, newSub(p))
+			}
+			return subs
+		}},
+	} {
 		b.Run(row.name, func(b *testing.B) {
 			var took time.Duration
 			for b.Loop() {
 				p := shoal.Must(shoal.New())
 				p.Pause()
-				pools := []*shoal.Pool{p}
-				if row.subs > 0 {
-					pools = nil
-				}
-				for range row.subs {
-					pools = append(pools, newSub(p))
-				}
+				pools := row.pools(p)
 				var left sync.WaitGroup
 				left.Add(tasks)
 				for i := range tasks {
