@@ -329,3 +329,34 @@ func TestClosedPoolsAreCollected(t *testing.T) {
 		t.Errorf("%d bytes are held by 2000 closed pools", grown)
 	}
 }
+
+// A worker keeps the 2 KB of stack that a goroutine begins with, if its tasks need no more: what it
+// does to grow the pool, to yield and to park fits there too.
+func TestWorkersKeepTheStackTheyBeginWith(t *testing.T) {
+	if testpool.Race || testing.CoverMode() != "" || runtime.GOARCH != "amd64" {
+		t.Skip("frames are larger, or not known")
+	}
+	const workers = 2000
+	p := openPool(t, shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(workers))
+	stack := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.StackInuse
+	}
+	before := stack()
+	var in, out sync.WaitGroup
+	in.Add(workers)
+	out.Add(1)
+	for range workers {
+		must(t, p.Submit(func() { in.Done(); out.Wait() }))
+	}
+	in.Wait()
+	busy := stack()
+	out.Done()
+	p.Wait()
+	for what, now := range map[string]uint64{"inside tasks": busy, "idle": stack()} {
+		if each := (now - before) / workers; each >= 3<<10 {
+			t.Errorf("%s, a worker has %d bytes of stack", what, each)
+		}
+	}
+}

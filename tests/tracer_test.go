@@ -383,3 +383,28 @@ func TestRuntimeTraceHasTasksAndRegions(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, "shoal.trace"), out.Bytes(), 0o644))
 	}
 }
+
+// A worker that runs short tasks looks at less between two of them.
+func TestRuntimeTraceThatBeginsAmongShortTasks(t *testing.T) {
+	if trace.IsEnabled() {
+		t.Skip("the test is being traced")
+	}
+	for i := range 5 {
+		var out bytes.Buffer
+		p := openPool(t, fixed(1, shoal.WithName("late"))...)
+		p.Pause()
+		for range 500 + 7*i {
+			must(t, p.Submit(func() {}))
+		}
+		must(t, p.Submit(func() { must(t, trace.Start(&out)) }))
+		for range 5 {
+			must(t, p.Submit(func() {}))
+		}
+		must(t, p.Submit(trace.Stop))
+		p.Resume()
+		p.Wait()
+		if want := "shoal:late"; !bytes.Contains(out.Bytes(), []byte(want)) {
+			t.Errorf("after %d tasks: %q is not in the trace", 500+7*i, want)
+		}
+	}
+}

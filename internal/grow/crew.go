@@ -46,10 +46,13 @@ type Crew struct {
 
 	_ sy.Pad
 
-	began    [buckets]sy.Uint64 // epoch │ count
-	yielding sy.Int64           // workers between two tasks
-	quota    sy.Uint64          // window │ yields in it
-	shun     sy.Int64           // no yields before parking until then
+	began [buckets]sy.Uint64 // epoch │ count
+
+	_ sy.Pad // what follows is read at each tick
+
+	yielding sy.Int64  // workers between two tasks
+	quota    sy.Uint64 // window │ yields in it
+	shun     sy.Int64  // no yields before parking until then
 
 	soloTime, soloAt sy.Int64 // nanoseconds for each task where one worker was alone, and when that was
 
@@ -128,10 +131,18 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	if inTask+yielding < c.Procs() && solo == 0 {
 		return true // the rule's answer, without a look at the clock and the scheduler
 	}
+	return l.ask(c, int(c.runnable()), inTask, yielding, began, ended, solo)
+}
+
+// ask is the part of Ask for which the runtime's metrics were read. That needs much stack, so it is
+// not read here: on top of this frame it would not fit on a stack of 2 KB.
+//
+//go:noinline
+func (l *Look) ask(c *Crew, runnable, inTask, yielding int, began, ended uint64, solo int64) bool {
 	now := c.Now()
 	return c.rule.Ask(l, Sight{
 		Now: now, Procs: c.Procs(), InTask: inTask, Yielding: yielding, Fresh: c.fresh(now),
-		Runnable: int(c.runnable()), Began: began, Ended: ended, Solo: now < solo,
+		Runnable: runnable, Began: began, Ended: ended, Solo: now < solo,
 	})
 }
 

@@ -5,6 +5,8 @@ package grow
 import (
 	"testing"
 	"time"
+
+	"github.com/shoal-go/shoal/internal/sy"
 )
 
 // hand is a machine that is set by hand.
@@ -168,7 +170,7 @@ func tasks(c *Crew, h *hand, s *Seat, d int64, ticks int) (steps []int64) {
 	for len(steps) < ticks {
 		if h.now += d; s.Ended() {
 			s.Tick(c, 1, 0)
-			steps = append(steps, s.step)
+			steps = append(steps, int64(s.step))
 		}
 	}
 	return steps
@@ -236,7 +238,7 @@ func TestTheQuotaIsOneYieldPerCPUAndWindow(t *testing.T) {
 					if yield, _ := s.Tick(c, workers, 0); yield {
 						yields++
 						s.Yields(c)
-						s.yielded(c)
+						s.Yielded(c)
 					}
 				}
 			}
@@ -280,7 +282,7 @@ func yieldsFor(c *Crew, h *hand, s *Seat, away, runnable int64) int64 {
 	s.Yields(c)
 	h.now += away
 	h.runnable = runnable
-	s.yielded(c)
+	s.Yielded(c)
 	return s.until - c.Now()
 }
 
@@ -422,7 +424,7 @@ func TestContentionThrottling(t *testing.T) {
 func TestAStepWithAYieldInItIsNotCompared(t *testing.T) {
 	for what, f := range map[string]func(c *Crew, s *Seat){
 		"a first step":           func(c *Crew, s *Seat) { *s = Seat{} },
-		"a yield":                func(c *Crew, s *Seat) { s.Yields(c); s.yielded(c) },
+		"a yield":                func(c *Crew, s *Seat) { s.Yields(c); s.Yielded(c) },
 		"a yield before parking": func(c *Crew, s *Seat) { s.rests(c) },
 	} {
 		c, h := newHand(2)
@@ -575,7 +577,8 @@ func TestTheFastPathsAllocateNothing(t *testing.T) {
 		l.Ask(&c, 1<<20, 1, 1)
 		l.Hold(&c)
 		s.Yields(&c)
-		s.Yield(&c)
+		sy.Yield()
+		s.Yielded(&c)
 		s.Rest(&c)
 		s.Away(&c)
 	}); n > 0 {

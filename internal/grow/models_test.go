@@ -109,7 +109,8 @@ func TestExplore(t *testing.T) {
 				m.Go("worker", func() {
 					var s Seat
 					s.Yields(c)
-					s.Yield(c)
+					sy.Yield()
+					s.Yielded(c)
 					s.Rest(c)
 				})
 			}
@@ -133,7 +134,8 @@ func TestExplore(t *testing.T) {
 				var s Seat
 				inTask.Add(-1)
 				s.Yields(c)
-				s.Yield(c)
+				sy.Yield()
+				s.Yielded(c)
 				inTask.Add(1)
 			})
 			l := Look{still: 1}

@@ -268,7 +268,7 @@ func (w *worker) step() op {
 				return op{k: opYield}
 			}
 		case yielded:
-			w.seat.yielded(&p.crew)
+			w.seat.Yielded(&p.crew)
 			if p.leave.goOn {
 				w.seat.until = 1
 			}

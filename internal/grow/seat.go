@@ -49,34 +49,34 @@ const (
 	soloYields = 64 >> sy.Shorter // or after so many yields
 )
 
-// A Seat is what one worker remembers. Its zero value is ready. It is the worker's own.
+// A Seat is what one worker remembers. Its zero value is ready. It is the worker's own. It is small, as
+// all of it is touched by each task that is long, in which the worker grows cold.
 type Seat struct {
 	epoch int64 // in which its last task began; 0: it has parked since, or has had none
-	left  int64 // tasks until the next tick
-	step  int64 // tasks between two
 	ends  int64 // tasks of its life when left is 0
 	last  int64 // time of the last tick
+	until int64 // it need not yield before; 0: before a window after the next tick
+	back  int64 // when it came back from its last yield
 
-	until  int64  // it need not yield before; 0: before a window after the next tick
-	back   int64  // when it came back from its last yield
-	mark   uint64 // tasks begun in all at the last tick
+	mark   uint32 // tasks begun in all at the last tick; they may wrap
 	marked bool   // mark is set, and the worker has only run tasks since
-	luck   int64  // how many yields before parking are made for certain
+	left   int8   // tasks until the next tick
+	step   int8   // tasks between two; at most maxStep
+	luck   int8   // how many yields before parking are made for certain; or how long ago the last one is
 }
 
 // Stale reports whether Begin has something to do. It is inlined; with Begin in it, it would not
 // be.
 func (s *Seat) Stale(c *Crew) bool { return c.epoch.Load() != s.epoch }
 
-// Begin is called before each task, while the worker still counts as searching if it does.
+// Begin is called before each task for which Stale says so, while the worker still counts as searching
+// if it does.
 func (s *Seat) Begin(c *Crew) {
-	if e := c.epoch.Load(); e != s.epoch {
-		if s.epoch != 0 {
-			c.count(s.epoch, ^uint64(0))
-		}
-		s.epoch = e
-		c.count(e, 1)
+	if s.epoch != 0 {
+		c.count(s.epoch, ^uint64(0))
 	}
+	s.epoch = c.epoch.Load()
+	c.count(s.epoch, 1)
 }
 
 // Away is called when the worker has no task, before it parks or leaves.
@@ -91,7 +91,7 @@ func (s *Seat) Away(c *Crew) {
 func (s *Seat) Ended() bool { s.left--; return s.left <= 0 }
 
 // Done is how many tasks the worker has run.
-func (s *Seat) Done() int64 { return s.ends - s.left }
+func (s *Seat) Done() int64 { return s.ends - int64(s.left) }
 
 // Now is the time of the last tick, or of the return from a yield after it.
 func (s *Seat) Now() int64 { return s.last }
@@ -109,12 +109,12 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 		s.until, s.back = now+window, now
 	}
 	if took < shortStep {
-		s.step *= 2
+		s.step = min(s.step, maxStep/2) * 2
 	} else if took > longStep {
 		s.step /= 2
 	}
-	s.step = min(max(1, s.step), maxStep)
-	s.left, s.ends, s.last = s.step, done+s.step, now
+	s.step = max(1, s.step)
+	s.left, s.ends, s.last = s.step, done+int64(s.step), now
 	return !aside && now >= s.until && c.due(now), aside
 }
 
@@ -123,19 +123,19 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 // did in a step with what all did in this worker's step. If the first is unknown, that is reason
 // enough to try.
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
-	taken, solo, d := int64((began-s.mark)&taskMask), c.soloTime.Load(), int64(0)
+	taken, step, d := int64(uint32(began)-s.mark), int64(s.step), int64(0)
 	switch {
-	case !s.marked || s.step < maxStep/4 || taken < s.step || took == 0 || took > longStep: // unknown
-	case taken < s.step+s.step/8: // it was alone
-		c.soloTime.Store(took / s.step)
+	case !s.marked || step < maxStep/4 || taken < step || took == 0 || took > longStep: // unknown
+	case taken < step+step/8: // it was alone
+		c.soloTime.Store(took / step)
 		c.soloAt.Store(now)
 	case inTask < 2:
 	case now-c.soloAt.Load() > soloFresh:
 		d = soloTrial
-	case solo < took/taken*7/8:
+	case c.soloTime.Load() < took/taken*7/8:
 		d = soloFor
 	}
-	s.mark, s.marked = began, d == 0
+	s.mark, s.marked = uint32(began), d == 0
 	if d > 0 {
 		c.soloUntil.Store(now + d)
 	}
@@ -146,11 +146,8 @@ func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) boo
 // and not before: see Ask.
 func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 
-// Yield follows Yields, and yields.
-func (s *Seat) Yield(c *Crew) { sy.Yield(); s.yielded(c) }
-
-// yielded is the part of Yield after the yield. The worker had run from back to last.
-func (s *Seat) yielded(c *Crew) {
+// Yielded follows Yields, and the yield. The worker had run from back to last.
+func (s *Seat) Yielded(c *Crew) {
 	others := yielders.Add(-1)
 	c.yielding.Add(-1)
 	now, until := c.goOn(s.last, s.last-s.back, others)
@@ -158,9 +155,10 @@ func (s *Seat) yielded(c *Crew) {
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be
-// waiting for this CPU.
+// waiting for this CPU. Where tasks are long it looks first whether any is: a yield in vain wakes another
+// CPU, so that others are late (Latency of the benchmarks), and costs more than the look.
 func (s *Seat) Rest(c *Crew) {
-	if from, ok := s.rests(c); ok {
+	if from, ok := s.rests(c); ok && (!s.EachTask() || c.runnable() > 0) {
 		if sy.Yield(); from != 0 {
 			c.goOn(from, 0, 0)
 		}
@@ -172,12 +170,11 @@ func (s *Seat) Rest(c *Crew) {
 // meanwhile. So the worker yields while that pays, and not beside goroutines that keep a CPU for
 // long.
 func (s *Seat) rests(c *Crew) (from int64, ok bool) {
-	s.luck, s.marked = s.luck-1, false
-	rare := s.luck%restEach == 0
-	if s.luck < 0 && !rare || c.epoch.Load()*epochLen < c.shun.Load() {
+	s.luck, s.marked = (s.luck-1)%restEach, false
+	if s.luck < 0 || c.epoch.Load()*epochLen < c.shun.Load() {
 		return 0, false
 	}
-	if rare || s.EachTask() || s.left%restEach == 0 {
+	if s.luck == 0 || s.EachTask() || s.left%restEach == 0 {
 		from = c.Now()
 	}
 	return from, true

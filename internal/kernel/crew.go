@@ -81,7 +81,7 @@ type staff struct {
 
 // hire makes a worker that searches; leave starts it.
 func (c *Crew) hire() *Worker {
-	w := &Worker{crew: c, timed: -1}
+	w := &Worker{crew: c}
 	w.cycle = w.loop
 	w.status.Store(idleBit)
 	s := &c.staff

@@ -120,7 +120,7 @@ func looksModels() (ms []suite.Model) {
 
 	// The fourth task is the first one that is taken without a tick before it.
 	for _, of := range []string{"root", "sub-pool"} {
-		add("from task to task of a "+of+", and Pause of the root", 1, nil, func(s *sim) {
+		add("from task to task of a "+of+", and Pause of the root", 2, []string{"plain"}, func(s *sim) {
 			s.pool(5, conf{Max: 1, Capacity: 8})
 			a := 0
 			if of != "root" {

@@ -9,6 +9,21 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
+// TestWorkersHotPartIsTwoCacheLines: what each task touches is in the first two, if a worker begins
+// with one. It does if its size is a multiple of that, and a size of the allocator.
+func TestWorkersHotPartIsTwoCacheLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("lines are for 64 bits")
+	}
+	var w Worker
+	if end := unsafe.Offsetof(w.watched) + unsafe.Sizeof(w.watched); end > 128 {
+		t.Errorf("what each task touches ends at %d", end)
+	}
+	if size := unsafe.Sizeof(w); size%64 != 0 {
+		t.Errorf("a worker has %d bytes", size)
+	}
+}
+
 // TestWordsHaveCacheLinesOfTheirOwn: what submitters write, what workers write, and what all of
 // them read but seldom write are a line apart or more.
 func TestWordsHaveCacheLinesOfTheirOwn(t *testing.T) {

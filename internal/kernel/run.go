@@ -77,7 +77,7 @@ func (w *Worker) runSlow(it queue.Item) {
 	if r := recordOf(it); r != nil {
 		if !r.Take() {
 			sy.Reach("tombstone")
-			w.timed = -1
+			w.timed = false
 			w.finishWith(func() { l.tombstones(-1) })
 			return
 		}
@@ -97,7 +97,7 @@ func (w *Worker) over(canceled bool, err error) {
 		w.call.Store(nil)
 	}
 	if canceled {
-		w.timed = -1
+		w.timed = false
 	} else {
 		w.ran()
 		w.endTiming()

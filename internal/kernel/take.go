@@ -29,20 +29,22 @@ func (w *Worker) take() (queue.Item, bool) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
-		if (w.seen-t-1)&mask >= w.seenFor {
+		if (w.seen-t-1)&mask >= uint64(w.seenFor) {
 			ahead, n := (ticketOf(l.tail.Load())-t)&mask, uint64(maxSeen)
 			switch {
 			case ahead == 0 && alone:
 				return queue.Item{}, false
+			case ahead == 0:
+				return w.takeLocked()
 			case alone:
 				w.turn = turn{noted: w.turn.noted}
 			default:
 				n = w.more()
 			}
 			if n = min(n, ahead); n == 0 {
-				return w.takeLocked() // its turn is over, or there is nothing for it
+				return w.takeLocked() // its turn is over
 			}
-			w.seen, w.seenFor = (t+n)&mask, n
+			w.seen, w.seenFor = (t+n)&mask, uint16(n)
 		}
 		if l.head.CompareAndSwap(h, h+ticketOne) {
 			return w.fetch(seg, t), true
@@ -51,21 +53,26 @@ func (w *Worker) take() (queue.Item, bool) {
 }
 
 // takePlain is take from task to task: of the only lane that is ready it takes a ticket that is not
-// timed. It returns false if more is to be done. Then take does that, or the task is in held.
-func (w *Worker) takePlain() (it queue.Item, ok bool) {
-	l := w.at
+// timed. If more is to be done it returns no task. Then take does that, or the task is in held.
+func (w *Worker) takePlain(c *Crew, l *Lane) (none queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // between the two: see offer
 	t := ticketOf(h)
-	if h&flag != 0 || w.crew.solo.Load() != l || (w.seen-t-1)&mask >= w.seenFor || l.timed(t) ||
-		w.seat.Stale(&w.crew.clock) || !l.head.CompareAndSwap(h, h+ticketOne) {
-		return it, false
+	switch {
+	case h&flag != 0, c.solo.Load() != l, (w.seen-t-1)&mask >= uint64(w.seenFor), l.timed(t), w.seat.Stale(&c.clock):
+		return none
+	case !l.head.CompareAndSwap(h, h+ticketOne):
+		return none
+	case !seg.Holds(t):
+		seg = l.front.Seek(seg, t)
 	}
-	if it, _ = l.fetch(seg, t); it.IsRecord() {
+	sy.Reach("plain")
+	it := seg.Take(t)
+	if it.IsRecord() {
 		w.held = it
-		return it, false
+		return none
 	}
-	return it, true
+	return it
 }
 
 // comeIn is take for a worker that is in no lane. It comes to the only one that is ready.
@@ -78,20 +85,20 @@ func (w *Worker) comeIn() (queue.Item, bool) {
 	for {
 		h := l.head.Load()
 		seg := l.front.Load() // between the two: see offer
-		if alone := c.solo.Load() == l; h&flag != 0 || !alone {
+		if h&flag != 0 || c.solo.Load() != l {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
 		ahead := (ticketOf(l.tail.Load()) - t) & mask
-		switch {
-		case ahead == 0:
+		if ahead == 0 {
 			return queue.Item{}, false
-		case seg == nil || numOf(h) >= l.limit.Load():
+		}
+		if seg == nil || numOf(h) >= l.limit.Load() {
 			return w.takeLocked()
 		}
 		if l.head.CompareAndSwap(h, h+ticketOne+1) {
 			w.begin(l, turn{})
-			w.seen, w.seenFor = (t+ahead)&mask, min(ahead, maxSeen)
+			w.seen, w.seenFor = (t+ahead)&mask, uint16(min(ahead, maxSeen))
 			return w.fetch(seg, t), true
 		}
 	}
@@ -110,9 +117,9 @@ func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 	l := w.at
 	it, seg := l.fetch(seg, t)
 	if l.timed(t) {
-		w.timed = sy.Since(*l.epoch)
-		w.waited = w.timed - *seg.Stamp(t)
-		w.since.Store(w.timed + grow.Ahead)
+		w.timed, w.started = true, sy.Since(*l.epoch)
+		w.waited = w.started - *seg.Stamp(t)
+		w.since.Store(w.started + grow.Ahead)
 		w.publish(exactBit)
 	}
 	return it
@@ -120,10 +127,10 @@ func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 
 // endTiming notes how long the task took, if fetch noted its start.
 func (w *Worker) endTiming() {
-	if w.timed >= 0 {
+	if w.timed {
 		l := w.at
-		l.owner.Timed(w.waited, sy.Since(*l.epoch)-w.timed)
-		w.timed = -1
+		l.owner.Timed(w.waited, sy.Since(*l.epoch)-w.started)
+		w.timed = false
 		w.publish(0)
 	}
 }

@@ -17,53 +17,57 @@ import (
 // Invariant: a worker that sees no task announces that it is available, under the lock, before
 // the last look that lets it park; and a worker that ceases to search looks for tasks after that.
 type Worker struct {
-	// What every task touches comes first: while a task sleeps, its worker grows cold.
+	// What each task touches comes first, in two cache lines: while a task sleeps, its worker grows
+	// cold.
 	crew     *Crew
-	at       *Lane  // it is busy there
-	seen     uint64 // tickets before this one were given out, in at, and may be taken in this turn
-	seenFor  uint64 // that many tickets before seen; 0: it never looked
 	seat     grow.Seat
-	status   sy.Uint64 // tasks run, and bits; see idleBit
-	watched  sy.Bool   // set by a reader; cleared before each task
-	searches bool      // counted in wake; also set, under mu, by whoever wakes or starts it
-	asks     bool      // begins by asking whether to grow; set like searches
+	seenFor  uint16 // that many tickets before seen; 0: it never looked
+	searches bool   // counted in wake; also set, under mu, by whoever wakes or starts it
+	asks     bool   // begins by asking whether to grow; set like searches
+	leaving  bool   // told to leave; set like searches
+	due      bool   // a tick is due
 	inTask   bool
-	due      bool    // a tick is due
-	yields   bool    // it yields when it has stopped
-	keeps    *Lane   // where it has kept its place while it yielded
-	leaving  bool    // told to leave; set like searches
-	cur      *Record // the task it is in; or the last one, if its strand has not gone on
-	pending  *Record // the last task, to be resolved after it was counted
-	timed    int64   // when the task it is in started; -1: that is not timed
-	waited   int64   // how long that task waited
+	timed    bool             // the task it is in is timed
+	at       *Lane            // it is busy there
+	status   sy.Uint64        // tasks run, and bits; see idleBit
+	since    sy.Int64         // when the current task started, if status has exactBit
+	seen     uint64           // tickets before this one were given out, in at, and may be taken in this turn
+	named    sy.Pointer[Lane] // in whose name loop was called
+	held     queue.Item       // a task of at that was taken, and is yet to be run
+	cur      *Record          // the task it is in; or the last one, if its strand has not gone on
+	watched  sy.Bool          // set by a reader; cleared before each task
+	away     bool             // it is to yield, in main
 
-	turn turn
-	run  // what it runs, and in whose name
-	id   int
+	yields bool  // it yields when it has stopped
+	hooked bool  // the start hook has returned
+	parked bool  // guarded by mu
+	keeps  *Lane // where it has kept its place while it yielded
+	turn   turn
+	run
+	id int
 
 	wakeup   sy.Event // made at the first park
 	next     *Worker  // among the deeds; guarded by mu
-	parked   bool     // guarded by mu
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	client
+	_ [48]byte // so it begins with a cache line: all workers do, if their size is a multiple of that
 }
 
 // run is what a worker runs.
 type run struct {
-	cycle  func()             // loop; made once
-	named  sy.Pointer[Lane]   // in whose name loop was called
-	held   queue.Item         // a task of at that was taken, and is yet to be run
-	call   sy.Pointer[Record] // cur, for those who cancel; pairs with Lane.stops
-	turns  int                // of strands, one after the other
-	hooked bool               // the start hook has returned
+	cycle   func()             // loop; made once
+	call    sy.Pointer[Record] // cur, for those who cancel; pairs with Lane.stops
+	pending *Record            // the last task, to be resolved after it was counted
+	turns   int                // of strands, one after the other
+	started int64              // when the task it is in started, if it is timed
+	waited  int64              // how long that task waited
 }
 
 // readers is what those who look at a worker keep there.
 type readers struct {
-	since     sy.Int64 // when the current task started, if status has exactBit; written by the worker
-	failed    uint64   // tasks that failed; guarded by mu
-	watchedAt int64    // when watched was set; guarded by mu
+	failed    uint64 // tasks that failed; guarded by mu
+	watchedAt int64  // when watched was set; guarded by mu
 }
 
 // client is a place for what a client keeps for the worker.
@@ -106,12 +110,35 @@ func (w *Worker) main() {
 	}
 	w.startHook()
 	for w.named.Store(c.root); !w.leaving; {
-		w.named.Load().Call(w.cycle) // so the stack of a task tells whose it is
+		// What reads the runtime's metrics is called here, in nobody's name: it needs so much stack that
+		// it fits on one of 2 KB only where that is not deep.
+		switch {
+		case w.at != nil: // it has come to another lane
+		case w.away:
+			w.away = false
+			if !sy.FreeCPU() { // one that is free has what others would have of the yield; and would take w, away from its caches
+				sy.Yield()
+			}
+			w.seat.Yielded(&c.clock)
+		case !w.asks:
+			w.rest()
+		}
+		if w.asks {
+			w.ask()
+			w.asks = false
+		}
+		switch l := w.named.Load(); { // the stack of a task tells whose it is
+		case w.leaving:
+		case l == c.root:
+			l.id.Call(w.cycle) // as Call would; that takes more stack
+		default:
+			l.Call(w.cycle)
+		}
 	}
 }
 
-// loop takes and runs tasks of one lane until the worker has to leave, or a task panics, or the
-// worker comes to another lane. So to recover from panics costs a deferred call per loop, not per
+// loop takes and runs tasks of one lane until there is none, or the worker has to leave or to yield, or
+// comes to another lane, or a task panics. So to recover from panics costs a deferred call per loop, not per
 // task. After runtime.Goexit it does not return.
 func (w *Worker) loop() {
 	c := w.crew
@@ -120,29 +147,23 @@ func (w *Worker) loop() {
 			w.fault(recover())
 		}
 	}()
-	for !w.leaving {
+	for !w.leaving && !w.asks && !w.away {
 		if w.due {
 			w.tick()
 			continue
-		}
-		if w.asks {
-			w.ask()
-			w.asks = false
 		}
 		it, ok := w.hand()
 		if !ok {
 			w.finish()
 			switch {
-			case w.named.Load() != c.root: // it rests in nobody's name, and keeps no lane in memory
+			case w.named.Load() != c.root: // it keeps no lane in memory
 				w.named.Store(c.root)
 				return
-			case !w.leaving:
-				w.rest()
+			case w.leaving || w.seat.EachTask():
+				return // to rest in main
 			}
+			w.rest()
 			continue
-		}
-		if w.pending != nil {
-			w.settle()
 		}
 		if w.seat.Stale(&c.clock) {
 			w.seat.Begin(&c.clock)
@@ -155,23 +176,24 @@ func (w *Worker) loop() {
 			w.named.Store(w.at)
 			return
 		}
-		if it.IsRecord() || w.timed >= 0 || trace.IsEnabled() {
+		if it.IsRecord() || w.timed || trace.IsEnabled() {
 			w.unwatch()
 			w.runSlow(it)
 			pprof.SetGoroutineLabels(c.Labels)
 			continue
 		}
-		for ok { // nothing of the above changes from one plain task to the next
+		l := w.at
+		for !it.IsZero() { // nothing of the above changes from one plain task to the next
 			w.unwatch()
 			w.inTask = true
 			it.Func()()
 			w.inTask = false
 			w.ran()
 			pprof.SetGoroutineLabels(c.Labels)
-			if w.due {
+			if w.due || trace.IsEnabled() {
 				break
 			}
-			it, ok = w.takePlain()
+			it = w.takePlain(c, l)
 		}
 	}
 }
@@ -190,12 +212,16 @@ func (w *Worker) hand() (it queue.Item, ok bool) {
 		it, w.held = w.held, queue.Item{}
 		return it, true
 	}
-	if w.cur != nil {
-		if it, ok = w.pass(true); ok {
-			return it, true
-		}
+	if w.cur == nil {
+		return w.take()
 	}
-	return w.take()
+	if it, ok = w.pass(true); ok {
+		return it, true
+	}
+	if it, ok = w.take(); ok && w.pending != nil {
+		w.settle() // now it is counted
+	}
+	return it, ok
 }
 
 // finish counts the last task as finished, if there is one that is not, and tells those who wait
@@ -267,7 +293,7 @@ func (w *Worker) sleep() {
 		return
 	}
 	sy.Reach("park")
-	w.watched.Store(false) // whoever set it looked at the last task; mu is held, as it is then
+	w.unwatch() // whoever has marked it looked at the last task; mu is held, as it is then
 	c.park(w)
 	c.armReclaim()
 	c.leave() // announces that it is available, then looks, and may wake it
@@ -296,7 +322,7 @@ func (w *Worker) tick() {
 		return
 	}
 	inTask, began := 1, uint64(0)
-	if l := w.at; l != nil {
+	if l := w.at; l != nil && !w.seat.EachTask() { // else they do not matter
 		h := l.head.Load()
 		inTask, began = int(numOf(h)), ticketOf(h)
 	}
@@ -319,7 +345,7 @@ func (w *Worker) tick() {
 		}
 		w.finish() // who waits for the task must not wait for the yield
 		sy.Reach("yield")
-		w.seat.Yield(&c.clock)
+		w.away = true
 	}
 }
 

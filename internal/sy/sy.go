@@ -125,14 +125,13 @@ func Runnable() uint64 {
 // clock.
 func FreeCPU() bool {
 	l := loads.Get().(*load)
-	defer loads.Put(l)
 	metrics.Read(l[:])
-	for i := range l {
-		if l[i].Value.Kind() != metrics.KindUint64 {
-			return false // a runtime without the metric
-		}
+	free := l.value(0) == 0 && l.value(1)+l.value(2) < uint64(Procs())
+	if l[0].Value.Kind() != metrics.KindUint64 {
+		free = false // a runtime without the metrics
 	}
-	return l.value(0) == 0 && l.value(1)+l.value(2) < uint64(Procs())
+	loads.Put(l)
+	return free
 }
 
 func (l *load) value(i int) uint64 {
