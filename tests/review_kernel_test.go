@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -158,4 +160,43 @@ func TestTheContextOfABlockedSubmitMayAskThePool(t *testing.T) {
 		release()
 		shutClean(t, p)
 	})
+}
+
+func TestAWorkerLeavesAfterTheLastTaskOfItsLifeHasPanicked(t *testing.T) {
+	for _, spin := range []int{0, 30} {
+		inBubble(t, func(t *testing.T) {
+			l := newHookLog()
+			p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithMaxTasksPerWorker(1), shoal.WithIdleTimeout(shoal.Forever), shoal.WithSpin(spin),
+				l.option(), shoal.WithPanicHandler(func(*shoal.PanicError) {}))
+			must(t, p.Submit(func() { panic(1) }))
+			p.Wait()
+			synctest.Wait()
+			l.want(t, "after a panic", 1, 1)
+			if n := p.Stats().Workers; n != 0 {
+				t.Errorf("%d workers", n)
+			}
+			must(t, p.Close())
+		})
+	}
+}
+
+func TestAnIdleWorkerWhoseTaskHasPanickedKeepsNoSubPoolInMemory(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithIdleTimeout(shoal.Forever), shoal.WithPanicHandler(func(*shoal.PanicError) {}))
+	ref := func() weak.Pointer[shoal.Pool] {
+		s, err := p.Sub(shoal.WithMaxWorkers(1))
+		must(t, err)
+		must(t, s.Submit(func() { panic(1) }))
+		s.Wait()
+		must(t, s.Shutdown(context.Background()))
+		return weak.Make(s)
+	}()
+	for i := 0; ref.Value() != nil; i++ {
+		if i > 50 {
+			t.Error("the closed sub-pool stays in memory")
+			break
+		}
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, p.Close())
 }

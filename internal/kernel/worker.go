@@ -36,7 +36,7 @@ type Worker struct {
 	held     queue.Item       // a task of at that was taken, and is yet to be run
 	cur      *Record          // the task it is in; or the last one, if its strand has not gone on
 	watched  sy.Bool          // set by a reader; cleared before each task
-	away     bool             // it is to yield, in main
+	pause    pause            // what it is to do in main
 
 	yields bool  // it yields when it has stopped
 	hooked bool  // the start hook has returned
@@ -63,6 +63,15 @@ type run struct {
 	started int64              // when the task it is in started, if it is timed
 	waited  int64              // how long that task waited
 }
+
+// A pause is what a worker does before it runs tasks again.
+type pause uint8
+
+const (
+	toRun pause = iota // it goes on
+	toYield
+	toRest
+)
 
 // readers is what those who look at a worker keep there.
 type readers struct {
@@ -112,15 +121,15 @@ func (w *Worker) main() {
 	for w.named.Store(c.root); !w.leaving; {
 		// What reads the runtime's metrics is called here, in nobody's name: it needs so much stack that
 		// it fits on one of 2 KB only where that is not deep.
-		switch {
-		case w.at != nil: // it has come to another lane
-		case w.away:
-			w.away = false
+		switch w.pause {
+		case toYield:
+			w.pause = toRun
 			if !sy.FreeCPU() { // one that is free has what others would have of the yield; and would take w, away from its caches
 				sy.Yield()
 			}
 			w.seat.Yielded(&c.clock)
-		case !w.asks:
+		case toRest:
+			w.pause = toRun
 			w.rest()
 		}
 		if w.asks {
@@ -147,7 +156,7 @@ func (w *Worker) loop() {
 			w.fault(recover())
 		}
 	}()
-	for !w.leaving && !w.asks && !w.away {
+	for !w.leaving && !w.asks && w.pause == toRun {
 		if w.due {
 			w.tick()
 			continue
@@ -156,13 +165,12 @@ func (w *Worker) loop() {
 		if !ok {
 			w.finish()
 			switch {
-			case w.named.Load() != c.root: // it keeps no lane in memory
-				w.named.Store(c.root)
-				return
-			case w.leaving || w.seat.EachTask():
-				return // to rest in main
+			case w.named.Load() != c.root || w.seat.EachTask():
+				w.named.Store(c.root) // it keeps no lane in memory
+				w.pause = toRest
+			case !w.leaving:
+				w.rest()
 			}
-			w.rest()
 			continue
 		}
 		if w.seat.Stale(&c.clock) {
@@ -345,7 +353,7 @@ func (w *Worker) tick() {
 		}
 		w.finish() // who waits for the task must not wait for the yield
 		sy.Reach("yield")
-		w.away = true
+		w.pause = toYield
 	}
 }
 
