@@ -330,7 +330,8 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 //
 // Grow is called without a lock of the pool, and may call methods of the pool
 // that do not wait. Until it returns no other worker is added, but parked
-// workers are woken as usual.
+// workers are woken as usual. A worker that comes out of its start hook may call
+// it too meanwhile.
 type Sizer interface {
 	Grow(s Sizing) bool
 }
@@ -340,7 +341,7 @@ type Sizing struct {
 	Workers  int // live, the one in question not counted
 	Idle     int // of these, not inside a task
 	Min, Max int
-	Queued   int // accepted, not started
+	Queued   int // accepted by the pool itself, not by its sub-pools, and not started
 }
 
 // auto is recognized by the pool, which knows more than a Sizing can tell: see

@@ -476,3 +476,21 @@ func TestDroppingTasksIsNoProgress(t *testing.T) {
 	release()
 	closeAll(t, p)
 }
+
+func TestSizerKnowsThatWorkersOfASubPoolAreBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var last shoal.Sizing
+		p := openPool(t, shoal.WithMaxWorkers(5), shoal.WithSizing(sizerFunc(func(s shoal.Sizing) bool { last = s; return true })))
+		s, err := p.Sub(shoal.WithMaxWorkers(2))
+		must(t, err)
+		gate := make(chan struct{})
+		for i, pool := range []*shoal.Pool{s, s, p} {
+			must(t, pool.Submit(func() { <-gate }))
+			synctest.Wait()
+			if last.Workers != i || last.Idle != 0 {
+				t.Errorf("beside %d workers that are busy, asked about %+v", i, last)
+			}
+		}
+		close(gate)
+	})
+}

@@ -87,6 +87,9 @@ func (c *Crew) Now() int64 {
 // Procs is the number of CPUs that Go uses.
 func (c *Crew) Procs() int { return int(c.procs.Load()) }
 
+// Yielding is the number of workers that yield between two tasks.
+func (c *Crew) Yielding() int { return int(c.yielding.Load()) }
+
 // count adds d, 1 or -1, to the bucket of epoch e. If the bucket has been reused, nobody looks
 // for e any more. What was added is then gone, and must not be subtracted either.
 func (c *Crew) count(e int64, d uint64) {
@@ -124,7 +127,7 @@ func (c *Crew) runnable() int64 { return max(0, c.load()-holding.Load()) }
 // twice: tasks that compute would look blocked, now and then, and the pool would grow as long as
 // they last. So those count as yielding that did so both before that and now.
 func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
-	yielding, solo := int(c.yielding.Load()), c.soloUntil.Load()
+	yielding, solo := c.Yielding(), c.soloUntil.Load()
 	if l.still > 0 {
 		yielding = min(yielding, l.yielding)
 	}
@@ -159,5 +162,5 @@ func (l *Look) Hold(c *Crew) {
 		}
 		holding.Add(-1)
 	}
-	l.yielding = int(c.yielding.Load())
+	l.yielding = c.Yielding()
 }

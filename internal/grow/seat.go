@@ -146,7 +146,7 @@ func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) boo
 // and not before: see Ask.
 func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 
-// Yielded follows Yields, and the yield. The worker had run from back to last.
+// Yielded follows Yields, and the yield, if there was one. The worker had run from back to last.
 func (s *Seat) Yielded(c *Crew) {
 	others := yielders.Add(-1)
 	c.yielding.Add(-1)
@@ -155,7 +155,7 @@ func (s *Seat) Yielded(c *Crew) {
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be
-// waiting for this CPU. Where tasks are long it looks first whether any is: a yield in vain wakes another
+// waiting for this CPU. Where tasks are long it looks first whether anyone waits: a yield in vain wakes another
 // CPU, so that others are late (Latency of the benchmarks), and costs more than the look.
 func (s *Seat) Rest(c *Crew) {
 	if from, ok := s.rests(c); ok && (!s.EachTask() || c.runnable() > 0) {
@@ -171,20 +171,18 @@ func (s *Seat) Rest(c *Crew) {
 // long.
 func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 	s.luck, s.marked = (s.luck-1)%restEach, false
-	if s.luck < 0 || c.epoch.Load()*epochLen < c.shun.Load() {
-		return 0, false
-	}
-	if s.luck == 0 || s.EachTask() || s.left%restEach == 0 {
+	ok = s.luck >= 0 && c.epoch.Load()*epochLen >= c.shun.Load()
+	if ok && (s.luck == 0 || s.EachTask() || s.left%restEach == 0) {
 		from = c.Now()
 	}
-	return from, true
+	return from, ok
 }
 
-// Found is called when a yield before parking brought a task.
+// Found is called when a task came after Rest.
 func (s *Seat) Found() { s.luck = goodLuck }
 
 // goOn is until when a worker need not yield again that has yielded since from, and had run for
-// ran before, while others workers still yield.
+// ran before, while others more workers still yield. It may set shun.
 //
 // A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave it back
 // after a window each time, they would have a hundredth of the CPUs, and timers would be as late

@@ -71,26 +71,26 @@ func (a *account) permits(n int) { a.granted += uint64(n) }
 // tombstones says that there are n more of them.
 func (a *account) tombstones(n int) { a.tombs += uint64(n) }
 
-// room is how many permits may still be given out.
-func (a *account) room() int64 {
+// freeCapacity is how many permits may still be given out.
+func (a *account) freeCapacity() int64 {
 	h := a.head.Load()
 	all := int64(a.capacity) + int64(a.max)
 	return all + int64(a.inline) + min(int64(a.tombs), all) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
 }
 
-// makeRoom is room, after the lease was recalled if there is none without.
-func (a *account) makeRoom() int64 {
-	if r := a.room(); r > 0 {
+// findCapacity is freeCapacity, after the lease was recalled if there is none without.
+func (a *account) findCapacity() int64 {
+	if r := a.freeCapacity(); r > 0 {
 		return r
 	}
 	a.recall()
-	return a.room()
+	return a.freeCapacity()
 }
 
-// lease lets submitters have what room there is. The lease never fills its field: others may
+// lease lets submitters have what capacity is free. The lease never fills its field: others may
 // have come here since the caller saw that there is none.
 func (a *account) lease() {
-	if n := min(a.room(), numMask/2-int64(numOf(a.tail.Load()))); n > 0 {
+	if n := min(a.freeCapacity(), numMask/2-int64(numOf(a.tail.Load()))); n > 0 {
 		a.granted += uint64(n)
 		a.tail.Add(uint64(n))
 	}

@@ -97,7 +97,7 @@ func (l *Lane) audit() string {
 		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max), "busy beyond its limit"),
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
-		fault(waiters > 0 && !called && !l.slow, "somebody waits for room, and workers do not see it"),
+		fault(waiters > 0 && !called && !l.slow, "somebody waits for capacity, and workers do not see it"),
 		fault(l.phase != open && (lease != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused), "closed, and somebody waits or has places"),
 		fault(l.ended && (l.phase == open || !idle || busy != 0 || parked != 0), "ended, and there are tasks"),
 	)

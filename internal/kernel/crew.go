@@ -13,7 +13,7 @@ import (
 // A Crew is the workers of a family of lanes, and what they share.
 //
 // Invariants: live ≤ the maximum of the root, except after Resize has lowered it, until workers
-// have departed. A worker is in exactly one of these: parked (in idle), searching (in wake),
+// have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
 // busy in a lane (in its head), in a function of the user (apart), or on its way out.
 //
 // Words are written by anybody, as word.go says; solo and urgent by announce; the rest is guarded
@@ -31,7 +31,7 @@ type Crew struct {
 	wake sy.Uint64
 
 	_  sy.Pad
-	mu sy.Mutex // enter and leave only
+	mu sy.Mutex // gate.go only
 
 	root      *Lane
 	staff     staff

@@ -81,7 +81,7 @@ func (l *Lane) Release() {
 	l.crew.leave()
 }
 
-// leave is the only exit of the lock.
+// leave makes R, W and L true, unlocks, and wakes.
 func (c *Crew) leave() {
 	c.restore()
 	if c.deeds.workers != nil {
@@ -192,7 +192,7 @@ func (l *Lane) settle() {
 	for {
 		l.mark(l.muted, l.wantsSlowPath())
 		w := l.firstBlocked()
-		if w == nil || w.called || l.makeRoom() <= 0 {
+		if w == nil || w.called || l.findCapacity() <= 0 {
 			break
 		}
 		if l.strict() {

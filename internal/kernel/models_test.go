@@ -92,7 +92,7 @@ func oneModels() (ms []suite.Model) {
 			s.submit(0, 1)
 			s.end()
 		})
-		add(pre+"first waits for second, Resize gives room", 3, nil, func(s *sim) {
+		add(pre+"first waits for second, Resize gives capacity", 3, nil, func(s *sim) {
 			open(s, 3, of(1, 0))
 			s.most[0] = 3
 			e := sy.MakeEvent()
@@ -272,7 +272,7 @@ func oneModels() (ms []suite.Model) {
 		s.and(0, 1, e.Set)
 		s.end()
 	})
-	add("Resize up gives room", 3, nil, func(s *sim) {
+	add("Resize up gives capacity", 3, nil, func(s *sim) {
 		s.pool(2, of(1, 0))
 		s.most[0] = 2
 		e := sy.MakeEvent()

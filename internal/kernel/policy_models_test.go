@@ -11,7 +11,7 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// policyModels are about what becomes of a task for which there is no room.
+// policyModels are about what becomes of a task for which there is no free capacity.
 func policyModels() (ms []suite.Model) {
 	add := func(name string, bound int, reach []string, run func(s *sim)) {
 		ms = append(ms, suite.Model{Name: "full/" + name, Bound: bound, Reach: reach, Run: on(run)})
@@ -350,7 +350,7 @@ func policyModels() (ms []suite.Model) {
 	return ms
 }
 
-// blocked is how many wait for room in lane k.
+// blocked is how many wait for capacity in lane k.
 func (s *sim) blocked(k int) int {
 	l := s.lanes[k]
 	l.crew.enter()

@@ -252,7 +252,7 @@ func recordModels() (ms []suite.Model) {
 		})
 		s.end()
 	})
-	add("withdraw, and who waits for room", 2, nil, func(s *sim) {
+	add("withdraw, and who waits for capacity", 2, nil, func(s *sim) {
 		s.drops = true
 		s.pool(3, of(1, 0))
 		b := s.record(0, 1, nil)

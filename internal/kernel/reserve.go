@@ -9,7 +9,7 @@ import (
 )
 
 // A Reservation is permits that are held for tasks that are yet to come: places of free workers.
-// While it waits for places it is listed, like a submitter without room, and workers see that by
+// While it waits for places it is listed, like a submitter without capacity, and workers see that by
 // the slow-path flag. Guarded by the lock of the family, but for woken and revoked.
 //
 // Invariant: reserved of the account is the sum of n over the lane's reservations.

@@ -352,7 +352,7 @@ func strandModels() (ms []suite.Model) {
 			}
 		})
 	}
-	add("full: a task that joins waits for room", 3, nil, func(s *sim) {
+	add("full: a task that joins waits for capacity", 3, nil, func(s *sim) {
 		s.pool(4, of(1, 1))
 		st := s.strand(0)
 		s.Go("other", func() { st.submit(2); s.submit(0, 3) })

@@ -9,7 +9,7 @@ import (
 
 // This file is how a task is admitted. The fast path is one load and one compare-and-swap on
 // tail. Whoever finds no lease there comes to the lock. There a policy says what becomes of a
-// task for which there is no room; [Lane.SubmitSlow] has the only switch over policies.
+// task for which there is no free capacity; [Lane.SubmitSlow] has the only switch over policies.
 //
 // A blocked submitter is served fairly, not strictly in order. Others may take free capacity
 // before it until it has waited for a millisecond, then it is served in turn. That is the idea of
@@ -23,7 +23,7 @@ import (
 // The list of those who wait is guarded by the lock of the family. A waiter's woken is set, and its
 // err written before, by whoever takes it off the list.
 
-// A Policy says what becomes of a task for which there is no room.
+// A Policy says what becomes of a task for which there is no free capacity.
 type Policy int
 
 // The policies. See shoal.FullPolicy.
@@ -37,7 +37,7 @@ const (
 )
 
 const (
-	maxNesting = 64          // tasks of one lane that may run inside each other because there was no room
+	maxNesting = 64          // tasks of one lane that may run inside each other because there was no free capacity
 	roomYields = 16          // times a submitter yields before it waits
 	barge      = int64(1e6)  // ns that others may take capacity before the first of those who wait
 	mostCalls  = 64          // times, where the clock stands still
@@ -86,7 +86,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		}
 		c.touch(l)
 		c.settle() // those who wait go first
-		if (l.blocked.Len() == 0 || !l.strict()) && l.makeRoom() > 0 {
+		if (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0 {
 			if l.accept(it) {
 				l.lease() // not if it has joined a strand: then the lane may be idle
 			}
@@ -125,7 +125,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			if l.displace(it) {
 				return nil
 			}
-			if l.makeRoom() > 0 { // since the look above a worker has taken what waited
+			if l.findCapacity() > 0 { // since the look above a worker has taken what waited
 				c.leave()
 				continue
 			}
@@ -183,7 +183,7 @@ func (l *Lane) looksFree() bool {
 	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
-// AcceptLater admits it when there is room, whatever the policy. The caller does not wait.
+// AcceptLater admits it when there is free capacity, whatever the policy. The caller does not wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
 	if !l.enterOpen() {
 		return ErrClosed
@@ -233,7 +233,7 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
 	l.enlist(w)
 	c.leave() // announces it, and looks for free capacity once more
-	sy.Reach("wait for room")
+	sy.Reach("wait for capacity")
 	var cancel <-chan struct{}
 	if ctx != nil {
 		cancel = ctx.Done()
@@ -254,7 +254,7 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 		case !woken:
 			l.unlist(w)
 			w.err = err
-		case l.makeRoom() > 0:
+		case l.findCapacity() > 0:
 			l.unlist(w)
 			l.accept(it)
 		default:
@@ -263,12 +263,12 @@ func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
 			c.leave()
 			continue
 		}
-		c.leave() // calls the next one, if there is more room
+		c.leave() // calls the next one, if more is free
 		return w.err
 	}
 }
 
-// refuse ends all waits for room. Locked.
+// refuse ends all waits for capacity. Locked.
 func (l *Lane) refuse() {
 	for w := l.firstBlocked(); w != nil; w = l.firstBlocked() {
 		l.unlist(w)

@@ -54,23 +54,22 @@ func (w *Worker) take() (queue.Item, bool) {
 
 // takePlain is take from task to task: of the only lane that is ready it takes a ticket that is not
 // timed. If more is to be done it returns no task. Then take does that, or the task is in held.
-func (w *Worker) takePlain(c *Crew, l *Lane) (none queue.Item) {
+func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // between the two: see offer
 	t := ticketOf(h)
 	switch {
 	case h&flag != 0, c.solo.Load() != l, (w.seen-t-1)&mask >= uint64(w.seenFor), l.timed(t), w.seat.Stale(&c.clock):
-		return none
+		return it
 	case !l.head.CompareAndSwap(h, h+ticketOne):
-		return none
+		return it
 	case !seg.Holds(t):
 		seg = l.front.Seek(seg, t)
 	}
 	sy.Reach("plain")
-	it := seg.Take(t)
-	if it.IsRecord() {
+	if it = seg.Take(t); it.IsRecord() {
 		w.held = it
-		return none
+		return queue.Item{}
 	}
 	return it
 }
@@ -89,7 +88,7 @@ func (w *Worker) comeIn() (queue.Item, bool) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
-		ahead := (ticketOf(l.tail.Load()) - t) & mask
+		ahead := min((ticketOf(l.tail.Load())-t)&mask, maxSeen)
 		if ahead == 0 {
 			return queue.Item{}, false
 		}
@@ -98,7 +97,7 @@ func (w *Worker) comeIn() (queue.Item, bool) {
 		}
 		if l.head.CompareAndSwap(h, h+ticketOne+1) {
 			w.begin(l, turn{})
-			w.seen, w.seenFor = (t+ahead)&mask, uint16(min(ahead, maxSeen))
+			w.seen, w.seenFor = (t+ahead)&mask, uint16(ahead)
 			return w.fetch(seg, t), true
 		}
 	}
@@ -163,7 +162,8 @@ func (w *Worker) more() uint64 {
 	return uint64(t.step)
 }
 
-// takeLocked stops, has free capacity given away, and takes the next task, in one section.
+// takeLocked ceases to be busy, has free capacity given to those who wait, and takes the next task, in
+// one section.
 func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	c := w.crew
 	c.enter()

@@ -8,10 +8,10 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is the lists of those who wait for capacity: submitters without room, and those who
+// This file is the lists of those who wait for capacity: submitters without capacity, and those who
 // reserve places. While somebody is listed who is not on the way, workers see the slow-path flag.
 
-// A waiter is a submitter without room.
+// A waiter is a submitter without capacity.
 type waiter struct {
 	it     queue.Item
 	place  *list.Element // in the lane's blocked; nil: it does not wait any more
@@ -29,7 +29,7 @@ func (w *waiter) call(on bool) {
 	}
 }
 
-// firstBlocked is the first of those who wait for room; nil: nobody does. Locked.
+// firstBlocked is the first of those who wait for capacity; nil: nobody does. Locked.
 func (l *Lane) firstBlocked() *waiter {
 	if e := l.blocked.Front(); e != nil {
 		return e.Value.(*waiter)

@@ -29,8 +29,8 @@ import (
 	"github.com/shoal-go/shoal/internal/queue"
 )
 
-// What is changed without the lock is three words. Each is written by compare-and-swap or by
-// add, so every question about it has one answer at one moment.
+// What is changed without the lock is three words. Each is written by atomic
+// updates, so every question about it has one answer at one moment.
 //
 // Two of them belong to a line. Both have a ticket in bits 63 to 26, a flag in bit 25 and a
 // number in bits 24 to 0:

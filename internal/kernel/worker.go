@@ -21,7 +21,7 @@ type Worker struct {
 	// cold.
 	crew     *Crew
 	seat     grow.Seat
-	seenFor  uint16 // that many tickets before seen; 0: it never looked
+	seenFor  uint16 // that many tickets before seen; 0: there is no look
 	searches bool   // counted in wake; also set, under mu, by whoever wakes or starts it
 	asks     bool   // begins by asking whether to grow; set like searches
 	leaving  bool   // told to leave; set like searches
@@ -32,7 +32,7 @@ type Worker struct {
 	status   sy.Uint64        // tasks run, and bits; see idleBit
 	since    sy.Int64         // when the current task started, if status has exactBit
 	seen     uint64           // tickets before this one were given out, in at, and may be taken in this turn
-	named    sy.Pointer[Lane] // in whose name loop was called
+	named    sy.Pointer[Lane] // in whose name loop was called; nil: main has not begun
 	held     queue.Item       // a task of at that was taken, and is yet to be run
 	cur      *Record          // the task it is in; or the last one, if its strand has not gone on
 	watched  sy.Bool          // set by a reader; cleared before each task
@@ -71,6 +71,7 @@ const (
 	toRun pause = iota // it goes on
 	toYield
 	toRest
+	toSleep
 )
 
 // readers is what those who look at a worker keep there.
@@ -119,19 +120,25 @@ func (w *Worker) main() {
 	}
 	w.startHook()
 	for w.named.Store(c.root); !w.leaving; {
-		// What reads the runtime's metrics is called here, in nobody's name: it needs so much stack that
-		// it fits on one of 2 KB only where that is not deep.
-		switch w.pause {
+		// What reads the runtime's metrics is called here, but for rare cases: it needs so much stack
+		// that it fits on one of 2 KB only where that is not deep.
+		switch p := w.pause; p {
 		case toYield:
-			w.pause = toRun
-			if !sy.FreeCPU() { // one that is free has what others would have of the yield; and would take w, away from its caches
+			if !sy.FreeCPU() { // a free CPU serves the others, and could take w away from its caches
 				sy.Yield()
 			}
 			w.seat.Yielded(&c.clock)
-		case toRest:
-			w.pause = toRun
-			w.rest()
+		case toRest, toSleep:
+			if w.named.Load() != c.root {
+				w.named.Store(c.root) // it keeps no lane in memory
+			}
+			if p == toRest {
+				w.rest()
+			} else {
+				w.sleep()
+			}
 		}
+		w.pause = toRun
 		if w.asks {
 			w.ask()
 			w.asks = false
@@ -166,7 +173,6 @@ func (w *Worker) loop() {
 			w.finish()
 			switch {
 			case w.named.Load() != c.root || w.seat.EachTask():
-				w.named.Store(c.root) // it keeps no lane in memory
 				w.pause = toRest
 			case !w.leaving:
 				w.rest()
@@ -346,7 +352,7 @@ func (w *Worker) tick() {
 	switch {
 	case aside && c.Sizer == nil:
 		w.finish()
-		w.sleep() // though tasks wait: leave looks, and may wake it at once, to ask
+		w.pause = toSleep // though tasks wait: leave looks, and may wake it at once, to ask
 	case yield && c.backlog():
 		if w.yields = w.at != nil; !w.yields {
 			w.seat.Yields(&c.clock)
@@ -382,7 +388,7 @@ func (w *Worker) ask() {
 // mostLooks is how often a Sizer may say no while no task begins.
 const mostLooks = 8
 
-// progress is how many workers are inside tasks, and a number that grows as tasks begin. It
+// progress is how many workers are inside tasks, and a number that grows as tasks or turns begin. It
 // reports whether a lane waits that none of them will come to.
 func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 	if l := c.solo.Load(); l != nil {
@@ -390,7 +396,7 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 		return int(numOf(h)), ticketOf(h), false
 	}
 	c.read(func() {
-		inTask = max(0, c.live-len(c.idle)-c.apart-int(c.wake.Load()&searchMask))
+		inTask = max(0, c.live-len(c.idle)-c.apart-c.clock.Yielding()-int(c.wake.Load()&searchMask))
 		began, starves = c.served, c.root.kids.Starves()
 	})
 	return inTask, began, starves
@@ -402,8 +408,8 @@ func (w *Worker) askSizer() (grow bool) {
 	grow = true
 	var s Sizing
 	w.stepOut(&c.asking, func() {
-		others := c.live - 1
-		s = Sizing{Workers: others, Idle: max(0, others-c.root.workersIn()), Min: c.Min, Max: c.root.max, Queued: int(c.root.backlog())}
+		idle := len(c.idle) + c.apart + int(c.wake.Load()&searchMask) - 1 // w searches
+		s = Sizing{Workers: c.live - 1, Idle: idle, Min: c.Min, Max: c.root.max, Queued: int(c.root.backlog())}
 	}, func() { grow = c.Sizer(s) })
 	return grow
 }

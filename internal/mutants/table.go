@@ -68,7 +68,7 @@ var mutants = []mutant{
 		old: " || foreign < n*longTurn",
 		new: ""},
 	{name: "yields before parking beside long turns", tests: "BeforeParking|EachManner",
-		old: " || c.epoch.Load()*epochLen < c.shun.Load()",
+		old: " && c.epoch.Load()*epochLen >= c.shun.Load()",
 		new: ""},
 	{name: "times too few yields before parking", tests: "EachManner|KeepsToItsPins",
 		old: "s.luck == 0 || s.EachTask() || s.left%restEach == 0",

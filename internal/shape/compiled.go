@@ -14,7 +14,7 @@ var mustInline = map[string][]string{
 	"internal/kernel": {
 		"ticketOf", "numOf", "(*Worker).ran", "(*Worker).begin", "(*Worker).settle", "(*Worker).stop", "(*Worker).cease",
 		"(*Crew).enter", "(*Crew).touch", "(*Lane).quietAfter", "(*Record).Take", "recordOf",
-		"(*account).room", "(*account).workersIn", "(*line).backlog", "(*line).waits",
+		"(*account).freeCapacity", "(*account).workersIn", "(*line).backlog", "(*line).waits",
 	},
 	"internal/grow":  {"(*Seat).Ended", "(*Seat).Stale", "(*Seat).Done"},
 	"internal/queue": {"Func", "Item.IsRecord", "Item.Func", "(*Cell).Put", "(*Segment).Holds", "(*Segment).Cell", "(*Segment).Stamp", "Middle"},

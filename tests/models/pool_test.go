@@ -350,7 +350,7 @@ var models = []suite.Model{
 		s.submit(2)
 		s.end()
 	})},
-	{Name: "admit/the context of a submitter that waits ends", Reach: []string{"wait for room", "gave up"}, Run: onPool(func(s *sim) {
+	{Name: "admit/the context of a submitter that waits ends", Reach: []string{"wait for capacity", "gave up"}, Run: onPool(func(s *sim) {
 		s.pool(1, shoal.WithQueueCapacity(0))
 		ctx, gate := explore.NewContext(), sy.MakeLatch()
 		s.submitTask(0, s.and(0, func() { gate.Wait() }))
@@ -702,7 +702,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "reserve/at capacity 0 others wait for it to be given back", Reach: []string{"wait for room", "call"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/at capacity 0 others wait for it to be given back", Reach: []string{"wait for capacity", "call"}, Run: onPool(func(s *sim) {
 		s.pool(1, shoal.WithQueueCapacity(0))
 		s.closer()
 		r := s.reserve(1)
@@ -845,7 +845,7 @@ var models = []suite.Model{
 		s.p.Wait()
 		s.close()
 	})},
-	{Name: "reserve/submitters wait", Bound: 2, Reach: []string{"wait for room", "grant"}, Run: onPool(func(s *sim) {
+	{Name: "reserve/submitters wait", Bound: 2, Reach: []string{"wait for capacity", "grant"}, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithQueueCapacity(0))
 		other := sy.MakeEvent()
 		s.Go("other", func() { s.submit(1); other.Set() })

@@ -1199,14 +1199,14 @@ var resultModels = []suite.Model{
 		s.keepAs("blocked", 1, func() { s.hasRun(0, "its turn came") })
 		s.keepAs("free", 2, free.Set)
 	})},
-	{Name: "key/the capacity counts who waits for its key", Bound: 2, Reach: []string{"wait for room", "carry on"}, Run: onPool(func(s *sim) {
+	{Name: "key/the capacity counts who waits for its key", Bound: 2, Reach: []string{"wait for capacity", "carry on"}, Run: onPool(func(s *sim) {
 		s.keyed(3, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0))
 		s.keep(0)
 		s.keep(1)
 		s.keep(2)
 	})},
 	// Who comes later may be accepted first: strict order among blocked submitters was cut.
-	{Name: "key/one waits for room, another one comes", Bound: 1, Night: 2, Reach: []string{"wait for room", "task 2 first"}, Run: onPool(func(s *sim) {
+	{Name: "key/one waits for room, another one comes", Bound: 1, Night: 2, Reach: []string{"wait for capacity", "task 2 first"}, Run: onPool(func(s *sim) {
 		s.keyedPool(0, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
 		s.p.Pause()
 		for _, i := range []int{0, 3, 4} { // as many as two workers and the queue take
