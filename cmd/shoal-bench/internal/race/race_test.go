@@ -89,7 +89,7 @@ func TestSubjectsTakeTurns(t *testing.T) {
 
 // TestProfiles: they come after the last round and count for nothing.
 func TestProfiles(t *testing.T) {
-	c := config("^(SubmitWait|Scale/tasks=1000)$", "^(shoal|goroutines)$")
+	c := config("^(SubmitWait|Flock/task=1us)$", "^(shoal|goroutines)$")
 	c.Profiles = filepath.Join(t.TempDir(), "profiles")
 	r, w := plan(t, c), new(recorder)
 	if err := r.Run(context.Background(), c, w); err != nil {
@@ -105,6 +105,9 @@ func TestProfiles(t *testing.T) {
 		}
 		if p.Samples == 0 || p.Busy <= 0 || p.Shares[where.Pool] <= 0 || p.Shares[where.Other] > 0.5 {
 			t.Errorf("%s: %+v", row.Key(), p)
+		}
+		if row.Name == "Flock/task=1us" && p.Shares[where.Task] < 0.1 { // else a function that is looked for has another name
+			t.Errorf("%s: the tasks had %v of the time", row.Key(), p.Shares[where.Task])
 		}
 	}
 }

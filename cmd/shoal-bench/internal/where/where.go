@@ -91,7 +91,7 @@ const (
 )
 
 var (
-	runTasks = []string{module + ".(*worker).loop", module + ".(*Pool).runOutside"}
+	runTasks = []string{module + "/internal/kernel.(*Worker).loop", module + "/internal/kernel.(*Lane).runHere"}
 	memory   = []string{
 		"runtime.mallocgc", "runtime.newobject", "runtime.growslice", "runtime.makeslice", "runtime.gcBgMarkWorker",
 		"runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart", "runtime.gcWriteBarrier",

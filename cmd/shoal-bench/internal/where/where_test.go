@@ -16,14 +16,14 @@ var stacks = []struct {
 	want Part
 	fns  []string
 }{
-	{"a task", Task, []string{"runtime.nanotime1", "time.Since", module + "/bench.spin", module + "/bench.glob..func1", module + ".(*worker).loop", module + "/internal/caller.spell"}},
-	{"a task on no worker", Task, []string{module + "/bench.spin", module + "/internal/caller.spell", module + ".(*Pool).runOutside", module + "/bench.submitAll"}},
-	{"a task that allocates", Memory, []string{"runtime.nextFreeFast", "runtime.mallocgcSmallNoscan", module + "/bench.garbage", module + ".(*worker).loop"}},
-	{"a task that sleeps", Scheduler, []string{"runtime.gopark", "time.Sleep", module + "/bench.pond.func1", module + ".(*worker).loop"}},
-	{"Submit", Pool, []string{"internal/runtime/atomic.(*Uint64).CompareAndSwap", "sync/atomic.(*Uint64).CompareAndSwap", module + ".(*Pool).push", module + ".(*Pool).Submit", module + "/bench.share.func1"}},
-	{"the queue", Pool, []string{module + "/internal/queue.(*Segment).Take", module + ".(*worker).fetch"}},
+	{"a task", Task, []string{"runtime.nanotime1", "time.Since", module + "/bench.spin", module + "/bench.glob..func1", module + "/internal/kernel.(*Worker).loop", module + "/internal/caller.spell"}},
+	{"a task on no worker", Task, []string{module + "/bench.spin", module + "/internal/caller.spell", module + "/internal/kernel.(*Lane).runHere", module + "/bench.submitAll"}},
+	{"a task that allocates", Memory, []string{"runtime.nextFreeFast", "runtime.mallocgcSmallNoscan", module + "/bench.garbage", module + "/internal/kernel.(*Worker).loop"}},
+	{"a task that sleeps", Scheduler, []string{"runtime.gopark", "time.Sleep", module + "/bench.pond.func1", module + "/internal/kernel.(*Worker).loop"}},
+	{"Submit", Pool, []string{"internal/runtime/atomic.(*Uint64).CompareAndSwap", "sync/atomic.(*Uint64).CompareAndSwap", module + "/internal/kernel.(*Lane).Submit", module + ".(*Pool).Submit", module + "/bench.share.func1"}},
+	{"the queue", Pool, []string{module + "/internal/queue.(*Segment).Take", module + "/internal/kernel.(*Worker).fetch"}},
 	{"a submitter", Submitter, []string{module + "/bench.submitAll"}},
-	{"a worker that parks", Scheduler, []string{"runtime.lock2", "runtime.chanrecv", "runtime.chanrecv1", module + "/internal/sy.Event.Wait", module + ".(*worker).park"}},
+	{"a worker that parks", Scheduler, []string{"runtime.lock2", "runtime.chanrecv", "runtime.chanrecv1", module + "/internal/sy.Event.Wait", module + "/internal/kernel.(*Worker).sleep"}},
 	{"the scheduler itself", Scheduler, []string{"runtime.futex", "runtime.futexsleep", "runtime.notesleep", "runtime.stopm", "runtime.findRunnable", "runtime.schedule", "runtime.park_m", "runtime.mcall"}},
 	{"the collector", Memory, []string{"runtime.scanobject", "runtime.gcDrain", "runtime.gcBgMarkWorker.func2", "runtime.systemstack"}},
 	{"a deep task, cut off", Task, slices.Repeat([]string{module + "/bench.descend"}, cutOff)},
