@@ -155,8 +155,9 @@ func (s *Seat) Yielded(c *Crew) {
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be
-// waiting for this CPU. Where tasks are long it looks first whether anyone waits: a yield in vain wakes another
-// CPU, so that others are late (Latency of the benchmarks), and costs more than the look.
+// waiting for this CPU. Where tasks are long it looks first whether anyone waits: a yield in vain
+// wakes another CPU, so that others are late (Latency of the benchmarks), and costs more than the
+// look.
 func (s *Seat) Rest(c *Crew) {
 	if from, ok := s.rests(c); ok && (!s.EachTask() || c.runnable() > 0) {
 		if sy.Yield(); from != 0 {

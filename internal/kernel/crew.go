@@ -151,6 +151,9 @@ func (w *Worker) cease() (wake uint64) {
 	return wake
 }
 
+// searching is how many workers search.
+func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
+
 // unattended reports whether wake says that nobody searches, and somebody is available.
 func unattended(wake uint64) bool { return wake&searchMask == 0 && wake >= availOne }
 

@@ -390,7 +390,7 @@ func (l *Lane) AllBusy() (all bool) {
 		for a := l; a.up != nil; a = a.up {
 			all = all || a.atMax()
 		}
-		all = all || c.live-len(c.idle)-int(c.wake.Load()&searchMask) >= c.root.max
+		all = all || c.live-len(c.idle)-c.searching() >= c.root.max
 	})
 	return all
 }

@@ -37,12 +37,12 @@ const (
 )
 
 const (
-	maxNesting = 64          // tasks of one lane that may run inside each other because there was no free capacity
-	roomYields = 16          // times a submitter yields before it waits
-	barge      = int64(1e6)  // ns that others may take capacity before the first of those who wait
-	mostCalls  = 64          // times, where the clock stands still
-	batchStep  = 64          // cells that a submitter owes at once: workers that come to one wait for it
-	mostInline = numMask / 2 // tasks that run inline at once
+	maxNesting   = 64          // tasks of one lane that may run inside each other because there was no free capacity
+	submitYields = 16          // times a submitter yields before it waits
+	barge        = int64(1e6)  // ns that others may take capacity before the first of those who wait
+	mostCalls    = 64          // times, where the clock stands still
+	batchStep    = 64          // cells that a submitter owes at once: workers that come to one wait for it
+	mostInline   = numMask / 2 // tasks that run inline at once
 )
 
 // Submit admits it, if that can be done without the lock.
@@ -97,9 +97,9 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		case Block:
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
-			case l.blocked.Len() == 0 && yields < sy.Times(roomYields) && c.Spin > 0:
+			case l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
 				c.leave()
-				for more := true; more && yields < sy.Times(roomYields); yields++ {
+				for more := true; more && yields < sy.Times(submitYields); yields++ {
 					sy.Yield()
 					more = !l.looksFree()
 				}
@@ -109,7 +109,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				depth = l.Nesting(ctx)
 				continue
 			case depth == 0:
-				return l.waitForRoom(it, ctx)
+				return l.waitForCapacity(it, ctx)
 			case depth <= maxNesting && l.inline < mostInline:
 				return l.runInline(it, false)
 			}
@@ -226,9 +226,9 @@ func (l *Lane) displace(it queue.Item) bool {
 	return false
 }
 
-// waitForRoom parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
+// waitForCapacity parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
 // is left.
-func (l *Lane) waitForRoom(it queue.Item, ctx context.Context) error {
+func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 	c := l.crew
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
 	l.enlist(w)

@@ -63,7 +63,7 @@ func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 		return it
 	case !l.head.CompareAndSwap(h, h+ticketOne):
 		return it
-	case !seg.Holds(t):
+	case !seg.Holds(t): // as in fetch of line, without the call: that is 1 to 2 % of an empty task
 		seg = l.front.Seek(seg, t)
 	}
 	sy.Reach("plain")

@@ -396,7 +396,7 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 		return int(numOf(h)), ticketOf(h), false
 	}
 	c.read(func() {
-		inTask = max(0, c.live-len(c.idle)-c.apart-c.clock.Yielding()-int(c.wake.Load()&searchMask))
+		inTask = max(0, c.live-len(c.idle)-c.apart-c.clock.Yielding()-c.searching())
 		began, starves = c.served, c.root.kids.Starves()
 	})
 	return inTask, began, starves
@@ -408,7 +408,7 @@ func (w *Worker) askSizer() (grow bool) {
 	grow = true
 	var s Sizing
 	w.stepOut(&c.asking, func() {
-		idle := len(c.idle) + c.apart + int(c.wake.Load()&searchMask) - 1 // w searches
+		idle := len(c.idle) + c.apart + c.searching() - 1 // w searches
 		s = Sizing{Workers: c.live - 1, Idle: idle, Min: c.Min, Max: c.root.max, Queued: int(c.root.backlog())}
 	}, func() { grow = c.Sizer(s) })
 	return grow
@@ -443,7 +443,7 @@ func (w *Worker) stepOut(n *int, look, f func()) {
 		c.enter()
 		*n--
 		if returned {
-			w.asks = w.asks && c.wake.Load()&searchMask == 0 // one at a time
+			w.asks = w.asks && c.searching() == 0 // one at a time
 			w.search()
 		} else { // f has ended the goroutine
 			c.staff.replaces = true

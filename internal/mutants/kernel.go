@@ -311,7 +311,7 @@ var kernelMutants = []mutant{
 		old: "// one at a time\n\t\t\tw.search()\n",
 		new: "// one at a time\n"},
 	{name: "kernel: two workers ask at once", models: "life/",
-		old: "\t\t\tw.asks = w.asks && c.wake.Load()&searchMask == 0 // one at a time\n",
+		old: "\t\t\tw.asks = w.asks && c.searching() == 0 // one at a time\n",
 		new: ""},
 	{name: "kernel: a strand goes on after the next ticket was taken, or not", models: "strands/",
 		old: "\tif it, ok = w.pass(true); ok {\n\t\treturn it, true\n\t}\n\tif it, ok = w.take()",

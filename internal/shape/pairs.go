@@ -10,7 +10,7 @@ import (
 // Functions that are called with the lock of the family and leave it. Those in maybe leave it if
 // they return true.
 var (
-	leaves = []string{"Lane.waitForRoom", "Lane.runInline"}
+	leaves = []string{"Lane.waitForCapacity", "Lane.runInline"}
 	maybe  = []string{"Lane.displace"}
 )
 

@@ -127,8 +127,8 @@ func FreeCPU() bool {
 	l := loads.Get().(*load)
 	metrics.Read(l[:])
 	free := l.value(0) == 0 && l.value(1)+l.value(2) < uint64(Procs())
-	if l[0].Value.Kind() != metrics.KindUint64 {
-		free = false // a runtime without the metrics
+	for i := range l {
+		free = free && l[i].Value.Kind() == metrics.KindUint64 // else a runtime without the metric
 	}
 	loads.Put(l)
 	return free

@@ -103,11 +103,11 @@ func TestProfiles(t *testing.T) {
 		if p == nil {
 			t.Fatalf("%s has no profile", row.Key())
 		}
-		most := where.Pool
+		part := where.Pool
 		if row.Name == "Flock/task=1us" {
-			most = where.Task
+			part = where.Task
 		}
-		if p.Samples == 0 || p.Busy <= 0 || p.Shares[most] <= 0 || p.Shares[where.Other] > 0.5 {
+		if p.Samples == 0 || p.Busy <= 0 || p.Shares[part] <= 0 || p.Shares[where.Other] > 0.5 {
 			t.Errorf("%s: %+v", row.Key(), p)
 		}
 	}
