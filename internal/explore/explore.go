@@ -274,6 +274,7 @@ type run struct {
 	m        *M
 	clock    simClock
 	timed    bool
+	hurries  bool
 	contexts map[<-chan struct{}]*Context
 	spawned  int
 

@@ -444,6 +444,18 @@ func TestTimers(t *testing.T) {
 		t.Errorf("%+v, fired in %d, stopped in %d", rep, fired, stopped)
 	}
 	mustFail(t, func(m *M) { AfterFunc(time.Second, func() {}) }, All(), "a timer is armed")
+
+	fired, stopped = 0, 0
+	hurries := func(m *M) {
+		m.Hurries()
+		tm := AfterFunc(time.Hour, func() { fired++ })
+		if tm.Stop() {
+			stopped++
+		}
+	}
+	if rep := Explore(hurries, All(), Limits{}); rep.Failure != nil || fired == 0 || stopped == 0 {
+		t.Errorf("with no time between: %+v, fired in %d, stopped in %d", rep, fired, stopped)
+	}
 }
 
 func TestReplayStrings(t *testing.T) {

@@ -46,6 +46,10 @@ func (m *M) Reach(place string) { m.r.x.reached[place]++ }
 // clock is an access.
 func (m *M) Timed() { m.r.timed = true }
 
+// Hurries tells the explorer that a timer may fire as soon as it is set, however long it is set for.
+// The clock stands still.
+func (m *M) Hurries() { m.r.hurries = true }
+
 // Advance lets d pass.
 func (m *M) Advance(d time.Duration) {
 	if !m.r.timed {

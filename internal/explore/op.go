@@ -250,7 +250,7 @@ func (t *Timer) arm(d time.Duration) {
 	t.at, t.armed = r.clock.now+max(0, d), true
 	t.stopped.Clear()
 	t.due.Clear()
-	if d <= 0 {
+	if d <= 0 || r.hurries {
 		t.due.Set()
 	}
 	r.clock.timers = append(r.clock.timers, t)
