@@ -25,6 +25,14 @@ import (
 // [FullPolicy]. Under [Block], the default, it parks until there is room or the
 // pool is shut down. Otherwise Submit does not block, and it allocates nothing.
 //
+// A goroutine that submits short tasks without pause, under Block, has the
+// workers follow: once in some thousand tasks, while more than 65,536 wait, its
+// Submit parks after the task was accepted, for a few milliseconds as a rule and
+// at most for about 100. So the workers get the CPUs, and an unbounded queue
+// stays short. Where tasks take longer than some microseconds this happens only
+// each time that the queue has grown four-fold, for 10 ms at most. Tasks of the
+// pool, and [Pool.TrySubmit], do not park.
+//
 // A task may call Submit. If the queue of its own pool is full, under Block,
 // the task runs the new task itself, because to wait for room could stop the
 // whole pool. At 64 tasks inside each other it does not; the new task is then

@@ -87,10 +87,10 @@ func (a *account) findCapacity() int64 {
 	return a.freeCapacity()
 }
 
-// lease lets submitters have what capacity is free. The lease never fills its field: others may
-// have come here since the caller saw that there is none.
-func (a *account) lease() {
-	if n := min(a.freeCapacity(), numMask/2-int64(numOf(a.tail.Load()))); n > 0 {
+// lease lets submitters have what capacity is free, for up to n tasks. Others may have come here since
+// the caller saw that there is no lease.
+func (a *account) lease(n int64) {
+	if n = min(a.freeCapacity(), n-int64(numOf(a.tail.Load()))); n > 0 {
 		a.granted += uint64(n)
 		a.tail.Add(uint64(n))
 	}

@@ -86,6 +86,10 @@ func (l *Lane) audit() string {
 		waiters++
 		called = called || w.called
 	}
+	ahead, wakes, alarmed := false, false, false
+	if p := sy.PeekPointer(&l.pacing); p != nil {
+		ahead, wakes, alarmed = len(p.parked) > 0, sy.Peek(&p.wakeAt) != 0, p.alarm.stop != nil
+	}
 	queued, idle := l.leaf().Queued(), lease == 0 && backlog == 0
 	what := cmp.Or(
 		fault(!listed, "the list of the blocked is broken"),
@@ -98,8 +102,9 @@ func (l *Lane) audit() string {
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
 		fault(waiters > 0 && !called && !l.slow, "somebody waits for capacity, and workers do not see it"),
+		fault(ahead != wakes || ahead && (!alarmed || l.phase != open), "submitters are ahead, and nobody is to wake them"),
 		fault(l.phase != open && (lease != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused), "closed, and somebody waits or has places"),
-		fault(l.ended && (l.phase == open || !idle || busy != 0 || parked != 0), "ended, and there are tasks"),
+		fault(l.ended && (l.phase == open || !idle || alarmed || busy != 0 || parked != 0), "ended, and there are tasks"),
 	)
 	if what == "" {
 		return ""

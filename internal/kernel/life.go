@@ -280,6 +280,7 @@ func (l *Lane) endLocked(stop bool, cause error) {
 		l.recall()
 		l.refuse()
 		l.endReservations()
+		l.endPacing()
 	}
 	if !stop || l.phase == stopping {
 		return

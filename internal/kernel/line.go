@@ -18,6 +18,7 @@ type line struct {
 	stampAt   uint64 // if t&stampMask is that
 	stampAll  bool
 	epoch     *time.Time
+	pacing    sy.Pointer[pacing] // here, where workers look; made when a submitter is far ahead for the first time
 
 	_     sy.Pad
 	tail  sy.Uint64

@@ -41,7 +41,7 @@ func (l *Lane) settleQuiet() {
 		return
 	}
 	l.wakeQuieters(at)
-	if l.phase == open || l.ended || l.holds > 0 || l.sampler != nil && !l.sampler.stopped() || !l.follows.stopped() || l.up == nil && !l.crew.reclaim.stopped() {
+	if l.phase == open || l.ended || l.holds > 0 || l.sampler != nil && !l.sampler.stopped() || !l.follows.stopped() || !l.pacingStopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
 	if l.letGo != nil { // its alarm does not ring any more

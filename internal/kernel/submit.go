@@ -87,10 +87,24 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		c.touch(l)
 		c.settle() // those who wait go first
 		if (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0 {
-			if l.accept(it) {
-				l.lease() // not if it has joined a strand: then the lane may be idle
+			ahead := l.isFarAhead()
+			switch {
+			case ahead && policy == Block && depth < 0:
+				c.leave() // finding out takes a while
+				depth = l.Nesting(ctx)
+				continue
+			case ahead && depth != 0:
+				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
 			}
+			l.accept(it)
+			l.leaseFor(ahead)
+			if !ahead {
+				c.leave()
+				return nil
+			}
+			w := l.pace()
 			c.leave()
+			l.awaitWorkers(w, ctx)
 			return nil
 		}
 		switch policy {
@@ -140,16 +154,13 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 }
 
 // accept admits it by a new permit, and makes l ready. A task that joins a busy strand has no
-// ticket: it is the strand's to run. Then accept returns false. Locked.
-func (l *Lane) accept(it queue.Item) (listed bool) {
-	it, listed = l.join(it)
-	if !listed {
-		return false
+// ticket: it is the strand's to run. Locked.
+func (l *Lane) accept(it queue.Item) {
+	if it, own := l.join(it); own {
+		l.permits(1)
+		l.putLocked(it)
+		l.crew.list(l)
 	}
-	l.permits(1)
-	l.putLocked(it)
-	l.crew.list(l)
-	return true
 }
 
 // compact frees what tombstones keep, if there are more of them than the account allows for: a

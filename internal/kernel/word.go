@@ -9,6 +9,7 @@
 //	wait      those who wait for capacity
 //	gate      the lock and its exits; R, W and L hold whenever it is free
 //	submit    how a task is admitted
+//	pace      how submitters that are far ahead let the workers follow
 //	take      how a worker takes it, and ceases to be busy
 //	worker    from task to task; how a worker rests, and asks whether to grow
 //	run       what happens around it

@@ -337,6 +337,7 @@ func (w *Worker) tick() {
 	}
 	inTask, began := 1, uint64(0)
 	if l := w.at; l != nil && !w.seat.EachTask() { // else they do not matter
+		l.follow()
 		h := l.head.Load()
 		inTask, began = int(numOf(h)), ticketOf(h)
 	}

@@ -12,7 +12,7 @@ import (
 // order is the files of the kernel from the bottom to the top. A file calls what is below it.
 var order = []string{
 	"errors.go", "word.go", "line.go", "account.go", "lane.go", "crew.go", "wait.go", "gate.go",
-	"reserve.go", "sample.go", "quiet.go", "take.go", "record.go", "run.go", "submit.go", "life.go",
+	"reserve.go", "sample.go", "quiet.go", "take.go", "record.go", "run.go", "pace.go", "submit.go", "life.go",
 	"worker.go", "snapshot.go", "audit.go", "audit_off.go",
 }
 
@@ -41,6 +41,8 @@ var upward = map[string]string{
 	"record.go Lane.enterFrom": "inline join",
 	"record.go Lane.exitTo":    "inline join",
 	"quiet.go Lane.finish":     "a quiet lane that accepts no more ends",
+
+	"quiet.go Lane.pacingStopped": "the end waits for all alarms",
 }
 
 // A call is a mention of a function or method of the package outside its file: one that is handed
