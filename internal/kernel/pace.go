@@ -28,7 +28,8 @@ import (
 // The figures are of two CPUs, one or more submitters, and tasks of some nanoseconds.
 const (
 	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as many
-	// the tasks of one submitter take 8 % longer.
+	// the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A burst of
+	// 100,000 takes 3 to 6 % longer than without a limit.
 	farAhead = 1 << 16 >> (14 * sy.Shorter / 3)
 
 	mostLease = 1 << 12 >> (10 * sy.Shorter / 3)
@@ -41,7 +42,7 @@ const (
 	// fewMoved tasks were taken or submitted: 2 µs a task. If nothing moves at all firstTime is enough.
 	fewMoved  = mostLease
 	paceTime  = 10 * time.Millisecond
-	firstTime = time.Millisecond
+	firstTime = paceTime / 40
 	mostSlow  = 10 >> sy.Shorter
 
 	mostTime = 100 * time.Millisecond // that somebody is parked, and one paceTime
@@ -69,6 +70,9 @@ type pacer struct {
 
 // isFarAhead reports whether a submitter is that. Locked.
 func (l *Lane) isFarAhead() bool {
+	if l.capacity <= farAhead { // it never is
+		return false
+	}
 	n := l.backlog()
 	p := sy.PeekPointer(&l.pacing)
 	if p == nil && n > farAhead {
