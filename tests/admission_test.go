@@ -1506,3 +1506,30 @@ func (c *ownContext) Err() error {
 }
 
 func (c *ownContext) end() { c.ended.Store(true); close(c.done) }
+
+// A submitter that is far ahead of a blocked worker waits for it a few times only, and briefly.
+func TestASubmitterThatIsFarAheadWaitsForLittle(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(shoal.Unbounded))
+		gate := make(chan struct{})
+		var ran atomic.Int64
+		submitN := func(n int, task func()) {
+			for range n {
+				if err := p.Submit(task); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		submitN(1, func() { <-gate })
+		synctest.Wait() // the worker is in it
+		start := time.Now()
+		submitN(300_000, func() { ran.Add(1) })
+		if waited := time.Since(start); waited <= 0 || waited > time.Millisecond {
+			t.Errorf("it has waited for %v", waited)
+		}
+		close(gate)
+		if err := p.Shutdown(t.Context()); err != nil || ran.Load() != 300_000 {
+			t.Errorf("%v, %d have run", err, ran.Load())
+		}
+	})
+}
