@@ -113,6 +113,13 @@ func policyModels() (ms []suite.Model) {
 			s.end()
 		})
 	}
+	add("the first two submitters come at once, and a task waits for the other's return", 2, nil, func(s *sim) {
+		s.pool(2, of(1, 1))
+		e := sy.MakeEvent()
+		s.Go("other", func() { s.submit(0, 1); e.Set() })
+		s.and(0, 0, e.Wait)
+		s.end()
+	})
 	add("DropOldest beside a worker", 3, []string{"displace"}, func(s *sim) {
 		s.drops = true
 		s.pool(0, of(1, 1))

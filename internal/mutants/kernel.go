@@ -54,7 +54,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: one more than there is free capacity for", models: "one/",
 		old: "\tall := int64(a.capacity)",
 		new: "\tall := 1 + int64(a.capacity)"},
-	{name: "kernel: the lease is not called back for capacity", models: "one/",
+	{name: "kernel: the lease is not called back for capacity", models: "full/the_first_two",
 		old: "\ta.recall()\n\treturn a.freeCapacity()",
 		new: "\treturn a.freeCapacity()"},
 	{name: "kernel: the lease is one more than was granted", models: "one/",
