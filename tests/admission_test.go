@@ -1512,18 +1512,10 @@ func TestASubmitterThatIsFarAheadWaitsForLittle(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(shoal.Unbounded))
 		gate := make(chan struct{})
-		var ran atomic.Int64
-		submitN := func(n int, task func()) {
-			for range n {
-				if err := p.Submit(task); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		submitN(1, func() { <-gate })
+		must(t, p.Submit(func() { <-gate }))
 		synctest.Wait() // the worker is in it
 		start := time.Now()
-		submitN(300_000, func() { ran.Add(1) })
+		ran := submitN(t, p, 300_000)
 		if waited := time.Since(start); waited <= 0 || waited > time.Millisecond {
 			t.Errorf("it has waited for %v", waited)
 		}

@@ -104,7 +104,7 @@ func (l *Lane) audit() string {
 		fault(waiters > 0 && !called && !l.slow, "somebody waits for capacity, and workers do not see it"),
 		fault(ahead != wakes || ahead && (!alarmed || l.phase != open), "submitters are ahead, and nobody is to wake them"),
 		fault(l.phase != open && (lease != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused), "closed, and somebody waits or has places"),
-		fault(l.ended && (l.phase == open || !idle || alarmed || busy != 0 || parked != 0), "ended, and there are tasks"),
+		fault(l.ended && (l.phase == open || !idle || alarmed || busy != 0 || parked != 0), "ended, and there are tasks or an alarm"),
 	)
 	if what == "" {
 		return ""

@@ -68,13 +68,13 @@ type pacer struct {
 	since int64
 }
 
-// isFarAhead reports whether a submitter is that. Locked.
+// isFarAhead reports whether a submitter is that. It makes pacing when one is for the first time, and
+// has far begin anew in a short queue. Locked.
 func (l *Lane) isFarAhead() bool {
 	if l.capacity <= farAhead { // it never is
 		return false
 	}
-	n := l.backlog()
-	p := sy.PeekPointer(&l.pacing)
+	p, n := sy.PeekPointer(&l.pacing), l.backlog()
 	if p == nil && n > farAhead {
 		p = &pacing{far: farAhead}
 		l.pacing.Store(p)
@@ -115,11 +115,7 @@ func (l *Lane) pace() pacer {
 
 // awaitWorkers parks a submitter that is far ahead until it is woken, or ctx ends.
 func (l *Lane) awaitWorkers(w pacer, ctx context.Context) {
-	var cancel <-chan struct{}
-	if ctx != nil {
-		cancel = ctx.Done()
-	}
-	if !w.woken.WaitOr(cancel) {
+	if !w.woken.WaitOr(doneOf(ctx)) {
 		sy.Reach("no longer ahead")
 		l.crew.enter()
 		p := sy.PeekPointer(&l.pacing)
@@ -161,7 +157,7 @@ func (l *Lane) pacingStopped() bool {
 // mayWake reports whether it is time to wake somebody.
 func (l *Lane) mayWake(p *pacing) bool {
 	at := p.wakeAt.Load()
-	return at != 0 && (ticketOf(l.head.Load())-ticketOf(at))&mask < 1<<37
+	return at != 0 && reached(ticketOf(l.head.Load()), ticketOf(at))
 }
 
 // follow is called by a worker of l in its tick, unless its tasks are long: then the alarm is quick

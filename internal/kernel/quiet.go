@@ -67,7 +67,7 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 // finished. Locked.
 func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
-		wake := !q.apart && (at-q.given)&mask < 1<<37
+		wake := !q.apart && reached(at, q.given)
 		if wake {
 			q.woken.Set()
 		}

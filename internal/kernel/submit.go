@@ -245,10 +245,7 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 	l.enlist(w)
 	c.leave() // announces it, and looks for free capacity once more
 	sy.Reach("wait for capacity")
-	var cancel <-chan struct{}
-	if ctx != nil {
-		cancel = ctx.Done()
-	}
+	cancel := doneOf(ctx)
 	for {
 		woken := w.woken.WaitOr(cancel)
 		if woken && !w.called {

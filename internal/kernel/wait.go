@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"container/list"
+	"context"
 	"slices"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -35,6 +36,14 @@ func (l *Lane) firstBlocked() *waiter {
 		return e.Value.(*waiter)
 	}
 	return nil
+}
+
+// doneOf is what is closed when ctx, which may be nil, ends.
+func doneOf(ctx context.Context) <-chan struct{} {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Done()
 }
 
 func (l *Lane) enlist(w *waiter) {

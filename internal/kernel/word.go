@@ -63,3 +63,6 @@ const (
 
 func ticketOf(w uint64) uint64 { return w >> ticketBit }
 func numOf(w uint64) uint64    { return w & numMask }
+
+// reached reports whether ticket t is at, or after it.
+func reached(t, at uint64) bool { return (t-at)&mask < 1<<37 }
