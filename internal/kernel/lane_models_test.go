@@ -63,12 +63,15 @@ func laneModels() (ms []suite.Model) {
 			s.submit(a, 1)
 			s.end()
 		})
-		add("a worker comes under the lock, another without, one place", 2, nil, func(s *sim) {
-			s.pool(4, conf{Max: 2, Capacity: 4, Config: Config{Min: 2, Spin: spin}})
-			a := s.sub(0, to(1, 4))
-			s.submit(0, 0)
-			s.Go("other", func() { s.submit(a, 2); s.submit(a, 3) })
-			s.submit(a, 1)
+		add("a worker comes from another lane under the lock, another without, one place", 2, nil, func(s *sim) {
+			s.pool(3, conf{Max: 2, Capacity: 4, Config: Config{Min: 2, Spin: spin}})
+			a, b := s.sub(0, to(1, 4)), s.sub(0, to(1, 4))
+			e, f := sy.MakeEvent(), sy.MakeEvent()
+			s.and(a, 0, func() { e.Set(); f.Wait() })
+			e.Wait() // a worker is in a, which is not ready any more: b is to be the only one that is
+			s.submit(b, 1)
+			s.submit(b, 2)
+			f.Set()
 			s.end()
 		})
 		add("goes idle while a submitter puts by the lease", 2, []string{"not idle"}, func(s *sim) {
