@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/shoal-go/shoal/internal/postgres"
 )
 
@@ -33,8 +35,55 @@ var engines = map[string]func(dir string) (*engine, error){
 		}
 		return &engine{place: c.DSN("postgres", "postgres"), pids: func() []int { return tree(c.Pid()) }, close: c.Close}, nil
 	},
+	"nats-always":    func(dir string) (*engine, error) { return startNATS(dir, "nats-always") },
+	"nats":           func(dir string) (*engine, error) { return startNATS(dir, "nats") },
 	"redis-always":   func(dir string) (*engine, error) { return startRedis(dir, "always") },
 	"redis-everysec": func(dir string) (*engine, error) { return startRedis(dir, "everysec") },
+}
+
+// startNATS starts a NATS server, in a process that natsServer is.
+func startNATS(dir, name string) (*engine, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command(self, "-child", "nats", "-place", dir, "-subject", name)
+	c.SysProcAttr, c.Stderr = attributes(), os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	e := &engine{pids: func() []int { return []int{c.Process.Pid} }, close: func() error {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		return nil
+	}}
+	if e.place, err = bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, errors.Join(errors.New("the NATS server does not start"), e.close())
+	}
+	e.place = strings.TrimSpace(e.place)
+	return e, nil
+}
+
+// natsServer runs a NATS server, with or without a sync of each write, until it is killed,
+// and says where it is.
+func natsServer(dir string, sync bool) error {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: sync, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		return errors.New("the NATS server is not ready")
+	}
+	fmt.Println(s.ClientURL())
+	s.WaitForShutdown()
+	return nil
 }
 
 func startRedis(dir, fsync string) (*engine, error) {

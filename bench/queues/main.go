@@ -75,6 +75,9 @@ type result struct {
 }
 
 func child(ctx context.Context, c config) error {
+	if c.child == "nats" {
+		return natsServer(c.place, c.subject == "nats-always")
+	}
 	i := slices.IndexFunc(subjects, func(s subject) bool { return s.name == c.subject })
 	if i < 0 {
 		return fmt.Errorf("there is no subject %q", c.subject)
@@ -157,7 +160,7 @@ func flow(ctx context.Context, c config, q queue) error {
 		return err
 	}
 	err = say(result{Put: float64(c.jobs) / put.Seconds(), Done: float64(c.jobs) / end.Sub(start).Seconds(), Process: mem})
-	_, _ = io.Copy(io.Discard, os.Stdin) // the parent looks at the engine
+	_, _ = io.Copy(io.Discard, os.Stdin) // the parent looks at the process
 	stop()
 	return errors.Join(err, <-worked)
 }
@@ -254,7 +257,7 @@ func capacity(ctx context.Context, c config, q queue) error {
 	time.Sleep(window)
 	n := done.Load() - before
 	err := say(result{Done: float64(n) / window.Seconds()})
-	_, _ = io.Copy(io.Discard, os.Stdin) // the first one has the engine, for all
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	stop()
 	return errors.Join(err, <-worked)
 }
@@ -446,7 +449,7 @@ func (c config) retry(ctx context.Context, s subject, r *row) error {
 // killed kills a process that has a job, when another one waits for jobs.
 func (c config) killed(ctx context.Context, s subject, r *row) error {
 	return c.with(s, func(e *engine) error {
-		rescuer, err := c.start(ctx, "rescue", s, e) // first: it has the embedded engine
+		rescuer, err := c.start(ctx, "rescue", s, e)
 		if err != nil {
 			return err
 		}

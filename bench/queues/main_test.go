@@ -21,7 +21,7 @@ func TestTheTableIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-jobs", "200", "-runs", "1", "-kills", "1", "-run", "^shoal, (embedded|SQLite)$")
+	cmd := exec.Command(self, "-jobs", "200", "-runs", "1", "-kills", "1", "-run", "^shoal, (NATS|SQLite)$")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

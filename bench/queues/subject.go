@@ -22,7 +22,6 @@ import (
 
 	"github.com/shoal-go/shoal"
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
-	"github.com/shoal-go/shoal/contrib/nats/embedded"
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 	"github.com/shoal-go/shoal/jobs"
 )
@@ -52,10 +51,8 @@ type queue interface {
 }
 
 var subjects = []subject{
-	{"shoal, embedded", "folder", "each job synced", func(ctx context.Context, dir string) (queue, error) { return openEmbedded(ctx, dir) }},
-	{"shoal, embedded, unsynced", "folder", "synced every 2 minutes", func(ctx context.Context, dir string) (queue, error) {
-		return openEmbedded(ctx, dir, embedded.WithLostWritesOnPowerFailure())
-	}},
+	{"shoal, NATS", "nats-always", "each job synced", openNATS},
+	{"shoal, NATS, unsynced", "nats", "synced every 2 minutes", openNATS},
 	{"shoal, Postgres", "postgres", "each commit synced", func(ctx context.Context, dsn string) (queue, error) {
 		return openSQL(ctx, "pgx", dsn, shoalsql.Postgres)
 	}},
@@ -75,25 +72,13 @@ type shoalQueue struct {
 	ends   []func() error
 }
 
-func openEmbedded(ctx context.Context, dir string, opts ...embedded.Option) (queue, error) {
-	// Of two processes that share the folder the second one connects to the first.
-	s, err := embedded.Start(dir, append(opts, embedded.WithListen("127.0.0.1:43219"))...)
-	q := &shoalQueue{}
-	var nc *nats.Conn
-	switch {
-	case errors.Is(err, embedded.ErrInUse):
-		nc, err = nats.Connect("nats://127.0.0.1:43219")
-	case err == nil:
-		q.ends = append(q.ends, s.Close)
-		nc, err = s.Connect()
-	}
+func openNATS(ctx context.Context, url string) (queue, error) {
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectBufSize(-1))
 	if err != nil {
 		return nil, err
 	}
-	q.ends = append(q.ends, func() error { nc.Close(); return nil })
 	n, err := shoalnats.Open(ctx, nc, "bench", shoalnats.WithLease(lease))
-	q.source, q.sink = n, n
-	return q, err
+	return &shoalQueue{source: n, sink: n, ends: []func() error{func() error { nc.Close(); return nil }}}, err
 }
 
 func openSQL(ctx context.Context, driver, dsn string, d shoalsql.Dialect) (queue, error) {

@@ -19,8 +19,7 @@ import (
 
 // place adds the flags that name the queue.
 func place(fs *flag.FlagSet, p *work.Place) {
-	fs.StringVar(&p.Dir, "dir", "shoal-queue", "the `folder` of the queue; processes that name the same folder share the queue")
-	fs.BoolVar(&p.Fast, "lose-writes-on-power-failure", false, "with -dir: do not wait until the disk has stored a job")
+	fs.StringVar(&p.Dir, "dir", "shoal-queue", "the `folder` of the queue, on a disk of this machine; it gets an SQLite database,\nwhich processes that name the same folder share")
 	fs.StringVar(&p.NATS, "nats", "", "the `address` of a NATS server that has the queue, instead of -dir")
 	fs.StringVar(&p.SQL, "sql", "", "the `database` that has the queue, instead of -dir: a postgres:// address, or the file of an SQLite database")
 	fs.StringVar(&p.Queue, "queue", "default", "the `name` of the queue")
@@ -37,6 +36,8 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 		fs.SetOutput(help)
 		fs.PrintDefaults()
 		return err
+	case err != nil && strings.HasSuffix(err.Error(), ": -lose-writes-on-power-failure"):
+		return errUsage{errors.New("-lose-writes-on-power-failure went with the NATS server that -dir started; leave it out: -dir is an SQLite database, which is faster")}
 	case err != nil:
 		return errUsage{fmt.Errorf("%w; %s -h lists the flags", err, fs.Name())}
 	case p.Lease < 100*time.Millisecond:

@@ -16,7 +16,7 @@ import (
 	"github.com/shoal-go/shoal/internal/smalldisk"
 )
 
-// TestWorkOutlivesAFullDisk: the engine fails, says so, and goes on when there is room;
+// TestWorkOutlivesAFullDisk: enqueue fails and says why; when there is room, all goes on, and
 // what was confirmed is done.
 func TestWorkOutlivesAFullDisk(t *testing.T) {
 	const size = 16 << 20
@@ -53,7 +53,7 @@ func TestWorkOutlivesAFullDisk(t *testing.T) {
 		}
 	}
 	t.Logf("shoal enqueue: %v", err)
-	if !strings.Contains(err.Error(), "may not all be enqueued") {
+	if !strings.Contains(err.Error(), "may not all be enqueued") || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("shoal enqueue: %v", err)
 	}
 	if err := os.Remove(others); err != nil {
@@ -82,8 +82,5 @@ func TestWorkOutlivesAFullDisk(t *testing.T) {
 	}
 	if !done["first"] {
 		t.Error("the first job is lost")
-	}
-	if s := said.String(); !strings.Contains(s, "stores nothing") {
-		t.Errorf("shoal work said %q", s)
 	}
 }

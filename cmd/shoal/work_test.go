@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,8 +48,8 @@ func sortedLines(s string) []string {
 // places are where a queue may be.
 func places(t *testing.T) map[string][]string {
 	return map[string][]string{
-		"embedded": {"-dir", filepath.Join(t.TempDir(), "queue")},
-		"SQLite":   {"-sql", filepath.Join(t.TempDir(), "jobs.db")},
+		"folder": {"-dir", filepath.Join(t.TempDir(), "new", "queue")},
+		"file":   {"-sql", filepath.Join(t.TempDir(), "jobs.db")},
 	}
 }
 
@@ -149,19 +150,26 @@ func TestWorkSumsFiles(t *testing.T) {
 
 func TestWorkRefusesBadInput(t *testing.T) {
 	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(filepath.Join(dir, "old", "jetstream"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
-		"":                                "a command to run for each job is missing",
-		"-do nothing":                     `-do "nothing"`,
-		"-do print cat":                   `-do print and the command "cat"`,
-		"-workers 0 cat":                  "-workers 0",
-		"-attempts -1 cat":                "-attempts -1",
-		"-drain -1s cat":                  "-drain -1s",
-		"-empty -1s cat":                  "-empty -1s",
-		"-lease 1ms cat":                  "-lease 1ms",
-		"-dir  cat":                       "-dir",
-		"-nats x -sql y cat":              "-nats and -sql",
-		"-nats nats://127.0.0.1:1 cat":    "-nats nats://127.0.0.1:1",
-		"-queue a.b -dir " + dir + " cat": `"a.b"`,
+		"-lose-writes-on-power-failure cat": "leave it out",
+		"-dir " + file + " cat":             "use -sql " + file,
+		"-dir " + dir + "/old cat":          "run nats-server -js -sd " + dir + "/old",
+		"":                                  "a command to run for each job is missing",
+		"-do nothing":                       `-do "nothing"`,
+		"-do print cat":                     `-do print and the command "cat"`,
+		"-workers 0 cat":                    "-workers 0",
+		"-attempts -1 cat":                  "-attempts -1",
+		"-drain -1s cat":                    "-drain -1s",
+		"-empty -1s cat":                    "-empty -1s",
+		"-lease 1ms cat":                    "-lease 1ms",
+		"-dir  cat":                         "-dir",
+		"-nats x -sql y cat":                "-nats and -sql",
+		"-nats nats://127.0.0.1:1 cat":      "-nats nats://127.0.0.1:1",
+		"-queue a.b -dir " + dir + " cat":   `"a.b"`,
 		"-listen nowhere -dir " + dir + " -queue q cat": "-listen",
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -192,7 +200,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while")
 	}
-	for _, engine := range []string{"embedded", "postgres", "sqlite"} {
+	for _, engine := range []string{"sqlite", "postgres"} {
 		t.Run(engine, func(t *testing.T) {
 			out, err := exec.Command("go", "run", "./internal/chaos", "-engine", engine, "-jobs", "1000", "-kills", "10", "-restarts", "2", "-away", "2s", "-seed", "1").CombinedOutput()
 			if err != nil && strings.Contains(string(out), postgres.ErrNone.Error()) && os.Getenv("SHOAL_POSTGRES") != "required" {

@@ -3,8 +3,8 @@
 //
 // A [Queue] consists of a stream of jobs, a durable consumer that all machines share, and a
 // stream of dead letters. [Open] creates what is missing, and returns an error if something
-// exists with other settings. Package embedded, a module of its own, runs the server inside
-// the process, for one machine without any set-up.
+// exists with other settings. Those who run no NATS server have a queue without one in
+// contrib/sql.
 //
 // # Guarantees and costs
 //

@@ -16,23 +16,24 @@ import (
 // connections are enough for a source that is pulled, and for what workers say meanwhile.
 const connections = 8
 
-// openSQL opens a queue in a database: Postgres where the DSN says so, else the SQLite
-// database in that file, which is made if it is missing.
-func openSQL(ctx context.Context, p Place) (*Queue, error) {
-	driver, dsn, dialect, where := "sqlite", shoalsql.SQLiteDSN(p.SQL), shoalsql.SQLite, p.SQL
-	if strings.HasPrefix(p.SQL, "postgres://") || strings.HasPrefix(p.SQL, "postgresql://") {
-		driver, dsn, dialect, where = "pgx", p.SQL, shoalsql.Postgres, withoutSecrets(p.SQL)
+// openSQL opens a queue in a database: Postgres where its name says so, else the SQLite
+// database in that file, which is made if it is missing. flag is what named it.
+func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
+	driver, dsn, dialect := "sqlite", shoalsql.SQLiteDSN(name), shoalsql.SQLite
+	if strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://") {
+		driver, dsn, dialect = "pgx", name, shoalsql.Postgres
 	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
-		return nil, fmt.Errorf("-sql %s: %w", where, err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	db.SetMaxOpenConns(connections)
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	q, err := shoalsql.Open(once, db, dialect, p.Queue, shoalsql.WithLease(p.Lease))
 	if err != nil {
-		return nil, fmt.Errorf("-sql %s: %w", where, errors.Join(err, db.Close()))
+		return nil, fmt.Errorf("%s: %w", flag, errors.Join(err, db.Close()))
 	}
+	_, where, _ := strings.Cut(flag, " ")
 	return &Queue{Source: q, Sink: q, Where: where, close: db.Close}, nil
 }

@@ -1,4 +1,4 @@
-package embedded_test
+package natstest_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/shoal-go/shoal"
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
-	"github.com/shoal-go/shoal/contrib/nats/embedded"
 	"github.com/shoal-go/shoal/jobs"
 )
 
@@ -17,8 +16,8 @@ import (
 func BenchmarkServe(b *testing.B) {
 	for _, mode := range []struct {
 		name string
-		opts []embedded.Option
-	}{{"sync=always", nil}, {"sync=no", []embedded.Option{embedded.WithLostWritesOnPowerFailure()}}} {
+		opts []serverOption
+	}{{"sync=always", nil}, {"sync=no", []serverOption{withoutSync()}}} {
 		for _, workers := range []int{1, 16, 256} {
 			b.Run(fmt.Sprintf("%s/workers=%d", mode.name, workers), func(b *testing.B) {
 				s := start(b, b.TempDir(), mode.opts...)

@@ -1,4 +1,4 @@
-package embedded_test
+package natstest_test
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,30 +18,9 @@ import (
 
 	"github.com/shoal-go/shoal"
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
-	"github.com/shoal-go/shoal/contrib/nats/embedded"
 	"github.com/shoal-go/shoal/jobs"
 	"github.com/shoal-go/shoal/jobs/jobstest"
 )
-
-func start(t testing.TB, dir string, opts ...embedded.Option) *embedded.Server {
-	t.Helper()
-	s, err := embedded.Start(dir, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func connect(t testing.TB, s *embedded.Server) *nats.Conn {
-	t.Helper()
-	nc, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
 
 func open(t testing.TB, nc *nats.Conn, name string, opts ...shoalnats.Option) *shoalnats.Queue {
 	t.Helper()
@@ -81,7 +58,7 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 // TestALeaseBeginsWithTheDelivery: and not when the job is read, as by a process that was
 // stopped in between.
 func TestALeaseBeginsWithTheDelivery(t *testing.T) {
-	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
+	s := start(t, t.TempDir(), withListen("127.0.0.1:0"))
 	late := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
 	nc, err := nats.Connect("nats://" + late.addr)
 	if err != nil {
@@ -204,7 +181,7 @@ func newSlowLink(t *testing.T, server string) *slowLink {
 // TestThereIsRoomForADeadLetter: of the largest jobs, also where another client has enqueued them.
 func TestThereIsRoomForADeadLetter(t *testing.T) {
 	const most = 16 << 10
-	nc := connect(t, start(t, t.TempDir(), embedded.WithMaxPayload(most)))
+	nc := connect(t, start(t, t.TempDir(), withMaxPayload(most)))
 	q := open(t, nc, "q")
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -255,7 +232,7 @@ func TestThereIsRoomForADeadLetter(t *testing.T) {
 
 // TestPullIsBoundedInBytes: what it leases has to arrive within a lease.
 func TestPullIsBoundedInBytes(t *testing.T) {
-	q := open(t, connect(t, start(t, t.TempDir(), embedded.WithMaxPayload(16<<20))), "q")
+	q := open(t, connect(t, start(t, t.TempDir(), withMaxPayload(16<<20))), "q")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, size := range []int{12 << 20, 3 << 20, 3 << 20, 3 << 20, 1} {
@@ -279,7 +256,7 @@ func TestPullIsBoundedInBytes(t *testing.T) {
 // TestAnAnswerWaitsForNoConnection: it would be sent when that is back, and count for the
 // attempt that runs then.
 func TestAnAnswerWaitsForNoConnection(t *testing.T) {
-	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"))
+	s := start(t, t.TempDir(), withListen("127.0.0.1:0"))
 	link := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
 	away := make(chan struct{}, 1)
 	nc, err := nats.Connect("nats://"+link.addr, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
@@ -394,9 +371,7 @@ func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc.Close()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.Close()
 	s = start(t, dir)
 	q = open(t, connect(t, s), "mail", shoalnats.WithLease(lease), shoalnats.WithExisting())
 	seen := make(map[string]int)
@@ -423,7 +398,7 @@ func TestServeOutlivesTheServer(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s := start(t, dir, embedded.WithListen("127.0.0.1:0"))
+	s := start(t, dir, withListen("127.0.0.1:0"))
 	url := s.URL()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
@@ -458,13 +433,11 @@ func TestServeOutlivesTheServer(t *testing.T) {
 		}
 	}
 	put(0, 20)
-	if err := s.Close(); err != nil { // with jobs under way
-		t.Fatal(err)
-	}
-	again := make(chan *embedded.Server, 1)
+	s.Close() // with jobs under way
+	again := make(chan *natsServer, 1)
 	go func() {
 		time.Sleep(time.Second)
-		s, err := embedded.Start(dir, embedded.WithListen(strings.TrimPrefix(url, "nats://")))
+		s, err := startServer(dir, withListen(strings.TrimPrefix(url, "nats://")))
 		if err != nil {
 			t.Error(err)
 		}
@@ -478,91 +451,6 @@ func TestServeOutlivesTheServer(t *testing.T) {
 	}
 	if s := <-again; s != nil {
 		s.Close()
-	}
-}
-
-func TestAFolderHasOneServer(t *testing.T) {
-	dir := t.TempDir()
-	s := start(t, dir)
-	if _, err := embedded.Start(dir); !errors.Is(err, embedded.ErrInUse) || !strings.Contains(err.Error(), dir) ||
-		!strings.Contains(err.Error(), fmt.Sprint("process ", os.Getpid())) {
-		t.Errorf("a second server in the folder: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("a second Close: %v", err)
-	}
-	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("Err after Close: %v", err)
-	}
-	if err := start(t, dir).Err(); err != nil {
-		t.Errorf("Err of one that works: %v", err)
-	}
-}
-
-// TestErrIsSilentWhileQueuesAreMade: and while they are deleted.
-func TestErrIsSilentWhileQueuesAreMade(t *testing.T) {
-	s := start(t, t.TempDir())
-	nc := connect(t, s)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended, looked := make(chan bool), make(chan int)
-	go func() {
-		n := 0
-		for ; ; n++ {
-			if err := s.Err(); err != nil {
-				t.Errorf("Err: %v", err)
-				break
-			}
-			select {
-			case <-ended:
-			default:
-				continue
-			}
-			break
-		}
-		looked <- n
-	}()
-	for i := range 20 {
-		name := fmt.Sprint("q", i)
-		open(t, nc, name)
-		if err := js.DeleteStream(context.Background(), "SHOAL_"+name); err != nil {
-			t.Error(err)
-		}
-	}
-	close(ended)
-	t.Logf("%d looks", <-looked)
-}
-
-func TestStartRefusesBadInput(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for want, f := range map[string]func() (*embedded.Server, error){
-		"want a folder":         func() (*embedded.Server, error) { return embedded.Start("") },
-		"option 0 is nil":       func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), nil) },
-		"WithMaxPayload(0)":     func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithMaxPayload(0)) },
-		"WithMaxStore(-1)":      func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithMaxStore(-1)) },
-		`WithListen("nowhere")`: func() (*embedded.Server, error) { return embedded.Start(t.TempDir(), embedded.WithListen("nowhere")) },
-		`port "70000"`: func() (*embedded.Server, error) {
-			return embedded.Start(t.TempDir(), embedded.WithListen("127.0.0.1:70000"))
-		},
-		"want a name": func() (*embedded.Server, error) {
-			return embedded.Start(t.TempDir(), embedded.WithCluster(embedded.Cluster{}))
-		},
-		file: func() (*embedded.Server, error) { return embedded.Start(filepath.Join(file, "sub")) },
-	} {
-		if s, err := f(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want an error with %q, have %v", want, err)
-			if s != nil {
-				s.Close()
-			}
-		}
 	}
 }
 
@@ -662,7 +550,7 @@ func TestAConnectionThatIsClosedEndsServe(t *testing.T) {
 }
 
 func TestWrongCredentials(t *testing.T) {
-	s := start(t, t.TempDir(), embedded.WithListen("127.0.0.1:0"), embedded.WithToken("secret"))
+	s := start(t, t.TempDir(), withListen("127.0.0.1:0"), withToken("secret"))
 	for _, o := range []nats.Option{nats.Token("wrong"), nats.Name("none")} {
 		nc, err := nats.Connect(s.URL(), o, nats.Timeout(5*time.Second))
 		if !errors.Is(err, nats.ErrAuthorization) {
@@ -678,23 +566,17 @@ func TestWrongCredentials(t *testing.T) {
 	}
 	defer nc.Close()
 	open(t, nc, "q")
-	open(t, connect(t, s), "q")
 }
 
 // TestAClusterLosesNothingWithAServer: three servers, one is stopped with jobs under way.
 func TestAClusterLosesNothingWithAServer(t *testing.T) {
 	ports := freePorts(t, 6)
-	var routes []string
-	for i := range 3 {
-		routes = append(routes, "nats://"+ports[i])
-	}
-	var servers [3]*embedded.Server
+	var servers [3]*natsServer
 	var wg sync.WaitGroup
 	for i := range servers {
 		dir := t.TempDir()
 		wg.Go(func() {
-			s, err := embedded.Start(dir, embedded.WithListen(ports[3+i]),
-				embedded.WithCluster(embedded.Cluster{Name: fmt.Sprint("s", i), Listen: ports[i], Routes: routes}))
+			s, err := startServer(dir, withListen(ports[3+i]), withCluster(fmt.Sprint("s", i), ports[i], ports[:3]...))
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,4 +1,4 @@
-package embedded_test
+package natstest_test
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
-	"github.com/shoal-go/shoal/contrib/nats/embedded"
 	"github.com/shoal-go/shoal/internal/smalldisk"
 	"github.com/shoal-go/shoal/jobs"
 )
@@ -88,16 +87,16 @@ func TestAFullDiskIsAnError(t *testing.T) {
 func TestADiskThatOthersFill(t *testing.T) {
 	dir, resize := smalldisk.New(t, smallDisk)
 	ctx := context.Background()
-	s := start(t, filepath.Join(dir, "queue"), embedded.WithMaxStore(1<<30))
+	s := start(t, filepath.Join(dir, "queue"), withMaxStore(1<<30))
 	nc := connect(t, s)
 	q := open(t, nc, "q", shoalnats.WithLease(2*time.Second))
 	n, err := fillUp(t, q, 32<<10)
-	t.Logf("%d jobs, then: %v; %v", n, err, s.Err())
+	t.Logf("%d jobs, then: %v; %s", n, err, s.writeError())
 	if !strings.Contains(err.Error(), "whose disk is full") {
 		t.Errorf("%v", err)
 	}
-	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("Err: %v", err)
+	if said := s.writeError(); !strings.Contains(said, "no space left") {
+		t.Errorf("the server says %q", said)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "others"), make([]byte, smallDisk), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the disk is not full: %v", err)
@@ -106,15 +105,13 @@ func TestADiskThatOthersFill(t *testing.T) {
 		t.Error("a job is confirmed that is nowhere")
 	}
 	nc.Close()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	s.Close()
 	// When there is room again, a server that is started anew has all that was confirmed.
 	resize(8 * smallDisk)
-	s = start(t, filepath.Join(dir, "queue"), embedded.WithMaxStore(1<<30))
+	s = start(t, filepath.Join(dir, "queue"), withMaxStore(1<<30))
 	q = open(t, connect(t, s), "q", shoalnats.WithLease(2*time.Second))
-	if err := q.Enqueue(ctx, jobs.Message{ID: "again", Data: []byte{0}}); err != nil || s.Err() != nil {
-		t.Errorf("when there is room: %v, %v", err, s.Err())
+	if err := q.Enqueue(ctx, jobs.Message{ID: "again", Data: []byte{0}}); err != nil || s.writeError() != "" {
+		t.Errorf("when there is room: %v, %s", err, s.writeError())
 	}
 	workOff(t, q, n)
 }

@@ -1,4 +1,4 @@
-module github.com/shoal-go/shoal/contrib/nats/embedded
+module github.com/shoal-go/shoal/contrib/nats/natstest
 
 go 1.26.0
 
