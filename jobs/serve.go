@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -283,11 +282,11 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	case errors.As(err, &retry):
 		s.nak(s.base, j, retry.after)
 	case errors.As(err, &poison):
-		s.term(j, err.Error())
+		s.term(j, err.Error(), err)
 	case err == errSpent:
-		s.term(j, fmt.Sprintf("lease %d of %d: %v", j.Attempt, s.maxLeases, err))
+		s.term(j, fmt.Sprintf("lease %d of %d: %v", j.Attempt, s.maxLeases, err), nil)
 	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
-		s.term(j, fmt.Sprintf("attempt %d of %d: %v", j.Attempt, s.maxAttempts, err))
+		s.term(j, fmt.Sprintf("attempt %d of %d: %v", j.Attempt, s.maxAttempts, err), err)
 	default:
 		s.nak(s.base, j, max(0, s.backoff(j.Attempt)))
 	}
@@ -299,13 +298,9 @@ func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
 	}
 }
 
-// mostReason bounds the reason of a dead letter, in bytes.
-const mostReason = 1 << 10
-
-func (s *server) term(j *Job, reason string) {
-	if len(reason) > mostReason {
-		reason = strings.ToValidUTF8(reason[:mostReason], "") + "…"
-	}
+// term buries j, whose handler has returned err.
+func (s *server) term(j *Job, text string, err error) {
+	reason := reasonOf(text, err)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.count(&s.stats.Dead)
 		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reason)

@@ -66,16 +66,6 @@ type Message struct {
 	Delay time.Duration
 }
 
-// A DeadLetter is a job that was given up, as the queue keeps it.
-type DeadLetter struct {
-	ID      string
-	Data    []byte
-	Header  Header
-	Attempt int       // the last attempt
-	Reason  string    // why the job was given up
-	At      time.Time // when it was given up, by the clock of the queue
-}
-
 // A Sink is a durable queue into which jobs are put.
 type Sink interface {
 	// Enqueue puts all messages into the queue, in this order. It blocks until the queue

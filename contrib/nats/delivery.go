@@ -3,7 +3,6 @@ package shoalnats
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/shoal-go/shoal/jobs"
 )
 
@@ -22,6 +20,7 @@ type delivery struct {
 	id      string
 	header  jobs.Header
 	attempt int
+	seq     uint64 // its place in the stream; 0 if it is not known
 
 	mu      sync.Mutex
 	ends    time.Time // when its lease is over, by the clocks of this machine
@@ -159,14 +158,15 @@ const letterRoom = 128
 const mostID = 200
 
 // letter is the dead letter. Where that is larger than the server takes, it lacks the
-// reason, or the payload, or the job's headers too: rather that than none. Enqueue leaves
+// output, or the reason, or the payload, or the job's headers too: rather that than none. Enqueue leaves
 // room for one without a reason; others that put messages into the stream do not.
 func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
-	without := fmt.Sprintf("%s (the dead letter has no room for all of the job, with its payload of %d bytes)", reason, len(d.m.Data))
+	first, _, _ := strings.Cut(reason, "\n") // without the output of the job
+	without := fmt.Sprintf("%s (the dead letter has no room for all of the job, with its payload of %d bytes)", first, len(d.m.Data))
 	for _, try := range []struct {
 		data, header bool
 		reason       string
-	}{{true, true, reason}, {true, true, "…"}, {false, true, without}, {false, false, without}, {false, false, "…"}} {
+	}{{true, true, reason}, {true, true, first}, {true, true, "…"}, {false, true, without}, {false, false, without}, {false, false, "…"}} {
 		n = nats.NewMsg(d.q.buried())
 		id := d.id
 		if try.data {
@@ -186,49 +186,14 @@ func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 		n.Header[idHeader] = []string{id}
 		n.Header[attemptHeader] = []string{strconv.Itoa(d.attempt)}
 		n.Header[reasonHeader] = []string{string(quoted)}
-		n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d", id, d.attempt)}
+		if !try.data || !try.header {
+			n.Header[cutHeader] = []string{"1"}
+		}
+		// A job that was retried is another message, whose attempts count from 1 again.
+		n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d %d", id, d.seq, d.attempt)}
 		if int64(n.Size()) <= d.q.nc.MaxPayload() {
 			break
 		}
 	}
 	return n, nil
-}
-
-// DeadLetters returns up to n dead letters, the oldest first, and leaves them in the queue.
-// After an error it also returns those that it has read before.
-func (q *Queue) DeadLetters(ctx context.Context, n int) (all []jobs.DeadLetter, err error) {
-	s, err := q.js.Stream(ctx, q.dead())
-	if err != nil {
-		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
-	}
-	info, err := s.Info(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
-	}
-	for seq := max(1, info.State.FirstSeq); seq <= info.State.LastSeq && len(all) < n; seq++ {
-		m, err := s.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue // deleted by hand
-		}
-		if err != nil {
-			return all, fmt.Errorf("shoalnats: queue %s: %w", q.name, err)
-		}
-		l := jobs.DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader)}
-		l.Attempt, _ = strconv.Atoi(m.Header.Get(attemptHeader))
-		if json.Unmarshal([]byte(m.Header.Get(reasonHeader)), &l.Reason) != nil {
-			l.Reason = m.Header.Get(reasonHeader)
-		}
-		for k, v := range m.Header {
-			switch k {
-			case idHeader, attemptHeader, reasonHeader, nats.MsgIdHdr:
-			default:
-				if l.Header == nil {
-					l.Header = make(jobs.Header)
-				}
-				l.Header[k] = v[0]
-			}
-		}
-		all = append(all, l)
-	}
-	return all, nil
 }

@@ -55,6 +55,7 @@ const (
 	idHeader      = "Shoal-Id"
 	reasonHeader  = "Shoal-Reason"
 	attemptHeader = "Shoal-Attempt"
+	cutHeader     = "Shoal-Cut" // of a dead letter that lacks the payload or headers
 )
 
 // consumerName is the name of the consumer of the stream of work.
@@ -560,7 +561,7 @@ func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg, since time.T
 func (q *Queue) delivery(m *nats.Msg, since time.Time) jobs.Delivery {
 	d := &delivery{q: q, m: m, attempt: 1}
 	if meta, err := m.Metadata(); err == nil {
-		d.attempt = int(meta.NumDelivered)
+		d.attempt, d.seq = int(meta.NumDelivered), meta.Sequence.Stream
 	}
 	if d.id = m.Header.Get(idHeader); d.id == "" { // not enqueued by us
 		if d.id = m.Header.Get(nats.MsgIdHdr); d.id == "" {

@@ -209,7 +209,7 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 type statements struct {
 	d                                                                   Dialect
 	look, next, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	dead, requeue, bury, ackMany                                        string
+	ackMany, depth, now                                                 string
 }
 
 var (
@@ -240,8 +240,9 @@ func (d Dialect) say(s string) string {
 func newStatements(d Dialect) *statements {
 	// What an answer counts by: $1 is the row, $2 the attempt.
 	const mine = "seq = $1 AND attempt = $2 AND leased AND ready > {now}"
-	s := &statements{d: d}
+	s := &statements{d: d, now: "{now}"} // now is one moment in all of a statement
 	if d == Postgres {
+		s.now = "statement_timestamp()"
 		// The time is that of the statement, which an index can be searched by. The array
 		// is made once, so no more rows are locked than are leased.
 		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
@@ -300,18 +301,15 @@ func newStatements(d Dialect) *statements {
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1 AND attempt = $2) THEN '` + fateExpired + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1) THEN '` + fateLost + `'
 		ELSE '` + fateGone + `' END`
-	at := "at * 1000"
-	if d == Postgres {
-		at = "(extract(epoch FROM at) * 1000000)::bigint"
-	}
-	s.dead = `SELECT id, data, header, attempt, reason, ` + at + ` FROM shoal_dead WHERE queue = $1 ORDER BY at, seq LIMIT $2`
-	s.requeue = `INSERT INTO shoal_jobs (queue, id, data, header, ready)
-		SELECT queue, id, data, header, {now} FROM shoal_dead WHERE queue = $1 AND id = $2
-		ON CONFLICT (queue, id) DO NOTHING`
-	s.bury = `DELETE FROM shoal_dead WHERE queue = $1 AND id = $2`
+	s.depth = `SELECT
+		(SELECT count(*) FROM shoal_jobs WHERE queue = $1 AND ready <= ` + s.now + `),
+		(SELECT count(*) FROM shoal_jobs WHERE queue = $1 AND ready > ` + s.now + ` AND NOT leased),
+		(SELECT count(*) FROM shoal_jobs WHERE queue = $1 AND ready > ` + s.now + ` AND leased),
+		(SELECT count(*) FROM shoal_dead WHERE queue = $1),
+		(SELECT coalesce(` + d.number(s.now+" - min(ready)") + `, 0) FROM shoal_jobs WHERE queue = $1)`
 	for _, p := range []*string{
 		&s.look, &s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
-		&s.dead, &s.requeue, &s.bury, &s.ackMany,
+		&s.ackMany, &s.depth,
 	} {
 		*p = d.say(*p)
 	}

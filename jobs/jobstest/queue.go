@@ -14,8 +14,8 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A Queue is a [jobs.Sink] and a [jobs.Source] in memory, made by [NewQueue]. It loses its
-// jobs when the process ends. It can be used inside a testing/synctest bubble. Its methods
+// A Queue is a [jobs.Sink], a [jobs.Source], a [jobs.DeadStore] and a [jobs.Depther] in
+// memory, made by [NewQueue]. It loses its jobs when the process ends. It can be used inside a testing/synctest bubble. Its methods
 // may be called by several goroutines.
 type Queue struct {
 	lease time.Duration
@@ -115,6 +115,84 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		case <-due:
 		}
 	}
+}
+
+// deadLocked are the dead letters that f selects, in its order.
+func (q *Queue) deadLocked(f jobs.DeadFilter) (some []jobs.DeadLetter) {
+	now := time.Now()
+	for _, l := range q.dead {
+		if f.Match(l, now) {
+			some = append(some, l)
+		}
+	}
+	if f.Newest {
+		slices.Reverse(some)
+	}
+	if f.Limit > 0 && len(some) > f.Limit {
+		some = some[:f.Limit]
+	}
+	return some
+}
+
+// takeDead takes those that f selects from the dead letters, and calls each with them.
+func (q *Queue) takeDead(ctx context.Context, f jobs.DeadFilter, each func(jobs.DeadLetter)) (int, error) {
+	if err := cmp.Or(f.Check(), ctx.Err()); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	some := q.deadLocked(f)
+	for _, l := range some {
+		q.dead = slices.DeleteFunc(q.dead, func(o jobs.DeadLetter) bool { return o.ID == l.ID })
+		each(l)
+	}
+	q.changedLocked()
+	return len(some), nil
+}
+
+// DeadLetters implements [jobs.DeadStore].
+func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) ([]jobs.DeadLetter, error) {
+	if err := cmp.Or(f.Check(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.deadLocked(f), nil
+}
+
+// RetryDead implements [jobs.DeadStore].
+func (q *Queue) RetryDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
+	return q.takeDead(ctx, f, func(l jobs.DeadLetter) {
+		q.entries = append(q.entries, &entry{id: l.ID, data: l.Data, header: l.Header, ready: time.Now()})
+	})
+}
+
+// DeleteDead implements [jobs.DeadStore].
+func (q *Queue) DeleteDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
+	return q.takeDead(ctx, f, func(jobs.DeadLetter) {})
+}
+
+// Depth implements [jobs.Depther].
+func (q *Queue) Depth(ctx context.Context) (d jobs.Depth, err error) {
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	d.Dead = int64(len(q.dead))
+	for _, e := range q.entries {
+		switch {
+		case !e.ready.After(now):
+			d.Ready++
+			d.Oldest = max(d.Oldest, now.Sub(e.ready))
+		case e.leased:
+			d.Leased++
+		default:
+			d.Delayed++
+		}
+	}
+	return d, nil
 }
 
 // Len returns the number of jobs that are neither acknowledged nor dead letters.

@@ -17,7 +17,8 @@ import (
 
 // A Subject is a new, empty queue for the suite to test.
 type Subject struct {
-	// Sink enqueues jobs.
+	// Sink enqueues jobs. If it is a [jobs.DeadStore] or a [jobs.Depther] too, the suite
+	// tests that as well; otherwise these cases are skipped.
 	Sink jobs.Sink
 	// Consumer returns one more consumer of the queue, as another machine would have.
 	Consumer func(t testing.TB) jobs.Source
@@ -539,6 +540,217 @@ var cases = []struct {
 		}
 		t.none(s, short)
 	}},
+	{"dead letters can be read", func(t *trial) {
+		q := t.deadStore()
+		t.bury("a", "mail", "one")
+		t.bury("b", "", "two")
+		t.bury("c", "mail", "three\nits output\nä\n")
+		for want, f := range map[string]jobs.DeadFilter{
+			"a b c": {},
+			"c b a": {Newest: true},
+			"a b":   {Limit: 2},
+			"c b":   {Limit: 2, Newest: true},
+			"a c":   {Type: "mail"},
+			"c":     {Type: "mail", Limit: 1, Newest: true},
+			"b c":   {IDs: []string{"c", "none", "b"}},
+			"a":     {IDs: []string{"a", "b"}, Type: "mail"},
+			" ":     {Age: time.Hour},
+			"":      {IDs: []string{"none"}},
+		} {
+			t.dead(q, f, strings.TrimSpace(want))
+		}
+		all, err := q.DeadLetters(t.ctx, jobs.DeadFilter{IDs: []string{"c"}})
+		t.must(err)
+		l := all[0]
+		reason, output := l.Split()
+		if string(l.Data) != "payload of c" || l.Attempt != 1 || l.Type() != "mail" || len(l.Header) != 1 ||
+			reason != "three" || output != "its output\nä\n" || time.Since(l.At).Abs() > time.Minute {
+			t.Errorf("%+v", l)
+		}
+		time.Sleep(2 * short)
+		t.dead(q, jobs.DeadFilter{Age: short}, "a b c")
+		t.goneFor(t.Consumer(t))
+	}},
+	{"dead letters can be retried", func(t *trial) {
+		q := t.deadStore()
+		for _, id := range []string{"a", "b", "c", "d"} {
+			t.bury(id, "type "+id, "bad")
+		}
+		s := t.Consumer(t)
+		t.retried(q, jobs.DeadFilter{IDs: []string{"none"}}, 0)
+		t.retried(q, jobs.DeadFilter{Age: time.Hour}, 0)
+		t.none(s, short)
+		t.retried(q, jobs.DeadFilter{Type: "type b"}, 1)
+		t.retried(q, jobs.DeadFilter{Type: "type b"}, 0)
+		d := t.pull(s)
+		t.is(d, "payload of b", 1)
+		if d.ID() != "b" || d.Header()[jobs.TypeHeader] != "type b" || len(d.Header()) != 1 {
+			t.Errorf("id %q, header %q", d.ID(), d.Header())
+		}
+		t.must(d.Term(t.ctx, "again")) // and it can be given up again
+		t.dead(q, jobs.DeadFilter{}, "a c d b")
+		t.retried(q, jobs.DeadFilter{Limit: 2}, 2)
+		t.retried(q, jobs.DeadFilter{}, 2)
+		for _, id := range []string{"a", "c", "d", "b"} {
+			d := t.pull(s)
+			t.is(d, "payload of "+id, 1)
+			t.must(d.Ack(t.ctx))
+		}
+		t.dead(q, jobs.DeadFilter{}, "")
+		t.goneFor(s)
+	}},
+	{"a dead letter is retried once", func(t *trial) {
+		q := t.deadStore()
+		const letters, calls = 10, 4
+		for i := range letters {
+			t.bury(fmt.Sprint(i), "", "bad")
+		}
+		var wg sync.WaitGroup
+		var sum atomic.Int64
+		for range calls {
+			wg.Go(func() {
+				n, err := q.RetryDead(t.ctx, jobs.DeadFilter{})
+				if err != nil {
+					t.Error(err)
+				}
+				sum.Add(int64(n))
+			})
+		}
+		wg.Wait()
+		s := t.Consumer(t)
+		for range letters {
+			t.must(t.pull(s).Ack(t.ctx))
+		}
+		t.goneFor(s)
+		if sum.Load() != letters {
+			t.Errorf("%d were retried, want %d", sum.Load(), letters)
+		}
+	}},
+	{"dead letters can be deleted", func(t *trial) {
+		q := t.deadStore()
+		for _, id := range []string{"a", "b", "c", "d"} {
+			t.bury(id, "type "+id, "bad")
+		}
+		t.deleted(q, jobs.DeadFilter{IDs: []string{"none"}}, 0)
+		t.deleted(q, jobs.DeadFilter{Age: time.Hour}, 0)
+		t.deleted(q, jobs.DeadFilter{IDs: []string{"b", "d"}}, 2)
+		t.deleted(q, jobs.DeadFilter{IDs: []string{"b", "d"}}, 0)
+		t.dead(q, jobs.DeadFilter{}, "a c")
+		t.deleted(q, jobs.DeadFilter{Limit: 1, Newest: true}, 1)
+		t.dead(q, jobs.DeadFilter{}, "a")
+		t.deleted(q, jobs.DeadFilter{}, 1)
+		t.dead(q, jobs.DeadFilter{}, "")
+		t.goneFor(t.Consumer(t))
+	}},
+	{"a filter of dead letters that is invalid", func(t *trial) {
+		q := t.deadStore()
+		t.bury("a", "", "bad")
+		for want, f := range map[string]jobs.DeadFilter{
+			"-1s":      {Age: -time.Second},
+			"-1":       {Limit: -1},
+			"empty ID": {IDs: []string{"a", ""}},
+		} {
+			_, err := q.DeadLetters(t.ctx, f)
+			_, rerr := q.RetryDead(t.ctx, f)
+			_, derr := q.DeleteDead(t.ctx, f)
+			for _, err := range []error{err, rerr, derr} {
+				if !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) {
+					t.Errorf("want an error with %q, have %v", want, err)
+				}
+			}
+		}
+		t.dead(q, jobs.DeadFilter{}, "a")
+	}},
+	{"what a queue holds", func(t *trial) {
+		q, ok := t.Sink.(jobs.Depther)
+		if !ok {
+			t.Skip("the queue is no jobs.Depther")
+		}
+		holds := func(want jobs.Depth) (have jobs.Depth) {
+			t.Helper()
+			// A queue may count a little later.
+			for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(short / 10) {
+				var err error
+				have, err = q.Depth(t.ctx)
+				t.must(err)
+				without := have
+				if without.Oldest = 0; without == want {
+					return have
+				}
+			}
+			t.Errorf("the queue holds %+v, want %+v", have, want)
+			return have
+		}
+		if d := holds(jobs.Depth{}); d.Oldest != 0 {
+			t.Errorf("an empty queue: %+v", d)
+		}
+		t.put("a", "b", "c")
+		t.enqueue(jobs.Message{Data: []byte("later"), Delay: time.Hour})
+		holds(jobs.Depth{Ready: 3, Delayed: 1})
+		s := t.Consumer(t)
+		t.must(t.pull(s).Term(t.ctx, "bad"))
+		d := t.pull(s)
+		time.Sleep(2 * short)
+		if d := holds(jobs.Depth{Ready: 1, Delayed: 1, Leased: 1, Dead: 1}); d.Oldest < short || d.Oldest > time.Minute {
+			t.Errorf("the oldest has been ready for %v", d.Oldest)
+		}
+		t.must(d.Ack(t.ctx))
+		t.must(t.pull(s).Ack(t.ctx))
+		if d := holds(jobs.Depth{Delayed: 1, Dead: 1}); d.Oldest != 0 {
+			t.Errorf("nothing is ready: %+v", d)
+		}
+	}},
+}
+
+// deadStore is the queue, if it is a DeadStore.
+func (t *trial) deadStore() jobs.DeadStore {
+	q, ok := t.Sink.(jobs.DeadStore)
+	if !ok {
+		t.Skip("the queue is no jobs.DeadStore")
+	}
+	return q
+}
+
+// bury makes a dead letter.
+func (t *trial) bury(id, kind, reason string) {
+	t.Helper()
+	m := jobs.Message{ID: id, Data: []byte("payload of " + id)}
+	if kind != "" {
+		m.Header = jobs.Header{jobs.TypeHeader: kind}
+	}
+	t.enqueue(m)
+	d := t.pull(t.Consumer(t))
+	if d.ID() != id {
+		t.Fatalf("job %q, want %q", d.ID(), id)
+	}
+	t.must(d.Term(t.ctx, reason))
+}
+
+// dead demands that f selects the dead letters with the IDs in want.
+func (t *trial) dead(q jobs.DeadStore, f jobs.DeadFilter, want string) {
+	t.Helper()
+	all, err := q.DeadLetters(t.ctx, f)
+	var ids []string
+	for _, l := range all {
+		ids = append(ids, l.ID)
+	}
+	if have := strings.Join(ids, " "); err != nil || have != want {
+		t.Errorf("dead letters of %+v: %q, %v; want %q", f, have, err, want)
+	}
+}
+
+func (t *trial) retried(q jobs.DeadStore, f jobs.DeadFilter, want int) {
+	t.Helper()
+	if n, err := q.RetryDead(t.ctx, f); err != nil || n != want {
+		t.Errorf("RetryDead(%+v): %d, %v; want %d", f, n, err, want)
+	}
+}
+
+func (t *trial) deleted(q jobs.DeadStore, f jobs.DeadFilter, want int) {
+	t.Helper()
+	if n, err := q.DeleteDead(t.ctx, f); err != nil || n != want {
+		t.Errorf("DeleteDead(%+v): %d, %v; want %d", f, n, err, want)
+	}
 }
 
 // serve has as many machines serve the queue. stop ends them.

@@ -44,7 +44,7 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 				return open(t, connect(t, s), name, shoalnats.WithLease(lease), shoalnats.WithExisting())
 			},
 			Dead: func(t testing.TB) []jobs.DeadLetter {
-				all, err := q.DeadLetters(context.Background(), 1000)
+				all, err := q.DeadLetters(context.Background(), jobs.DeadFilter{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -199,7 +199,7 @@ func TestThereIsRoomForADeadLetter(t *testing.T) {
 		if err := ds[0].Term(ctx, reason); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		all, err := q.DeadLetters(ctx, 100)
+		all, err := q.DeadLetters(ctx, jobs.DeadFilter{})
 		if err != nil || len(all) == 0 {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -48,7 +48,7 @@ func suite(t *testing.T, at func(t testing.TB) place) {
 				return open(t, p.open(t), p.d, name, shoalsql.WithLease(suiteLease), shoalsql.WithExisting())
 			},
 			Dead: func(t testing.TB) []jobs.DeadLetter {
-				all, err := q.DeadLetters(context.Background(), 1000)
+				all, err := q.DeadLetters(context.Background(), jobs.DeadFilter{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -758,7 +758,7 @@ func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 	})
 }
 
-func TestRequeueAndRemember(t *testing.T) {
+func TestRetryAndRemember(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		db := p.open(t)
@@ -771,19 +771,15 @@ func TestRequeueAndRemember(t *testing.T) {
 		}
 		must(t, q.Enqueue(ctx, a)) // while its dead letter exists
 		none(t, q)
-		dead, err := q.DeadLetters(ctx, 10)
+		dead, err := q.DeadLetters(ctx, jobs.DeadFilter{})
 		must(t, err)
 		if len(dead) != 2 || dead[0].ID != "a" || dead[0].Header["k"] != "v\x00" || dead[0].Reason != "bad a" ||
 			dead[0].At.Before(before) || dead[0].At.After(time.Now().Add(time.Second)) {
 			t.Fatalf("%+v", dead)
 		}
-		if dead, err := q.DeadLetters(ctx, 1); err != nil || len(dead) != 1 {
-			t.Errorf("DeadLetters(1): %d, %v", len(dead), err)
-		}
-		must(t, q.Requeue(ctx, "a"))
-		for _, id := range []string{"a", "c"} {
-			if err := q.Requeue(ctx, id); !errors.Is(err, shoalsql.ErrNoDeadLetter) || !strings.Contains(err.Error(), id) {
-				t.Errorf("Requeue(%q): %v", id, err)
+		for want, ids := range [][]string{{"a", "c"}, {"a"}} {
+			if n, err := q.RetryDead(ctx, jobs.DeadFilter{IDs: ids}); err != nil || n != 1-want {
+				t.Errorf("RetryDead(%q): %d, %v", ids, n, err)
 			}
 		}
 		d := pull(t, q, 1)[0]
@@ -844,7 +840,7 @@ func TestAHeaderThatIsNoneIsBuried(t *testing.T) {
 		if d := pull(t, q, 1)[0]; d.ID() != "good" {
 			t.Errorf("job %s", d.ID())
 		}
-		if dead, err := q.DeadLetters(context.Background(), 5); err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "header") {
+		if dead, err := q.DeadLetters(context.Background(), jobs.DeadFilter{}); err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "header") {
 			t.Errorf("%+v, %v", dead, err)
 		}
 	})

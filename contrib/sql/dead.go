@@ -1,0 +1,260 @@
+package shoalsql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+var (
+	_ jobs.DeadStore = (*Queue)(nil)
+	_ jobs.Depther   = (*Queue)(nil)
+)
+
+// mostDead is how many dead letters are read, retried or deleted by one statement. Other
+// writers of SQLite wait for it.
+const mostDead = 256
+
+// DeadLetters implements [jobs.DeadStore]. Ages are measured by the clock of the database.
+func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.DeadLetter, err error) {
+	_, err = q.eachDead(ctx, f, func(seqs []any) (int, error) {
+		some, err := q.readDead(ctx, seqs)
+		all = append(all, some...)
+		return len(some), err
+	})
+	return all, err
+}
+
+// RetryDead implements [jobs.DeadStore]. It retries up to 256 dead letters in a transaction.
+func (q *Queue) RetryDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
+	return q.changeDead(ctx, f, q.d.retryDead)
+}
+
+// DeleteDead implements [jobs.DeadStore]. It deletes up to 256 dead letters in a transaction.
+func (q *Queue) DeleteDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
+	return q.changeDead(ctx, f, q.d.deleteDead)
+}
+
+// changeDead runs statements on the dead letters that f selects. It returns how many rows
+// the last one has changed.
+func (q *Queue) changeDead(ctx context.Context, f jobs.DeadFilter, statements func(n int) []string) (int, error) {
+	return q.eachDead(ctx, f, func(seqs []any) (n int, err error) {
+		err = q.write(ctx, func() error {
+			return q.inTx(ctx, func(tx *sql.Tx) error {
+				for _, s := range statements(len(seqs)) {
+					res, err := tx.ExecContext(ctx, s, append([]any{q.name}, seqs...)...)
+					if err != nil {
+						return err
+					}
+					k, err := res.RowsAffected()
+					if n = int(k); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return 0, err
+		}
+		q.Wake()
+		return n, nil
+	})
+}
+
+// eachDead calls do with the rows of the dead letters that f selects, some at a time and in
+// the order of f, and returns the sum of the results of do.
+func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(seqs []any) (int, error)) (n int, err error) {
+	if err := f.Check(); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = q.failed(ctx, fmt.Errorf("dead letters: %w", err))
+		}
+	}()
+	// Those that are given up from now on are not selected, so this comes to an end.
+	var now int64
+	if err := q.db.QueryRowContext(ctx, q.d.say(`SELECT `+q.d.number("{now}"))).Scan(&now); err != nil {
+		return 0, err
+	}
+	now -= q.d.units(f.Age)
+	match := f
+	match.Age = 0
+	for last, left, more := (*deadPlace)(nil), f.Limit, true; more && (f.Limit == 0 || left > 0); {
+		var some []deadPlace
+		if some, err = q.pickDead(ctx, f, now, last); err != nil {
+			return n, err
+		}
+		more = len(some) == mostDead
+		var seqs []any
+		for i, p := range some {
+			last = &some[i]
+			if f.Limit > 0 && left == 0 {
+				break
+			}
+			if match.Match(p.letter, time.Time{}) {
+				seqs = append(seqs, p.seq)
+				left--
+			}
+		}
+		if len(seqs) == 0 {
+			continue
+		}
+		for bits.OnesCount(uint(len(seqs))) > 1 { // so that there are few texts of statements
+			seqs = append(seqs, int64(0))
+		}
+		k, err := do(seqs)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// A deadPlace is a row of shoal_dead.
+type deadPlace struct {
+	at, seq int64 // its place in the order
+	letter  jobs.DeadLetter
+}
+
+// pickDead returns the next rows after last that f may select, in its order.
+func (q *Queue) pickDead(ctx context.Context, f jobs.DeadFilter, now int64, last *deadPlace) (some []deadPlace, err error) {
+	args := []any{q.name, now}
+	where := "queue = $1 AND at <= " + q.d.time("$2")
+	after, order := ">", "at, seq"
+	if f.Newest {
+		after, order = "<", "at DESC, seq DESC"
+	}
+	if last != nil {
+		where += " AND (at, seq) " + after + " (" + q.d.time("$3") + ", $4)"
+		args = append(args, last.at, last.seq)
+	}
+	if n := len(f.IDs); n > 0 && n <= mostDead {
+		where += " AND id IN (" + places(len(args), n) + ")"
+		for _, id := range f.IDs {
+			args = append(args, id)
+		}
+	}
+	rows, err := q.db.QueryContext(ctx, q.d.say("SELECT "+q.d.number("at")+", seq, id, header FROM shoal_dead WHERE "+
+		where+" ORDER BY "+order+" LIMIT "+strconv.Itoa(mostDead)), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p deadPlace
+		var header sql.NullString
+		if err := rows.Scan(&p.at, &p.seq, &p.letter.ID, &header); err != nil {
+			return nil, err
+		}
+		p.letter.Header, _ = decodeHeader(header)
+		some = append(some, p)
+	}
+	return some, rows.Err()
+}
+
+// readDead returns the dead letters in these rows, in this order.
+func (q *Queue) readDead(ctx context.Context, seqs []any) ([]jobs.DeadLetter, error) {
+	rows, err := q.db.QueryContext(ctx, q.d.say("SELECT seq, id, data, header, attempt, reason, "+q.d.number("at")+
+		" FROM shoal_dead WHERE queue = $1 AND seq IN ("+places(1, len(seqs))+")"), append([]any{q.name}, seqs...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := make(map[any]jobs.DeadLetter)
+	for rows.Next() {
+		var l jobs.DeadLetter
+		var header sql.NullString
+		var seq, at int64
+		if err := rows.Scan(&seq, &l.ID, &l.Data, &header, &l.Attempt, &l.Reason, &at); err != nil {
+			return nil, err
+		}
+		l.Header, _ = decodeHeader(header) // of one that is no header the reason tells
+		l.At = time.UnixMicro(at * int64(q.d.unit()/time.Microsecond))
+		found[seq] = l
+	}
+	var all []jobs.DeadLetter
+	for _, seq := range seqs {
+		if l, ok := found[seq]; ok {
+			all = append(all, l)
+		}
+	}
+	return all, rows.Err()
+}
+
+// places are n arguments of a statement, after the first so many.
+func places(first, n int) string {
+	in := make([]string, n)
+	for i := range in {
+		in[i] = "$" + strconv.Itoa(first+i+1)
+	}
+	return strings.Join(in, ", ")
+}
+
+// number is a time, of a column or {now}, in the units of the dialect.
+func (d Dialect) number(time string) string {
+	if d == SQLite {
+		return time
+	}
+	return "(extract(epoch FROM " + time + ") * 1000000)::bigint"
+}
+
+// time is the time that an argument has in the units of the dialect.
+func (d Dialect) time(arg string) string {
+	if d == SQLite {
+		return arg
+	}
+	return "(timestamptz 'epoch' + " + arg + "::bigint * interval '1 microsecond')"
+}
+
+// retryDead returns the statements that make the dead letters in n rows jobs again. The
+// arguments are the queue and the rows. The last statement changes a row for each of them.
+func (d Dialect) retryDead(n int) []string {
+	const columns = "queue, id, data, header, "
+	these := "queue = $1 AND seq IN (" + places(1, n) + ")"
+	if d == SQLite {
+		return []string{
+			d.say("INSERT INTO shoal_jobs (" + columns + "ready) SELECT " + columns + "{now} FROM shoal_dead WHERE " + these +
+				" ORDER BY at, seq ON CONFLICT (queue, id) DO NOTHING"),
+			d.say("DELETE FROM shoal_dead WHERE " + these +
+				" AND EXISTS (SELECT 1 FROM shoal_jobs j WHERE j.queue = shoal_dead.queue AND j.id = shoal_dead.id)"),
+		}
+	}
+	// Who else retries them waits for the lock, and finds them gone.
+	return []string{d.say(`WITH these AS (
+			SELECT seq, ` + columns + `at FROM shoal_dead WHERE ` + these + ` ORDER BY at, seq FOR UPDATE),
+		back AS (
+			INSERT INTO shoal_jobs (` + columns + `ready) SELECT ` + columns + `statement_timestamp() FROM these ORDER BY at, seq
+			ON CONFLICT (queue, id) DO NOTHING RETURNING id)
+		DELETE FROM shoal_dead WHERE ` + these + ` AND id IN (SELECT id FROM back)`)}
+}
+
+// deleteDead returns the statement that deletes the dead letters in n rows. The arguments are
+// those of retryDead.
+func (d Dialect) deleteDead(n int) []string {
+	return []string{d.say("DELETE FROM shoal_dead WHERE queue = $1 AND seq IN (" + places(1, n) + ")")}
+}
+
+// Depth implements [jobs.Depther]. Jobs whose lease has ended are ready. It counts the jobs in an
+// index, so it takes longer the more there are: about 0.1 s for a million.
+func (q *Queue) Depth(ctx context.Context) (d jobs.Depth, err error) {
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	if err := q.db.QueryRowContext(ctx, q.sql.depth, q.name).Scan(&d.Ready, &d.Delayed, &d.Leased, &d.Dead, &d.Oldest); err != nil {
+		return jobs.Depth{}, q.failed(ctx, fmt.Errorf("depth: %w", err))
+	}
+	d.Oldest = max(0, d.Oldest*q.d.unit())
+	return d, nil
+}
