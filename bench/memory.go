@@ -27,7 +27,9 @@ var memoryRows = slices.Concat(rows("Memory", "shoal", Workload{
 	Name: "of=worker", What: "1,000 idle workers: heap and stack held by each",
 	Units: []string{"B/worker"}, Benchtime: "1x", run: workerMemory, floor: floorWorkerMemory,
 	// Those keep no idle worker.
-	without: func(s Subject) bool { return slices.Contains([]string{"goroutines", "errgroup", "pond-v2"}, s.Name) },
+	without: func(s Subject) bool {
+		return slices.Contains([]string{"goroutines", "errgroup", "pond-v2", "gopool"}, s.Name)
+	},
 }), rows("Startup", "shoal", Workload{
 	What: "make a pool, run one task, close the pool", Benchtime: "300ms", Quick: true,
 	run: func(b *testing.B, s Subject) {

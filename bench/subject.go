@@ -3,11 +3,13 @@
 package bench
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/alitto/pond"
 	pondv2 "github.com/alitto/pond/v2"
+	"github.com/bytedance/gopkg/util/gopool"
 	"github.com/gammazero/workerpool"
 	"github.com/panjf2000/ants/v2"
 	concpool "github.com/sourcegraph/conc/pool"
@@ -19,6 +21,7 @@ import (
 type Config struct {
 	MaxWorkers  int
 	Capacity    int           // accepted tasks that wait
+	Unbounded   bool          // as many as memory allows, where the library offers that; else Capacity
 	IdleTimeout time.Duration // 0: the library's default
 }
 
@@ -34,12 +37,18 @@ type Subject struct {
 	Module  string // whose it is; empty: Go's
 	HandOff bool   // has no queue: Submit waits until a worker is free
 	New     func(cfg Config) Pool
+
+	// What only some offer; nil: not this one.
+
+	Many  func(n int, cfg Config) (pools []Pool, closeAll func()) // cheaper than New n times
+	Group func(p Pool) (run func(task func()), wait func())       // tasks may make groups, and wait for them
+	Range func(p Pool, n int, f func(lo, hi int))                 // a parallel loop
 }
 
 // Subjects are all contestants, shoal first.
 var Subjects = []Subject{
-	{Name: "shoal", Module: "github.com/shoal-go/shoal", New: newShoal},
-	{Name: "goroutines", New: newGoroutines},
+	{Name: "shoal", Module: "github.com/shoal-go/shoal", New: newShoal, Many: manyShoal, Group: groupShoal, Range: rangeShoal},
+	{Name: "goroutines", New: newGoroutines, Group: groupGoroutines},
 	{Name: "chan-unbuffered", HandOff: true, New: func(c Config) Pool { return newChan(c.MaxWorkers, 0, nil) }},
 	{Name: "chan-buffered", New: func(c Config) Pool { return newChan(c.MaxWorkers, c.Capacity, nil) }},
 	{Name: "pond-eager", Module: "github.com/alitto/pond", New: func(c Config) Pool { return newPond(c, pond.Eager()) }},
@@ -48,8 +57,9 @@ var Subjects = []Subject{
 	{Name: "pond-v2", Module: "github.com/alitto/pond/v2", New: newPondV2},
 	{Name: "ants", Module: "github.com/panjf2000/ants/v2", HandOff: true, New: newAnts},
 	{Name: "workerpool", Module: "github.com/gammazero/workerpool", New: newWorkerpool},
-	{Name: "conc", Module: "github.com/sourcegraph/conc", HandOff: true, New: newConc},
-	{Name: "errgroup", Module: "golang.org/x/sync", HandOff: true, New: newErrgroup},
+	{Name: "gopool", Module: "github.com/bytedance/gopkg", New: newGopool},
+	{Name: "conc", Module: "github.com/sourcegraph/conc", HandOff: true, New: newConc, Group: groupConc},
+	{Name: "errgroup", Module: "golang.org/x/sync", HandOff: true, New: newErrgroup, Group: groupErrgroup},
 }
 
 // funcs is the one Pool behind every adapter, so that all of them pay the
@@ -57,6 +67,7 @@ var Subjects = []Subject{
 type funcs struct {
 	submit func(task func())
 	close  func()
+	of     any // the library's own pool, for what only some offer
 }
 
 func (f funcs) Submit(task func()) { f.submit(task) }
@@ -100,7 +111,11 @@ func newPond(c Config, strategy pond.ResizingStrategy) Pool {
 }
 
 func newPondV2(c Config) Pool {
-	p := pondv2.NewPool(c.MaxWorkers, pondv2.WithQueueSize(c.Capacity))
+	capacity := c.Capacity
+	if c.Unbounded {
+		capacity = pondv2.Unbounded
+	}
+	p := pondv2.NewPool(c.MaxWorkers, pondv2.WithQueueSize(capacity))
 	return funcs{
 		submit: func(task func()) { must(p.Go(task)) },
 		close:  p.StopAndWait,
@@ -125,6 +140,16 @@ func newWorkerpool(c Config) Pool {
 	return funcs{submit: p.Submit, close: p.StopWait}
 }
 
+// newGopool has nothing to close. Its workers leave when there is nothing to do.
+func newGopool(c Config) Pool {
+	p := gopool.NewPool("", int32(c.MaxWorkers), gopool.NewConfig())
+	return funcs{submit: p.Go, close: func() {
+		for p.WorkerCount() > 0 {
+			runtime.Gosched()
+		}
+	}}
+}
+
 func newConc(c Config) Pool {
 	p := concpool.New().WithMaxGoroutines(c.MaxWorkers)
 	return funcs{submit: p.Go, close: p.Wait}
@@ -143,4 +168,22 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// Groups. Who has no pool for tasks that wait for others makes a group with a limit in each.
+
+func groupGoroutines(Pool) (run func(task func()), wait func()) {
+	var wg sync.WaitGroup
+	return wg.Go, wg.Wait
+}
+
+func groupConc(Pool) (run func(task func()), wait func()) {
+	p := concpool.New().WithMaxGoroutines(runtime.GOMAXPROCS(0))
+	return p.Go, p.Wait
+}
+
+func groupErrgroup(Pool) (run func(task func()), wait func()) {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	return func(task func()) { g.Go(func() error { task(); return nil }) }, func() { must(g.Wait()) }
 }

@@ -9,9 +9,38 @@ import (
 // newShoal leaves everything but the two sizes at its default, also the idle
 // timeout: what is measured is what people get.
 func newShoal(c Config) Pool {
-	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(c.MaxWorkers), shoal.WithQueueCapacity(c.Capacity)))
+	capacity := c.Capacity
+	if c.Unbounded {
+		capacity = shoal.Unbounded
+	}
+	return shoalPool(shoal.Must(shoal.New(shoal.WithMaxWorkers(c.MaxWorkers), shoal.WithQueueCapacity(capacity))))
+}
+
+func shoalPool(p *shoal.Pool) Pool {
 	return funcs{
 		submit: func(task func()) { must(p.Submit(task)) },
 		close:  func() { must(p.Shutdown(context.Background())) },
+		of:     p,
 	}
+}
+
+// manyShoal makes sub-pools of one pool.
+func manyShoal(n int, c Config) (pools []Pool, closeAll func()) {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(c.MaxWorkers)))
+	for range n {
+		pools = append(pools, shoalPool(shoal.Must(p.Sub(shoal.WithQueueCapacity(c.Capacity)))))
+	}
+	return pools, func() { must(p.Shutdown(context.Background())) }
+}
+
+func groupShoal(p Pool) (run func(task func()), wait func()) {
+	g := p.(funcs).of.(*shoal.Pool).Group(context.Background())
+	return func(task func()) { g.Go(func(context.Context) error { task(); return nil }) }, func() { must(g.Wait()) }
+}
+
+func rangeShoal(p Pool, n int, f func(lo, hi int)) {
+	must(shoal.Range(context.Background(), p.(funcs).of.(*shoal.Pool), n, func(_ context.Context, lo, hi int) error {
+		f(lo, hi)
+		return nil
+	}))
 }

@@ -23,13 +23,18 @@ func BenchmarkSubmitWait(b *testing.B) { benchFamily(b, "SubmitWait") }
 func BenchmarkSubmitters(b *testing.B) { benchFamily(b, "Submitters") }
 func BenchmarkFanOut(b *testing.B)     { benchFamily(b, "FanOut") }
 func BenchmarkLatency(b *testing.B)    { benchFamily(b, "Latency") }
+func BenchmarkMixed(b *testing.B)      { benchFamily(b, "Mixed") }
+func BenchmarkProducers(b *testing.B)  { benchFamily(b, "Producers") }
+func BenchmarkPools(b *testing.B)      { benchFamily(b, "Pools") }
+func BenchmarkNested(b *testing.B)     { benchFamily(b, "Nested") }
+func BenchmarkRange(b *testing.B)      { benchFamily(b, "Range") }
 func BenchmarkNeighbour(b *testing.B)  { benchFamily(b, "Neighbour") }
 func BenchmarkScale(b *testing.B)      { benchFamily(b, "Scale") }
 func BenchmarkMemory(b *testing.B)     { benchFamily(b, "Memory") }
 func BenchmarkStartup(b *testing.B)    { benchFamily(b, "Startup") }
 
 var families = []string{"Rand", "Sleep", "Burst", "Saturated", "Limit10k", "Flock", "SubmitWait", "Submitters",
-	"FanOut", "Latency", "Neighbour", "Scale", "Memory", "Startup"}
+	"FanOut", "Latency", "Mixed", "Producers", "Neighbour", "Pools", "Nested", "Range", "Scale", "Memory", "Startup"}
 
 func benchFamily(b *testing.B, family string) {
 	for _, w := range Workloads {
@@ -81,7 +86,7 @@ func TestWorkloads(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {
 		family, _, _ := strings.Cut(w.Name, "/")
-		if seen[family] && slices.Contains([]string{"Rand", "Sleep", "Limit10k", "Scale", "Latency"}, family) {
+		if seen[family] && slices.Contains([]string{"Rand", "Sleep", "Limit10k", "Scale", "Latency", "Producers"}, family) {
 			continue
 		}
 		subjects := []string{"shoal"}

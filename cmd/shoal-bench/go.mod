@@ -22,6 +22,7 @@ require (
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/alitto/pond v1.9.2 // indirect
 	github.com/alitto/pond/v2 v2.7.1 // indirect
+	github.com/bytedance/gopkg v0.1.4 // indirect
 	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/gammazero/deque v1.2.2 // indirect
 	github.com/gammazero/workerpool v1.3.0 // indirect

@@ -65,6 +65,9 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	}
 	if c.from != "" {
 		r, err := race.Read(c.from)
+		if err == nil {
+			err = r.Only(c.Run, c.Pools)
+		}
 		if err != nil {
 			return errUsage{fmt.Errorf("-from: %w", err)}
 		}
@@ -166,7 +169,7 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 	fs.BoolVar(&c.json, "json", false, "print results.json instead of a table")
 	fs.StringVar(&c.out, "out", "", "write results.json, results.txt (for benchstat), tables.md, plots and report.html to this `folder`")
 	fs.BoolVar(&c.profile, "profile", false, "at the end, run shoal once more in each workload with a CPU profile, and report where its time went (needs -out)")
-	fs.StringVar(&c.from, "from", "", "show the results.json in this `file`; measure nothing")
+	fs.StringVar(&c.from, "from", "", "show the results.json in this `file`, or what -run and -pools select of it; measure nothing")
 	err = fs.Parse(args)
 	counted := false
 	fs.Visit(func(f *flag.Flag) { counted = counted || f.Name == "count" })

@@ -122,6 +122,19 @@ func TestBench(t *testing.T) {
 	if again.String() != table.String() {
 		t.Errorf("-from shows\n%s\nafter\n%s", again, &table)
 	}
+	part := new(bytes.Buffer)
+	if err := run(context.Background(), []string{"-from", filepath.Join(dir, "results.json"), "-run", "FanOut", "-pools", "shoal|floor"}, part, devNull(t)); err != nil {
+		t.Fatal(err)
+	}
+	if s := part.String(); !strings.Contains(s, "FanOut") || strings.Contains(s, "SubmitWait") || strings.Contains(s, "pond-v2") {
+		t.Errorf("-from, -run FanOut and -pools shoal show\n%s", s)
+	}
+	for _, args := range [][]string{{"-run", "Nothing"}, {"-pools", "nobody"}} {
+		err := run(context.Background(), append([]string{"-from", filepath.Join(dir, "results.json")}, args...), part, devNull(t))
+		if n := status(err, new(bytes.Buffer)); n != 2 || !strings.Contains(err.Error(), args[1]) {
+			t.Errorf("-from with %v: status %d, %v", args, n, err)
+		}
+	}
 }
 
 func procs(t *testing.T, dir string) string {

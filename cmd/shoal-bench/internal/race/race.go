@@ -59,7 +59,7 @@ func Plan(c Config) (*Results, error) {
 				continue
 			}
 			matched = true
-			row := Row{Name: w.Name, What: w.What, Source: w.Source, Units: w.Units, Procs: n, workload: w}
+			row := Row{Name: w.Name, What: w.What, Feel: w.Feel, Source: w.Source, Units: w.Units, Procs: n, workload: w}
 			for _, s := range w.Subjects() {
 				if c.Pools.MatchString(s) && (!c.Quick || slices.Contains(quick, s)) {
 					row.Subjects = append(row.Subjects, s)
@@ -71,11 +71,8 @@ func Plan(c Config) (*Results, error) {
 			}
 		}
 	}
-	switch {
-	case !matched:
-		return nil, fmt.Errorf("no workload matches -run %q; -list names them", c.Run)
-	case len(r.Rows) == 0:
-		return nil, fmt.Errorf("no subject matches -pools %q; -list names them", c.Pools)
+	if err := nothing(matched, len(r.Rows), c.Run, c.Pools); err != nil {
+		return nil, err
 	}
 	versions := bench.Versions()
 	for _, s := range bench.Subjects {

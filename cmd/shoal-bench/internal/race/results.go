@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,7 @@ type Subject struct {
 type Row struct {
 	Name     string   `json:"name"`
 	What     string   `json:"what"`
+	Feel     string   `json:"feel"` // what a user would notice
 	Source   string   `json:"source"`
 	Units    []string `json:"units"`
 	Procs    int      `json:"procs"`
@@ -149,6 +151,41 @@ func (r *Results) Row(name string) (row Row, ok bool) {
 // SeveralProcs says whether rows were measured at different GOMAXPROCS.
 func (r *Results) SeveralProcs() bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Procs != r.Rows[0].Procs })
+}
+
+// Only keeps the rows and the subjects whose names match, and what was measured of them. It is an error if
+// there are none.
+func (r *Results) Only(run, pools *regexp.Regexp) error {
+	matched := false
+	r.Rows = slices.DeleteFunc(r.Rows, func(row Row) bool {
+		if !run.MatchString(row.Name) {
+			return true
+		}
+		matched = true
+		return !slices.ContainsFunc(row.Subjects, pools.MatchString)
+	})
+	if err := nothing(matched, len(r.Rows), run, pools); err != nil {
+		return err
+	}
+	for i := range r.Rows {
+		r.Rows[i].Subjects = slices.DeleteFunc(r.Rows[i].Subjects, func(s string) bool { return !pools.MatchString(s) })
+	}
+	r.Subjects = slices.DeleteFunc(r.Subjects, func(s Subject) bool { return !pools.MatchString(s.Name) })
+	r.Measurements = slices.DeleteFunc(r.Measurements, func(m Measurement) bool {
+		return !run.MatchString(m.Row) || !pools.MatchString(m.Subject)
+	})
+	return nil
+}
+
+// nothing is the error if no row is left.
+func nothing(matched bool, rows int, run, pools *regexp.Regexp) error {
+	switch {
+	case !matched:
+		return fmt.Errorf("no workload matches -run %q; -list names them", run)
+	case rows == 0:
+		return fmt.Errorf("no subject matches -pools %q; -list names them", pools)
+	}
+	return nil
 }
 
 // Standing is how shoal did in one row and unit.

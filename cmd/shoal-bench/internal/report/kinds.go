@@ -33,7 +33,11 @@ var kinds = []kind{
 	{"full", "A batch job", "A large number of short tasks at once, and then the end is awaited.", family("Saturated", "Limit10k")},
 	{"one", "One task, and its answer", "A task is submitted and waited for, or a pool is made for one task.", family("SubmitWait", "Startup")},
 	{"recursive", "Tasks that submit tasks", "A crawler, a tree walk, divide and conquer.", family("FanOut")},
+	{"nested", "Tasks that wait for tasks", "Divide and conquer with groups, and parallel loops.", family("Nested", "Range")},
 	{"steady", "Steady traffic", "Tasks come when they come, as in a server. How long do they wait to be started?", family("Latency")},
+	{"mixed", "Tasks of all kinds", "Some compute, some wait; or the rest of the program computes.", family("Mixed")},
+	{"producers", "Producers that never pause", "Does the pool keep up, and what does it cost in memory?", family("Producers")},
+	{"many", "Many pools", "A pool for each part of a program, or for each tenant.", family("Pools")},
 	{"neighbour", "Manners", "The pool is full. How does the rest of the program fare?", family("Neighbour")},
 	{"scale", "From one task to ten million", "How the cost of a task grows with their number.", family("Scale")},
 	{"memory", "Memory", "What a waiting task and an idle worker hold.", family("Memory")},
@@ -47,11 +51,14 @@ type answer struct {
 func answerFor(standings []race.Standing) answer {
 	var won, level, lost int
 	product, n := 0.0, 0
-	var worst race.Standing
+	var worst, best race.Standing
 	for _, s := range standings {
 		switch s.Verdict() {
 		case race.Win:
 			won++
+			if best.Row.Name == "" || s.Ratio < best.Ratio {
+				best = s
+			}
 		case race.Level:
 			level++
 		case race.Loss:
@@ -70,6 +77,9 @@ func answerFor(standings []race.Standing) answer {
 	}
 	mean := math.Exp(product / float64(n))
 	text := fmt.Sprintf("%d of %d rows won", won, n)
+	if won > 0 && won < n {
+		text += fmt.Sprintf(" (most: %s, %.2f × %s)", best.Row.Name, best.Ratio, best.Peer)
+	}
 	if level > 0 {
 		text += fmt.Sprintf(", %d level", level)
 	}
@@ -86,8 +96,8 @@ func answerFor(standings []race.Standing) answer {
 		return answer{"Yes", "win", text}
 	case won == 0 && lost > level:
 		return answer{"No", "loss", text}
-	case won > lost:
-		return answer{"Mostly", "level", text}
+	case won > 0 && lost > 0: // one average of both would say nothing
+		return answer{"It depends", "level", text}
 	default:
 		return answer{"About the same", "level", text}
 	}

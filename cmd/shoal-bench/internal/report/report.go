@@ -70,11 +70,20 @@ func Write(dir string, r *race.Results) error {
 type pageData struct {
 	*race.Results
 	Noise    string
+	Lost     []lostData // the worst first
 	Kinds    []kindData
 	Seeds    []seeds.Table
 	Failures []string
 	Missing  int // measurements that an interrupt prevented
 	err      error
+}
+
+// lostData is a row, and unit, that shoal has lost.
+type lostData struct {
+	Kind, Title, Feel, Unit string
+	Shoal, Best             race.Figure
+	Ratio                   float64
+	Peer                    string
 }
 
 type kindData struct {
@@ -85,13 +94,14 @@ type kindData struct {
 
 // sectionData is one row of one kind, or the plot of a whole family.
 type sectionData struct {
-	Title, Command string
-	Units          []unitData
-	Plot           template.HTML
-	Verdict        string // a CSS class
-	Ratio          string
-	Peer           string
-	Where          string // shoal's time went
+	Title, Feel string
+	Command     string
+	Units       []unitData
+	Plot        template.HTML
+	Verdict     string // a CSS class
+	Ratio       string
+	Peer        string
+	Where       string // shoal's time went
 
 	file string
 	svg  []byte
@@ -133,6 +143,11 @@ func newPageData(r *race.Results) *pageData {
 				p.Failures = append(p.Failures, row.Key()+", "+l)
 			}
 			d.Sections = append(d.Sections, p.section(row, s))
+			for _, unit := range row.Units {
+				if s := r.Standing(row, unit); s.Verdict() == race.Loss {
+					p.Lost = append(p.Lost, lostData{k.ID, row.What, row.Feel, unit, s.Shoal, s.Best, s.Ratio, s.Peer})
+				}
+			}
 		}
 		if len(rows) == 0 {
 			continue
@@ -143,6 +158,7 @@ func newPageData(r *race.Results) *pageData {
 		d.Answer = answerFor(standings)
 		p.Kinds = append(p.Kinds, d)
 	}
+	slices.SortStableFunc(p.Lost, func(a, b lostData) int { return -cmp.Compare(a.Ratio, b.Ratio) })
 	slices.Sort(p.Failures)
 	p.Failures = slices.Compact(p.Failures)
 	return p
@@ -150,7 +166,7 @@ func newPageData(r *race.Results) *pageData {
 
 func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 	d := sectionData{
-		Title: row.What, Command: p.command("^"+regexp.QuoteMeta(row.Name)+"$", row),
+		Title: row.What, Feel: row.Feel, Command: p.command("^"+regexp.QuoteMeta(row.Name)+"$", row),
 		Verdict: map[race.Verdict]string{race.Win: "win", race.Level: "level", race.Loss: "loss"}[s.Verdict()],
 		Ratio:   show.Ratio(s.Ratio), Peer: s.Peer,
 	}

@@ -21,7 +21,7 @@ import (
 func all() *race.Results {
 	r := &race.Results{Rounds: 1, Machine: race.Machine{CPU: "a <CPU>", CPUs: 2, BusyBefore: 50}}
 	for _, w := range bench.Workloads {
-		row := race.Row{Name: w.Name, What: w.What, Units: w.Units, Procs: 2, Subjects: w.Subjects()}
+		row := race.Row{Name: w.Name, What: w.What, Feel: w.Feel, Units: w.Units, Procs: 2, Subjects: w.Subjects()}
 		r.Rows = append(r.Rows, row)
 		for i, s := range row.Subjects {
 			m := race.Measurement{Row: w.Name, Procs: 2, Subject: s, Round: 1, Iterations: 1, Values: map[string]float64{}}
@@ -96,6 +96,33 @@ func wellFormed(file string) error {
 	}
 }
 
+func TestReportOpensWithLosses(t *testing.T) {
+	r := all()
+	if p := newPageData(r); len(p.Lost) > 0 {
+		t.Errorf("%d losses where there is none", len(p.Lost))
+	}
+	rows := []race.Row{r.Rows[3], r.Rows[5]}
+	for i, m := range r.Measurements {
+		if m.Subject == "shoal" && (m.Row == rows[0].Name || m.Row == rows[1].Name) {
+			r.Measurements[i].Values = map[string]float64{"ns/op": 1e6}
+			if m.Row == rows[1].Name {
+				r.Measurements[i].Values["ns/op"] = 1e7
+			}
+		}
+	}
+	p := newPageData(r)
+	if len(p.Lost) != 2 || p.Lost[0].Title != rows[1].What || p.Lost[1].Title != rows[0].What {
+		t.Fatalf("the losses are %+v, want those of %s, then of %s", p.Lost, rows[1].Name, rows[0].Name)
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	if lost, kinds := strings.Index(b.String(), `<section id="lost">`), strings.Index(b.String(), `<ul class="kinds">`); lost < 0 || lost > kinds {
+		t.Errorf("the losses are at %d, the kinds of work at %d", lost, kinds)
+	}
+}
+
 // TestEveryRowHasAKind: a row without one would not be on the page.
 func TestEveryRowHasAKind(t *testing.T) {
 	for _, w := range bench.Workloads {
@@ -123,8 +150,8 @@ func TestAnswers(t *testing.T) {
 		{nil, "Not measured"},
 		{[]float64{0.2, 0.5}, "Yes"},
 		{[]float64{0.2, 1}, "Yes"},
-		{[]float64{0.2, 0.3, 1.5}, "Mostly"},
-		{[]float64{0.2, 1.5}, "About the same"},
+		{[]float64{0.2, 0.3, 1.5}, "It depends"},
+		{[]float64{0.2, 1.5}, "It depends"},
 		{[]float64{1, 1}, "About the same"},
 		{[]float64{1.5, 2}, "No"},
 	} {

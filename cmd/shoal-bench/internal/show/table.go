@@ -32,6 +32,12 @@ func Amount(v float64, unit string) string {
 		name = scale(&v, 1024, "B", "KiB", "MiB")
 	case unit == "max-goroutines":
 		name = "goroutines"
+	case unit == "undone-%":
+		name = "%"
+	case unit == "MB-heap":
+		name = "MB"
+	case strings.HasSuffix(unit, ":ideal"):
+		name = "× ideal"
 	}
 	name = strings.TrimSuffix(name, "/op")
 	return digits(v) + " " + name
@@ -96,8 +102,17 @@ func What(unit string) string {
 		return "memory a task"
 	case "B/worker":
 		return "memory a worker"
+	case "B/pool":
+		return "memory a pool"
 	case "max-goroutines":
 		return "most goroutines"
+	case "undone-%":
+		return "left undone"
+	case "MB-heap":
+		return "largest heap"
+	}
+	if q, ok := strings.CutSuffix(unit, ":ideal"); ok {
+		return q + " beside the ideal"
 	}
 	if q, ok := strings.CutSuffix(unit, "-late-µs"); ok {
 		return q + " late"
@@ -204,6 +219,14 @@ func List(w io.Writer, r *race.Results) {
 		t.AppendRow(table.Row{row.Name, row.Source, row.What})
 	}
 	t.Render()
+	fmt.Fprintln(w, "\nwhat a user would notice:")
+	feel := ""
+	for _, row := range r.Rows {
+		if row.Feel != feel {
+			feel = row.Feel
+			fmt.Fprintf(w, "  %-24s %s\n", row.Name, feel)
+		}
+	}
 	fmt.Fprintln(w, "\nsubjects:")
 	for _, s := range r.Subjects {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, strings.TrimSpace(s.Module+" "+s.Version))
