@@ -116,23 +116,43 @@ var tables = []struct{ name, columns string }{
 	{"shoal_done", "queue, id, seq, attempt, until"},
 }
 
-// Schema returns the statements that create the tables. Each ends with ";\n", and does
-// nothing if its table exists.
+// SchemaVersion is the version of the tables that this version of the package uses. The
+// table shoal_schema says which version the tables of a database have. Version 1 was
+// without that table.
+const SchemaVersion = 2
+
+// Migrations returns the statements that bring the tables from each version to the next:
+// Migrations(d)[v] brings them from version v to v+1, and version 0 means that there are no
+// tables. [Open] runs those that are missing. A program that opens the queue [WithExisting]
+// leaves that to whoever runs them by hand, each element in one transaction. Each statement
+// ends with ";\n".
+func Migrations(d Dialect) []string {
+	switch d {
+	case Postgres:
+		return []string{schemaPostgres, schemaVersion}
+	case SQLite:
+		return []string{schemaSQLite, schemaVersion}
+	}
+	return nil
+}
+
+// Schema returns all [Migrations]: the statements that create the tables. Each ends with
+// ";\n", and does nothing where it has been run before.
 //
 // The table shoal_jobs has the jobs; a job may be leased when the time in its column ready,
 // which is the end of its delay or of its lease, has passed. The table shoal_dead has the
 // dead letters. The table shoal_done has, for a while, the IDs of jobs that were
-// acknowledged. Only the queue may change the rows; a program may delete dead letters, and
-// jobs that are not to run.
-func Schema(d Dialect) string {
-	switch d {
-	case Postgres:
-		return schemaPostgres
-	case SQLite:
-		return schemaSQLite
-	}
-	return ""
-}
+// acknowledged. The table shoal_schema has the version of the tables. Only the queue may change
+// the rows; a program may delete dead letters, and jobs that are not to run.
+func Schema(d Dialect) string { return strings.Join(Migrations(d), "") }
+
+const schemaVersion = `CREATE TABLE IF NOT EXISTS shoal_schema (
+	one integer PRIMARY KEY CHECK (one = 1),
+	version integer NOT NULL
+);
+INSERT INTO shoal_schema (one, version) VALUES (1, 2)
+ON CONFLICT (one) DO UPDATE SET version = excluded.version WHERE shoal_schema.version < excluded.version;
+`
 
 const schemaPostgres = `CREATE TABLE IF NOT EXISTS shoal_jobs (
 	seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -352,7 +372,7 @@ var probes = map[Dialect]string{
 	SQLite:   `SELECT sqlite_version() || CASE WHEN unixepoch('now', 'subsec') IS NULL THEN ' is too old' ELSE '' END`,
 }
 
-// stand looks at the database, and makes the tables.
+// stand looks at the database, and makes the tables or brings them to the present version.
 func (q *Queue) stand(ctx context.Context) error {
 	var version string
 	probe := func(d Dialect) error {
@@ -377,29 +397,84 @@ func (q *Queue) stand(ctx context.Context) error {
 		}
 		q.turn = turnOf(file)
 	}
-	err := q.haveTables(ctx)
-	if err == nil || !missing(err) || q.existing {
+	have := 0
+	err := q.again(ctx, func() (err error) {
+		have, err = q.version(ctx, q.db)
 		return err
-	}
-	if err := q.write(ctx, func() error { return q.inTx(ctx, q.makeTables(ctx)) }); err != nil {
-		return fmt.Errorf("make the tables: %w", err)
+	})
+	switch {
+	case err != nil:
+		return err
+	case have > SchemaVersion:
+		return newer(have)
+	case have < SchemaVersion && q.existing:
+		if err := q.haveTables(ctx); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the tables have version %d: want %d: Migrations says how they are brought to it", jobs.ErrConfig, have, SchemaVersion)
+	case have < SchemaVersion:
+		if err := q.write(ctx, func() error { return q.inTx(ctx, q.migrate(ctx)) }); err != nil {
+			return fmt.Errorf("bring the tables from version %d to %d: %w", have, SchemaVersion, err)
+		}
 	}
 	return q.haveTables(ctx)
 }
 
-func (q *Queue) makeTables(ctx context.Context) func(tx *sql.Tx) error {
+func newer(version int) error {
+	return fmt.Errorf("%w: the tables have version %d, and this program knows versions up to %d: use a newer version of contrib/sql",
+		jobs.ErrConfig, version, SchemaVersion)
+}
+
+// version is the version of the tables; 0 if one is missing.
+func (q *Queue) version(ctx context.Context, r runner) (version int, err error) {
+	var have, says int
+	if err := r.QueryRowContext(ctx, whichTables[q.d]).Scan(&have, &says); err != nil {
+		return 0, err
+	}
+	version = 1
+	if says > 0 {
+		err := r.QueryRowContext(ctx, `SELECT version FROM shoal_schema`).Scan(&version)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return 0, fmt.Errorf("table shoal_schema: %w", err)
+		}
+	}
+	if have < len(tables) && version <= SchemaVersion {
+		return 0, nil
+	}
+	return version, nil
+}
+
+// whichTables counts those of version 1 that are there, and shoal_schema.
+var whichTables = map[Dialect]string{
+	Postgres: `SELECT count(to_regclass('shoal_jobs')) + count(to_regclass('shoal_dead')) + count(to_regclass('shoal_done')),
+		count(to_regclass('shoal_schema'))`,
+	SQLite: `SELECT count(*) FILTER (WHERE name <> 'shoal_schema'), count(*) FILTER (WHERE name = 'shoal_schema') FROM sqlite_master
+		WHERE type = 'table' AND name IN ('shoal_jobs', 'shoal_dead', 'shoal_done', 'shoal_schema')`,
+}
+
+// migrate brings the tables to the version of this package.
+func (q *Queue) migrate(ctx context.Context) func(tx *sql.Tx) error {
 	return func(tx *sql.Tx) error {
-		if q.d == Postgres { // which fails, IF NOT EXISTS or not, when two do it at the same time
+		if q.d == Postgres { // as two may do it at the same time
 			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(8317704981207)`); err != nil {
 				return err
 			}
 		}
-		for s := range strings.SplitAfterSeq(Schema(q.d), ";\n") {
-			if s == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
+		version, err := q.version(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if version > SchemaVersion {
+			return newer(version)
+		}
+		for _, m := range Migrations(q.d)[version:] {
+			for s := range strings.SplitAfterSeq(m, ";\n") {
+				if s == "" {
+					continue
+				}
+				if _, err := tx.ExecContext(ctx, s); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

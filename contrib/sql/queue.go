@@ -3,7 +3,9 @@
 // a driver of its choice.
 //
 // A [Queue] is a set of rows in tables that all queues of a database share. [Open] creates
-// the tables if they are missing; [Schema] returns the statements that do so.
+// the tables if they are missing, and brings those of an older version of this package to the
+// present one; [Migrations] returns the statements that do so. An older version refuses to open
+// tables that are newer than it knows.
 //
 // # Guarantees and costs
 //
@@ -115,7 +117,8 @@ func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
 // acknowledged, and ignores other jobs with it. The default is 2 minutes, the minimum 100 ms.
 func WithRemember(d time.Duration) Option { return func(c *config) { c.remember = d } }
 
-// WithExisting makes [Open] create nothing: it returns an error if a table is missing.
+// WithExisting makes [Open] create and migrate nothing: it returns an error if a table is
+// missing, or if the tables do not have the present version.
 func WithExisting() Option { return func(c *config) { c.existing = true } }
 
 // A Queue is a [jobs.Source] and a [jobs.Sink], made by [Open]. A process needs one Queue for
@@ -139,12 +142,15 @@ type Queue struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// Open opens the queue with the given name, and creates the tables if they are missing. A
-// name has 1 to 100 letters, digits, underscores and hyphens. Open blocks until the database
-// has answered or ctx ends. The caller closes the database.
+// Open opens the queue with the given name. A name has 1 to 100 letters, digits, underscores
+// and hyphens. Open blocks until the database has answered or ctx ends. The caller closes the
+// database.
 //
-// If an argument or option is invalid, or a table is not that of [Schema], the error matches
-// [jobs.ErrConfig] and names it.
+// Open creates the tables if they are missing, and brings older ones to [SchemaVersion], in one
+// transaction; other programs that do so at the same time wait for it.
+//
+// If an argument or option is invalid, a table is not that of [Schema], or the tables have a
+// newer version, the error matches [jobs.ErrConfig] and names it.
 func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Option) (*Queue, error) {
 	c := config{lease: defaultLease, poll: defaultPoll, remember: defaultRemember}
 	for i, o := range opts {

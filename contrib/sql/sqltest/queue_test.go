@@ -1096,7 +1096,7 @@ func TestWhatCannotBeCuredEndsServe(t *testing.T) {
 			IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'reader') THEN CREATE ROLE reader LOGIN; END IF;
 			IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'stranger') THEN CREATE ROLE stranger LOGIN PASSWORD 'secret'; END IF;
 		END $$`)
-		run(t, db, `GRANT SELECT ON shoal_jobs, shoal_dead, shoal_done TO reader`)
+		run(t, db, `GRANT SELECT ON shoal_jobs, shoal_dead, shoal_done, shoal_schema TO reader`)
 		q := open(t, connect(t, "pgx", p.dsn("reader")), shoalsql.Postgres, "q")
 		if err := ended(t, q); !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("without permission: %v", err)
