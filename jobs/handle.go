@@ -30,7 +30,8 @@ type Job struct {
 }
 
 // Delivery returns the source's own view of the job, for what only that source can do. A
-// handler that acknowledges the job through it returns nil.
+// handler that acknowledges the job through it returns nil. Delivery is nil if the job is
+// not one that [Serve] has leased.
 func (j *Job) Delivery() Delivery { return j.d }
 
 type jobKey struct{}
@@ -40,6 +41,13 @@ type jobKey struct{}
 func From(ctx context.Context) *Job {
 	j, _ := ctx.Value(jobKey{}).(*Job)
 	return j
+}
+
+// NewContext returns a context derived from ctx for which [From] returns j. [Serve] makes
+// such contexts itself. NewContext is for tests of handlers, and for code that runs handlers
+// for another engine.
+func NewContext(ctx context.Context, j *Job) context.Context {
+	return context.WithValue(ctx, jobKey{}, j)
 }
 
 // A Codec turns values into payloads, and payloads into values.

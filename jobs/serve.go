@@ -207,7 +207,7 @@ func (s *server) submit(r *shoal.Reservation, j *Job) bool {
 
 // run is the task of j.
 func (s *server) run(ctx context.Context, j *Job) (err error) {
-	own, cancel := context.WithCancelCause(context.WithValue(ctx, jobKey{}, j))
+	own, cancel := context.WithCancelCause(NewContext(ctx, j))
 	defer cancel(nil)
 	s.mu.Lock()
 	if j.state != waiting { // it was given back, or its lease was lost

@@ -1042,3 +1042,35 @@ func TestServeUnderFire(t *testing.T) {
 	cancel()
 	wg.Wait()
 }
+
+// What Retry and Poison made is known to code outside the package, wrapped or not.
+func TestErrorsAreKnown(t *testing.T) {
+	late := fmt.Errorf("the bank: %w", jobs.Retry(3*time.Second))
+	if d, ok := jobs.RetryAfter(late); !ok || d != 3*time.Second {
+		t.Errorf("RetryAfter(%v) is %v, %v; want 3s, true", late, d, ok)
+	}
+	bad := fmt.Errorf("the bank: %w", jobs.Poison(errors.New("no such account")))
+	if !jobs.IsPoison(bad) {
+		t.Errorf("IsPoison(%v) is false", bad)
+	}
+	for _, err := range []error{nil, errors.New("no such account"), bad} {
+		if d, ok := jobs.RetryAfter(err); ok || d != 0 {
+			t.Errorf("RetryAfter(%v) is %v, %v; want 0, false", err, d, ok)
+		}
+	}
+	for _, err := range []error{nil, errors.New("no such account"), late} {
+		if jobs.IsPoison(err) {
+			t.Errorf("IsPoison(%v) is true", err)
+		}
+	}
+}
+
+func TestNewContext(t *testing.T) {
+	j := &jobs.Job{ID: "7"}
+	if got := jobs.From(jobs.NewContext(context.Background(), j)); got != j {
+		t.Errorf("From finds %v, want %v", got, j)
+	}
+	if j.Delivery() != nil {
+		t.Errorf("a job that was not leased has a delivery: %v", j.Delivery())
+	}
+}

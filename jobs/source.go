@@ -123,6 +123,16 @@ func (e *retryError) Error() string { return fmt.Sprintf("jobs: retry after %v",
 // its number of attempts ([WithMaxLeases] alone bounds them). A negative d counts as 0.
 func Retry(d time.Duration) error { return &retryError{max(0, d)} }
 
+// RetryAfter returns the d of an error that [Retry] made, and whether err is, or wraps, such
+// an error. It is for code that runs handlers for another engine than [Serve].
+func RetryAfter(err error) (d time.Duration, ok bool) {
+	var r *retryError
+	if !errors.As(err, &r) {
+		return 0, false
+	}
+	return r.after, true
+}
+
 type poisonError struct{ err error }
 
 func (e *poisonError) Error() string { return e.err.Error() }
@@ -135,4 +145,11 @@ func Poison(err error) error {
 		err = errors.New("poison")
 	}
 	return &poisonError{err}
+}
+
+// IsPoison reports whether err is, or wraps, an error made by [Poison]. It is for code that
+// runs handlers for another engine than [Serve].
+func IsPoison(err error) bool {
+	var p *poisonError
+	return errors.As(err, &p)
 }

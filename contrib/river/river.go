@@ -33,11 +33,48 @@
 // takes the job, so it should be longer than the wait for a worker and JobTimeout together.
 // [shoal.Stats].WaitTime has the wait.
 //
+// # One attempt at a time
+//
+// River tries a job again while an attempt of it runs in one case: it rescues jobs that were
+// taken RescueStuckJobsAfter ago (an hour by default), or their Timeout ago if that is
+// longer. It does not ask whether the process that has the job is alive. Two middlewares
+// keep the attempts apart:
+//
+//	river.Config{
+//		JobTimeout:           20 * time.Minute,
+//		RescueStuckJobsAfter: time.Hour,
+//		Middleware: []rivertype.Middleware{
+//			shoalriver.Within(50 * time.Minute), // before Middleware
+//			shoalriver.Middleware(pick),
+//		},
+//	}
+//
+// [Within] ends the context of an attempt, its wait for a worker included, before River may
+// rescue the job. [Middleware] returns to River when the handler has returned, not before,
+// whatever ended its context. If a handler ignores the end of its context until the job is
+// rescued, Middleware does not run the next attempt in the same process; it snoozes it.
+//
+// What remains is a handler that ignores the end of its context while another process has
+// the next attempt, and a process that was stopped for so long. [CompleteTx] makes that
+// harmless for effects in the database of River.
+//
+// # Recovery
+//
+// If a process is killed, its jobs run again after RescueStuckJobsAfter, or their Timeout if
+// that is longer, and up to 36 s more: one client, the leader, looks every 30 s, and if the
+// leader was killed another one has to be elected. A job whose Timeout is -1 is never
+// rescued.
+//
 // # Errors
 //
-// A worker's error reaches River unchanged, so river.JobCancel and river.JobSnooze work. A
-// panic reaches it as a [*shoal.PanicError] with the stack, and runtime.Goexit as
-// [shoal.ErrGoexit]: River calls HandleError for both, and HandlePanic for neither.
+// Handlers may return the errors of [github.com/shoal-go/shoal/jobs]. jobs.Retry(d) becomes
+// river.JobSnooze(d): it costs no attempt. jobs.Poison(err) becomes river.JobCancel(err): the
+// job is not tried again. [Work] makes a River worker of a jobs.Handler.
+//
+// Other errors reach River unchanged, so river.JobCancel and river.JobSnooze work. A job
+// that is snoozed has not failed, for the pool. A panic reaches River as a
+// [*shoal.PanicError] with the stack, and runtime.Goexit as [shoal.ErrGoexit]: River calls
+// HandleError for both, and HandlePanic for neither.
 //
 // Use the policy [shoal.Block] for a full queue, the default. With [shoal.Reject] a full
 // queue costs the job an attempt; [shoal.Spawn] and [shoal.CallerRuns] exceed the maximum.
@@ -61,10 +98,17 @@ package shoalriver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // Middleware returns a River middleware that works each job on a pool.
@@ -76,19 +120,172 @@ import (
 // The middleware blocks until the attempt is over. If the job's context ends before a
 // worker has begun, the job does not run, and the middleware returns the context's error
 // at once. If the context ends while the job runs, the middleware waits until the job has
-// returned, and returns its result. So River never starts the next attempt while this
-// one runs.
+// returned, and returns its result. So River never starts the next attempt because this
+// one's time is over.
+//
+// If River has rescued a job whose attempt still runs in this process, the middleware does
+// not run the next attempt. It snoozes the job for 10 s, and again until that attempt has
+// returned. An attempt is recognized if both went through the same middleware: give all
+// clients of the process the value that one call of Middleware has returned.
 //
 // The job's context is derived from River's: it ends with it, and when the pool is closed.
 // River's values are found in it, so river.ClientFromContext and river.RecordOutput work.
 func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddlewareFunc {
+	// An ID is unique in one database, and clients may work those of several.
+	type identity struct{ id, created int64 }
+	var running sync.Map // of identity
 	return func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
+		if job.ID != 0 { // as in a test, without a database
+			key := identity{job.ID, job.CreatedAt.UnixNano()}
+			if _, beside := running.LoadOrStore(key, true); beside {
+				return river.JobSnooze(besidePause)
+			}
+			defer running.Delete(key)
+		}
 		p := pick(job)
 		if p == nil {
-			return work(ctx)
+			return result(work(ctx))
 		}
+		began := false
+		var snooze error
 		// SubmitWait returns when work does not run any more; otherwise River would try the job
 		// again beside this attempt.
-		return p.SubmitWait(ctx, work)
+		err := p.SubmitWait(ctx, func(ctx context.Context) error {
+			began = true
+			err := result(work(ctx))
+			if _, ok := errors.AsType[*river.JobSnoozeError](err); ok {
+				snooze = err // that is no failure
+				return nil
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			return snooze
+		case !began && errors.Is(context.Cause(ctx), errOverdue):
+			return river.JobSnooze(0) // it has not run, so this was no attempt
+		}
+		return err
 	}
 }
+
+// besidePause is how long a job is snoozed whose attempt before still runs.
+const besidePause = 10 * time.Second
+
+// result is what River is told where a handler returned err.
+func result(err error) error {
+	if err == nil {
+		return nil
+	}
+	if d, ok := jobs.RetryAfter(err); ok {
+		return river.JobSnooze(d)
+	}
+	if _, ok := errors.AsType[*river.JobCancelError](err); !ok && jobs.IsPoison(err) {
+		return river.JobCancel(err)
+	}
+	return err
+}
+
+var errOverdue = fmt.Errorf("shoalriver: the time that Within allows is over, and River may rescue the job: %w", jobs.ErrLeaseLost)
+
+// Within returns a River middleware that ends the context of each attempt d after River
+// has taken the job. The wait for a worker of the pool is included, unlike in JobTimeout. The
+// cause of the end ([context.Cause]) matches [jobs.ErrLeaseLost].
+//
+// If the time is over before a worker has begun, the job is snoozed, which costs no attempt.
+// The middleware must come before [Middleware] in the configuration.
+//
+// d should be RescueStuckJobsAfter less the time that handlers need to return when their
+// context has ended, and less what the clocks of the machines differ: then River rescues no
+// job that runs. Within panics if d is not positive.
+func Within(d time.Duration) river.WorkerMiddlewareFunc {
+	if d <= 0 {
+		panic(fmt.Sprintf("shoalriver: Within(%v): want more than 0", d))
+	}
+	return func(ctx context.Context, _ *rivertype.JobRow, work func(context.Context) error) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, d, errOverdue)
+		defer cancel()
+		return work(ctx)
+	}
+}
+
+// Work returns a River worker that runs a handler of package jobs, such as one that
+// [jobs.Handle] made. The payload that h gets is the job's arguments as River has encoded
+// them, in JSON. [jobs.From] finds the job in the context; its ID is River's ID in decimal,
+// its Attempt is River's, and its Delivery is nil.
+//
+// The errors of package jobs mean what the package's documentation says, with or without
+// [Middleware]. Other limits of jobs.Serve, such as WithMaxAttempts, are River's here:
+// MaxAttempts, RetryPolicy.
+func Work[T river.JobArgs](h jobs.Handler) river.Worker[T] {
+	return river.WorkFunc(func(ctx context.Context, job *river.Job[T]) error {
+		j := &jobs.Job{ID: strconv.FormatInt(job.ID, 10), Data: job.EncodedArgs, Attempt: job.Attempt}
+		return result(h(jobs.NewContext(ctx, j), j))
+	})
+}
+
+// CompleteTx marks a job as completed in tx, the transaction of its effect, if the attempt
+// of job is still the current one. So the effect and the completion are committed together,
+// and by one attempt only. A worker calls it last:
+//
+//	tx, err := db.Begin(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback(ctx)
+//	// … the effect, in tx
+//	if err := shoalriver.CompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
+//		return err
+//	}
+//	return tx.Commit(ctx)
+//
+// CompleteTx locks the job's row until tx ends, and looks whether the job is running, and in
+// this attempt. If not, it returns an error that matches [jobs.ErrLeaseLost]: then River has
+// rescued the job, somebody has deleted it, or it is completed. The caller must roll tx
+// back after any error, and return the error. ctx is the worker's, or derived from it.
+// CompleteTx blocks while another attempt has locked the row, until its transaction ends or
+// ctx does.
+//
+// river.JobCompleteTx alone does not look: if two attempts of a job run beside each other,
+// both commit.
+//
+// # What it cannot promise
+//
+// Only what is written in tx is done once. Calls of other services and other transactions
+// may be made by each attempt.
+//
+// River records the result of an attempt by the job's ID alone, whichever attempt runs. If an
+// attempt that has lost its job returns an error, River plans the next attempt although
+// another one runs; that one's CompleteTx then fails, its work is lost, and the next one does
+// it. If it returns nil, River marks the job as completed, and the effect of the other is
+// refused. So all workers of a kind should complete their jobs with CompleteTx, and return
+// its error. While attempts get in each other's way like this, work is done more than once,
+// and attempts are used up.
+//
+// If somebody retries a job that is completed, for example in River UI, its effect happens
+// again.
+func CompleteTx[TDriver riverdriver.Driver[TTx], TTx any, TArgs river.JobArgs](ctx context.Context, tx TTx, job *river.Job[TArgs]) error {
+	client, err := river.ClientFromContextSafely[TTx](ctx)
+	if err != nil {
+		return fmt.Errorf("shoalriver: CompleteTx: the context is not that of a worker: %w", err)
+	}
+	// JobUpdateTx changes nothing but the output of the job, if it has one. It locks the row.
+	now, err := client.JobUpdateTx(ctx, tx, job.ID, nil)
+	switch {
+	case errors.Is(err, rivertype.ErrNotFound):
+		return fmt.Errorf("shoalriver: job %d is deleted: %w", job.ID, jobs.ErrLeaseLost)
+	case err != nil:
+		return fmt.Errorf("shoalriver: job %d: %w", job.ID, err)
+	case now.State != rivertype.JobStateRunning:
+		return fmt.Errorf("shoalriver: job %d is %s, and not running in attempt %d: %w", job.ID, now.State, job.Attempt, jobs.ErrLeaseLost)
+	case now.Attempt != job.Attempt || !sameTime(now.AttemptedAt, job.AttemptedAt): // River counts back when it snoozes
+		return fmt.Errorf("shoalriver: job %d runs in attempt %d, begun %v, and not in attempt %d, begun %v: %w",
+			job.ID, now.Attempt, now.AttemptedAt, job.Attempt, job.AttemptedAt, jobs.ErrLeaseLost)
+	}
+	if _, err := river.JobCompleteTx[TDriver](ctx, tx, job); err != nil {
+		return fmt.Errorf("shoalriver: job %d: %w", job.ID, err)
+	}
+	return nil
+}
+
+func sameTime(a, b *time.Time) bool { return a != nil && b != nil && a.Equal(*b) }

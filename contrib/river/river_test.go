@@ -18,6 +18,7 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalriver "github.com/shoal-go/shoal/contrib/river"
 	"github.com/shoal-go/shoal/internal/handlertest"
+	"github.com/shoal-go/shoal/jobs"
 	_ "modernc.org/sqlite"
 )
 
@@ -201,6 +202,122 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
+// Errors of package jobs mean in River what they mean in jobs.Serve.
+func TestClientErrorsOfJobs(t *testing.T) {
+	for _, bare := range []bool{false, true} { // on no pool
+		p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+		pool := p
+		if bare {
+			pool = nil
+		}
+		var f atomic.Value
+		r := startRiver(t, func(context.Context, *river.Job[Mail]) error {
+			return f.Load().(func() error)()
+		}, river.Config{}, shoalriver.Middleware(on(pool)))
+
+		f.Store(func() error { return fmt.Errorf("the server is busy: %w", jobs.Retry(time.Hour)) })
+		r.add(t, nil)
+		if kind, job := r.next(t); kind != river.EventKindJobSnoozed || job.Attempt != 0 || time.Until(job.ScheduledAt) < 59*time.Minute {
+			t.Errorf("%s, attempt %d, until %v; want it snoozed for an hour, at no cost", kind, job.Attempt, job.ScheduledAt)
+		}
+		f.Store(func() error { return fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed)) })
+		r.add(t, nil)
+		want := "JobCancelError: ann: " + handlertest.ErrFailed.Error()
+		if kind, job := r.next(t); kind != river.EventKindJobCancelled || len(job.Errors) != 1 || job.Errors[0].Error != want {
+			t.Errorf("%s with %v, want it cancelled with %s", kind, job.Errors, want)
+		}
+		if s := p.Stats(); !bare && (s.Completed != 2 || s.Failed != 1) {
+			t.Errorf("pool has completed %d, failed %d; want 2, 1: what is put off has not failed", s.Completed, s.Failed)
+		}
+	}
+}
+
+// A handler of package jobs works the jobs of River.
+func TestWork(t *testing.T) {
+	w := shoalriver.Work[Mail](jobs.Handle(func(ctx context.Context, m Mail) error {
+		j := jobs.From(ctx)
+		if j.ID != "4711" || j.Attempt != 3 || m.To != "ann" {
+			t.Errorf("job %q, attempt %d, to %s; want 4711, 3, ann", j.ID, j.Attempt, m.To)
+		}
+		return jobs.Retry(time.Minute)
+	}))
+	do := func(args string) error {
+		return w.Work(context.Background(), &river.Job[Mail]{JobRow: &rivertype.JobRow{ID: 4711, Attempt: 3, EncodedArgs: []byte(args)}})
+	}
+	if se, ok := errors.AsType[*river.JobSnoozeError](do(`{"to":"ann"}`)); !ok || se.Duration != time.Minute {
+		t.Errorf("got %v, want it snoozed for a minute", se)
+	}
+	if _, ok := errors.AsType[*river.JobCancelError](do(`{"to":7}`)); !ok {
+		t.Error("a payload that cannot be decoded is not cancelled")
+	}
+}
+
+// A job that waits for a worker until its time is over has not begun, and costs no attempt.
+func TestWithin(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	release := handlertest.Occupy(t, p)
+	r := startRiver(t, func(context.Context, *river.Job[Mail]) error { return nil },
+		river.Config{}, shoalriver.Within(50*time.Millisecond), shoalriver.Middleware(on(p)))
+	r.add(t, nil)
+	kind, job := r.next(t)
+	if kind != river.EventKindJobSnoozed || job.Attempt != 0 {
+		t.Errorf("%s, attempt %d; want it snoozed, at no cost", kind, job.Attempt)
+	}
+	release()
+	for kind == river.EventKindJobSnoozed { // as often as it takes
+		kind, job = r.next(t)
+	}
+	if kind != river.EventKindJobCompleted || job.Attempt != 1 {
+		t.Errorf("%s, attempt %d; want it completed in its first", kind, job.Attempt)
+	}
+	defer func() {
+		if r := recover(); r != "shoalriver: Within(-1s): want more than 0" {
+			t.Errorf("Within(-1s) says %v", r)
+		}
+	}()
+	shoalriver.Within(-time.Second)
+}
+
+// Two attempts of a job do not run beside each other on one middleware; two jobs do.
+func TestOneAttemptAtATime(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		pool := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+		if bare {
+			pool = nil
+		}
+		m := shoalriver.Middleware(on(pool))
+		created := time.Now()
+		begun, end, first := make(chan bool), make(chan bool), make(chan error)
+		go func() {
+			first <- m.Work(context.Background(), &rivertype.JobRow{ID: 1, Attempt: 1, CreatedAt: created}, func(context.Context) error {
+				close(begun)
+				<-end
+				return handlertest.ErrFailed
+			})
+		}()
+		<-begun
+		do := func(id int64, created time.Time) error {
+			return m.Work(context.Background(), &rivertype.JobRow{ID: id, Attempt: 2, CreatedAt: created}, func(context.Context) error { return nil })
+		}
+		if se, ok := errors.AsType[*river.JobSnoozeError](do(1, created)); !ok || se.Duration != 10*time.Second {
+			t.Errorf("the second attempt of the job: %v, want it snoozed for 10 s", se)
+		}
+		if err := do(2, created); err != nil {
+			t.Errorf("another job: %v", err)
+		}
+		if err := do(1, created.Add(time.Second)); err != nil {
+			t.Errorf("a job of another database: %v", err)
+		}
+		close(end)
+		if err := <-first; err != handlertest.ErrFailed {
+			t.Errorf("the first attempt: %v, want %v", err, handlertest.ErrFailed)
+		}
+		if err := do(1, created); err != nil {
+			t.Errorf("the second attempt, when the first has returned: %v", err)
+		}
+	}
+}
+
 type now struct{}
 
 func (now) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
@@ -357,4 +474,78 @@ func ExampleMiddleware() {
 	// Output:
 	// mail to ann
 	// mails: 1 completed
+}
+
+// workOne has a client with one worker do one job.
+func workOne(db *sql.DB, w river.Worker[Mail]) error {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, w)
+	client, err := river.NewClient(riversqlite.New(db), &river.Config{
+		Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+		Workers:    workers,
+		Middleware: []rivertype.Middleware{shoalriver.Within(50 * time.Minute)},
+		Logger:     handlertest.Quiet(),
+	})
+	if err != nil {
+		return err
+	}
+	over, stop := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobCancelled)
+	defer stop()
+	if err := client.Start(context.Background()); err != nil {
+		return err
+	}
+	if _, err := client.Insert(context.Background(), Mail{To: "ann"}, nil); err != nil {
+		return err
+	}
+	fmt.Println("the job is", (<-over).Job.State)
+	return client.Stop(context.Background())
+}
+
+// The effect of a job and its completion are one transaction.
+func ExampleCompleteTx() {
+	db, err := openRiver(":memory:") // in a program, Postgres
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	if _, err := db.Exec("CREATE TABLE sent (name TEXT)"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = workOne(db, river.WorkFunc(func(ctx context.Context, job *river.Job[Mail]) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(ctx, "INSERT INTO sent VALUES (?)", job.Args.To); err != nil {
+			return err
+		}
+		if err := shoalriver.CompleteTx[*riversqlite.Driver](ctx, tx, job); err != nil {
+			return err // River has given the job to another attempt, and tx is rolled back
+		}
+		return tx.Commit()
+	}))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: the job is completed
+}
+
+// A handler of package jobs works the jobs of River.
+func ExampleWork() {
+	db, err := openRiver(":memory:") // in a program, Postgres
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	err = workOne(db, shoalriver.Work[Mail](jobs.Handle(func(ctx context.Context, m Mail) error {
+		return jobs.Poison(fmt.Errorf("%s has no mailbox", m.To))
+	})))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: the job is cancelled
 }
