@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
 )
 
 const usage = `usage: shoal demo|enqueue|work|version [flags]
@@ -35,7 +37,12 @@ const commands = "demo, enqueue, work and version"
 type errUsage struct{ error }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == work.GuardCommand {
+		work.Guard(os.Stdin)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second one ends the process, unless the command takes it
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status(err, os.Stderr))
@@ -47,7 +54,7 @@ func status(err error, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "shoal:", err)
-	if errors.As(err, &errUsage{}) {
+	if missing := (*work.Missing)(nil); errors.As(err, &errUsage{}) || errors.As(err, &missing) {
 		return 2
 	}
 	return 1

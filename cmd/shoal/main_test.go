@@ -8,7 +8,18 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
 )
+
+// TestMain: some tests run this program as the command itself.
+func TestMain(m *testing.M) {
+	if os.Getenv("SHOAL_MAIN") != "" || len(os.Args) == 2 && os.Args[1] == work.GuardCommand {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // devNull is where progress goes: a file, and no terminal.
 func devNull(t *testing.T) *os.File {

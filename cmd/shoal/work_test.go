@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +98,38 @@ func TestWorkRunsACommand(t *testing.T) {
 	}
 }
 
+// A brokenWriter is an output that cannot be written.
+type brokenWriter struct{ err error }
+
+func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// TestOutputThatCannotBeWritten is a failure of the job; if nobody reads it any more, the
+// work ends.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, c := range []struct {
+		err   error
+		ends  bool
+		wants string
+	}{{syscall.ENOSPC, false, "a dead letter"}, {syscall.EPIPE, true, "broken pipe"}} {
+		place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+		enqueue(t, "a\n", place...)
+		var said bytes.Buffer
+		args := append(place, "-attempts", "1", "--", "sh", "-c", "echo x")
+		if !c.ends {
+			args = append([]string{"-empty", "500ms"}, args...)
+		}
+		err := workCommand(ctx, args, brokenWriter{c.err}, &said)
+		if all := fmt.Sprint(said.String(), err); ctx.Err() != nil || c.ends != errors.Is(err, c.err) || !strings.Contains(all, c.wants) || !strings.Contains(all, "output") {
+			t.Errorf("%v: work said %s", c.err, all)
+		}
+	}
+}
+
 func TestOnceAndDelay(t *testing.T) {
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	for range 3 {
@@ -155,6 +188,7 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
+		"no-such-command -x":                `"no-such-command" cannot be run`,
 		"-lose-writes-on-power-failure cat": "leave it out",
 		"-dir " + file + " cat":             "use -sql " + file,
 		"-dir " + dir + "/old cat":          "run nats-server -js -sd " + dir + "/old",

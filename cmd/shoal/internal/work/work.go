@@ -1,17 +1,16 @@
 package work
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -34,16 +33,21 @@ type Work struct {
 	Command     []string      // a program and its arguments
 }
 
-// Exit statuses of a command that say more than that it has failed; those of sysexits.h.
-const (
-	exitPoison = 65 // the job cannot be done: to the dead letters
-	exitRetry  = 75 // it cannot be done now
-)
-
-const retryAfter = 5 * time.Second
-
-// Run works until ctx ends.
+// Run works until ctx ends. Of signals it takes SIGINT and SIGTERM: at the first one it
+// leases no more jobs, the second one it passes on to the commands, and at the third one it
+// kills them.
 func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that it is an error of a write
+	path := ""
+	if w.Do == "" {
+		var err error
+		if path, err = lookUp(w.Command[0]); err != nil {
+			return err
+		}
+	}
 	q, err := Open(ctx, w.Place)
 	if err != nil {
 		return err
@@ -61,25 +65,77 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		defer stop()
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() { cancel(nil) }
+	defer stop()
+	ps := &processes{running: make(map[*exec.Cmd]struct{})}
 	out := &lines{w: stdout}
-	h := w.command(out)
-	if w.Do != "" {
-		h = w.builtin(out)
+	h := w.builtin(out)
+	if w.Do == "" {
+		if ps.guard, err = startGuard(); err != nil {
+			return err
+		}
+		defer ps.guard.close()
+		defer ps.tell(syscall.SIGKILL)
+		h = w.command(path, ps, out, func(err error) { cancel(&fault{err}) })
 	}
-	if !w.Quiet {
-		fmt.Fprintf(stderr, "work: running up to %d jobs at once from queue %s at %s\n", w.Workers, w.Queue, q.Where)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	w.say(stderr, "running up to %d jobs at once from queue %s at %s", w.Workers, w.Queue, q.Where)
 	var watching sync.WaitGroup
-	watching.Go(func() { w.watch(ctx, p, stderr, cancel) })
+	watching.Go(func() { w.watch(ctx, p, stderr, stop) })
+	served := make(chan struct{})
+	watching.Go(func() { w.heed(signals, served, p, ps, stderr, stop) })
 	start := time.Now()
 	err = jobs.Serve(ctx, p, q.Source, h, jobs.WithName(w.Queue+" at "+q.Where), jobs.WithMaxAttempts(w.MaxAttempts), jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log))
-	cancel()
+	if f := (*fault)(nil); errors.As(context.Cause(ctx), &f) {
+		err = errors.Join(f.error, err)
+	}
+	stop()
+	close(served)
 	watching.Wait()
 	s := p.Stats()
 	fmt.Fprintf(stderr, "work: %d jobs run in %v, %d of them failed\n", s.Completed, time.Since(start).Round(time.Millisecond), s.Failed)
 	return err
+}
+
+// A fault is why the work ends: no other job could be done either.
+type fault struct{ error }
+
+// say tells of the progress.
+func (w Work) say(stderr io.Writer, format string, args ...any) {
+	if !w.Quiet {
+		fmt.Fprintf(stderr, "work: "+format+"\n", args...)
+	}
+}
+
+// heed does what signals ask for, until the work has ended.
+func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, stderr io.Writer, stop func()) {
+	for n := 1; ; n++ {
+		var s os.Signal
+		select {
+		case <-served:
+			return
+		case s = <-signals:
+		}
+		switch n {
+		case 1:
+			running := 0
+			if all := jobs.Of(p); len(all) > 0 {
+				running = all[0].Running
+			}
+			w.say(stderr, "stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
+			stop()
+		case 2:
+			w.say(stderr, "passing the signal on")
+			if s, ok := s.(syscall.Signal); ok {
+				ps.tell(s)
+			}
+		case 3:
+			w.say(stderr, "killing what runs")
+			signal.Stop(signals) // one more ends this process
+			ps.tell(syscall.SIGKILL)
+			go p.Close() // with it ends what is no command; either way the jobs are given back
+		}
+	}
 }
 
 // page serves the live page, until stop is called.
@@ -127,45 +183,6 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel
 				s.Acked, float64(s.Acked-said.Acked)/d.Seconds(), s.Retried, s.Dead, s.Running, w.Workers)
 			said, saidAt = s, time.Now()
 		}
-	}
-}
-
-// lines keeps what several jobs write apart.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
-}
-
-// command runs a program for each job: the payload is its standard input.
-func (w Work) command(stdout io.Writer) jobs.Handler {
-	return func(ctx context.Context, j *jobs.Job) error {
-		var out, errs bytes.Buffer
-		c := exec.CommandContext(ctx, w.Command[0], w.Command[1:]...)
-		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(append(j.Data, '\n')), &out, &errs
-		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt))
-		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-		c.WaitDelay = 3 * time.Second
-		err := c.Run()
-		stdout.Write(out.Bytes())
-		if err == nil {
-			return nil
-		}
-		if s := strings.TrimSpace(errs.String()); s != "" {
-			err = fmt.Errorf("%w: %s", err, s)
-		}
-		switch c.ProcessState.ExitCode() {
-		case exitPoison:
-			return jobs.Poison(err)
-		case exitRetry:
-			return jobs.Retry(retryAfter)
-		}
-		return err
 	}
 }
 

@@ -1,0 +1,195 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// Exit statuses of a command that say more than that it has failed; those of sysexits.h.
+const (
+	exitPoison = 65 // the job cannot be done: to the dead letters
+	exitRetry  = 75 // it cannot be done now
+)
+
+const (
+	retryAfter = 5 * time.Second
+	// killAfter is from SIGTERM to SIGKILL. It is less than the second that jobs.Serve waits
+	// for handlers that it has cancelled.
+	killAfter = 800 * time.Millisecond
+	mostTail  = 800 // bytes of what a command says at last, on its standard error
+)
+
+// A Missing command is one that cannot be found.
+type Missing struct {
+	Command string
+	Err     error
+}
+
+func (e *Missing) Error() string {
+	return fmt.Sprintf("the command %q cannot be run: %v", e.Command, errors.Unwrap(e.Err))
+}
+
+func (e *Missing) Unwrap() error { return e.Err }
+
+// lookUp finds the program of a command before any job is leased: one that is not there
+// would fail all of them.
+func lookUp(command string) (path string, err error) {
+	path, err = exec.LookPath(command)
+	if err != nil {
+		return "", &Missing{command, err}
+	}
+	return path, nil
+}
+
+// processes are the commands that run, each in a process group of its own: a Ctrl-C of the
+// terminal reaches this process and no command, and with a command goes what it has started.
+type processes struct {
+	guard *guard
+
+	mu      sync.Mutex
+	running map[*exec.Cmd]struct{}
+	told    bool // a signal was passed on; no command starts after that
+}
+
+// errTold is why a command does not start.
+var errTold = errors.New("the work ends")
+
+// run runs c, and says whether it was passed a signal.
+func (ps *processes) run(c *exec.Cmd) (told bool, err error) {
+	if err := ps.start(c); err != nil {
+		return errors.Is(err, errTold), err
+	}
+	err = c.Wait()
+	signalGroup(c.Process, syscall.SIGKILL) // what it has left behind
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	delete(ps.running, c)
+	ps.guard.remove(c.Process.Pid)
+	return ps.told, err
+}
+
+func (ps *processes) start(c *exec.Cmd) error {
+	c.SysProcAttr = ownGroup()
+	c.Cancel = func() error { return signalGroup(c.Process, syscall.SIGTERM) }
+	c.WaitDelay = killAfter
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.told {
+		return errTold
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	ps.guard.add(c.Process.Pid)
+	ps.running[c] = struct{}{}
+	return nil
+}
+
+// tell passes a signal on to all commands. One that fails after that has not failed by
+// itself: its job is given back.
+func (ps *processes) tell(s syscall.Signal) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.told = true
+	for c := range ps.running {
+		_ = signalGroup(c.Process, s)
+	}
+}
+
+// command runs a program for each job: the payload is its standard input. fatal is told what
+// no other job will do better with.
+func (w Work) command(path string, ps *processes, stdout io.Writer, fatal func(error)) jobs.Handler {
+	return func(ctx context.Context, j *jobs.Job) error {
+		var out bytes.Buffer
+		var errs tail
+		c := exec.CommandContext(ctx, path, w.Command[1:]...)
+		c.Args[0] = w.Command[0]
+		c.Stdin, c.Stdout, c.Stderr = io.MultiReader(bytes.NewReader(j.Data), strings.NewReader("\n")), &out, &errs
+		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt))
+		told, err := ps.run(c)
+		if c.ProcessState == nil { // it has not run, and the job is not at fault
+			if told {
+				return jobs.Retry(0)
+			}
+			err = &Missing{w.Command[0], err}
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
+				fatal(err)
+				return jobs.Retry(0)
+			}
+			w.Log.Error("work: a command did not start; its job is tried again", "job", j.ID, "after", retryAfter, "err", err)
+			return jobs.Retry(retryAfter)
+		}
+		if _, e := stdout.Write(out.Bytes()); e != nil {
+			e = fmt.Errorf("the output of the command cannot be written: %w", e)
+			if errors.Is(e, syscall.EPIPE) { // nobody reads it any more
+				fatal(e)
+			}
+			return e
+		}
+		if err == nil {
+			return nil
+		}
+		if s := errs.String(); s != "" {
+			err = fmt.Errorf("%w: %s", err, s)
+		}
+		switch code := c.ProcessState.ExitCode(); {
+		case code == exitPoison:
+			return jobs.Poison(err)
+		case code == exitRetry:
+			return jobs.Retry(retryAfter)
+		case told:
+			return jobs.Retry(0)
+		}
+		return err
+	}
+}
+
+// A tail keeps the last bytes that are written to it.
+type tail struct {
+	b   []byte
+	cut bool
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.b = append(t.b, b...)
+	if n := len(t.b) - mostTail; n > 0 {
+		t.b, t.cut = append(t.b[:0], t.b[n:]...), true
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(t.b), ""))
+	if t.cut {
+		s = "…" + s
+	}
+	return s
+}
+
+// lines keeps what several jobs write apart.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

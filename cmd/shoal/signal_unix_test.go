@@ -1,0 +1,182 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A worker is a process of shoal work that runs a shell script for each job.
+type worker struct {
+	*exec.Cmd
+	t   *testing.T
+	dir string // $DIR of the scripts
+}
+
+// startWorker starts a worker for n jobs, and waits until all of them run.
+func startWorker(t *testing.T, n int, script string, args ...string) *worker {
+	t.Helper()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{t: t, dir: t.TempDir()}
+	stderr, err := os.Create(filepath.Join(w.dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintln(&lines, i)
+	}
+	enqueue(t, lines.String(), w.place()...)
+	args = append(append([]string{"work", "-workers", fmt.Sprint(n)}, w.place()...), args...)
+	w.Cmd = exec.Command(self, append(args, "--", "sh", "-c", "read -r job; "+script)...)
+	w.Env = append(os.Environ(), "SHOAL_MAIN=1", "DIR="+w.dir)
+	w.Stderr = stderr
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Process.Kill() })
+	w.await("the commands to begin", func() bool { return len(w.files("began*")) == n })
+	return w
+}
+
+func (w *worker) place() []string { return []string{"-dir", filepath.Join(w.dir, "queue")} }
+
+func (w *worker) files(pattern string) []string {
+	all, err := filepath.Glob(filepath.Join(w.dir, pattern))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+func (w *worker) said() string {
+	b, err := os.ReadFile(filepath.Join(w.dir, "stderr"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (w *worker) await(what string, there func() bool) {
+	w.t.Helper()
+	for range 2000 {
+		if there() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Fatalf("waited in vain for %s\n%s", what, w.said())
+}
+
+// signal sends a signal to the worker alone, and waits until that has said so.
+func (w *worker) signal(s os.Signal, says string) {
+	w.t.Helper()
+	if err := w.Process.Signal(s); err != nil {
+		w.t.Fatal(err)
+	}
+	w.await(says, func() bool { return strings.Contains(w.said(), says) })
+}
+
+// groupsEnd waits until no process is left of those that the commands have started.
+func (w *worker) groupsEnd() {
+	w.t.Helper()
+	for _, f := range w.files("began*") {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var group int
+		fmt.Sscan(string(b), &group)
+		w.await(fmt.Sprint("the end of process group ", group), func() bool { return syscall.Kill(-group, 0) == syscall.ESRCH })
+	}
+}
+
+// ends waits for the end of the worker, which gives n jobs back.
+func (w *worker) ends(n int) {
+	w.t.Helper()
+	if err := w.Wait(); err != nil {
+		w.t.Errorf("shoal work: %v\n%s", err, w.said())
+	}
+	w.groupsEnd()
+	start := time.Now()
+	out, said := doWork(w.t, append(w.place(), "-attempts", "2", "-do", "print")...)
+	if strings.Count(out, "\n") != n || strings.Contains(w.said()+said, "dead") {
+		w.t.Errorf("%q were given back, want %d\n%s%s", out, n, w.said(), said)
+	}
+	if d := time.Since(start); d > 15*time.Second {
+		w.t.Errorf("after %v: their lease is 30s", d)
+	}
+}
+
+const (
+	begin   = "echo $$ >$DIR/new$job; mv $DIR/new$job $DIR/began$job; "
+	forEver = "while :; do sleep 0.05; done"
+)
+
+func TestTheFirstSignalLetsCommandsEnd(t *testing.T) {
+	w := startWorker(t, 2, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-attempts", "1")
+	w.signal(os.Interrupt, "stopping; 2 jobs run")
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(0)
+	if n := len(w.files("done*")); n != 2 {
+		t.Errorf("%d jobs were done, want 2", n)
+	}
+}
+
+// TestTheSecondSignalIsPassedOn: and what fails by it has not used up its only attempt.
+func TestTheSecondSignalIsPassedOn(t *testing.T) {
+	w := startWorker(t, 2, "trap ': >$DIR/told$job; exit 1' INT; "+begin+forEver, "-attempts", "1")
+	w.signal(os.Interrupt, "stopping")
+	w.signal(os.Interrupt, "passing the signal on")
+	w.ends(2)
+	if n := len(w.files("told*")); n != 2 {
+		t.Errorf("%d commands were told, want 2", n)
+	}
+}
+
+func TestTheThirdSignalKills(t *testing.T) {
+	w := startWorker(t, 2, "trap '' INT TERM; "+begin+forEver, "-attempts", "1", "-drain", "1h")
+	w.signal(os.Interrupt, "stopping")
+	w.signal(syscall.SIGTERM, "passing the signal on")
+	w.signal(os.Interrupt, "killing what runs")
+	w.ends(2)
+}
+
+// TestTheEndOfTheDrainLeavesNoOrphans: of commands that heed no signal, nor of what they have
+// started.
+func TestTheEndOfTheDrainLeavesNoOrphans(t *testing.T) {
+	w := startWorker(t, 2, "trap '' INT TERM; "+begin+"(trap '' INT TERM; "+forEver+") & "+forEver, "-attempts", "1", "-drain", "100ms")
+	w.signal(syscall.SIGTERM, "stopping")
+	w.ends(2)
+}
+
+func TestAKilledWorkerLeavesNoOrphans(t *testing.T) {
+	w := startWorker(t, 2, "trap '' INT TERM HUP; "+begin+"(trap '' INT TERM HUP; "+forEver+") & "+forEver)
+	if err := w.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.Wait()
+	w.groupsEnd()
+}
+
+// TestWhatACommandLeavesBehindEnds with its job.
+func TestWhatACommandLeavesBehindEnds(t *testing.T) {
+	w := startWorker(t, 1, "exec >/dev/null 2>&1; (trap '' INT TERM; "+forEver+") & "+begin+":", "-empty", "1s")
+	w.ends(0)
+}
