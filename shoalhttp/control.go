@@ -58,12 +58,12 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the command is not understood: %v", err)
 		return
 	}
-	t := h.find(c.Pool)
+	t, p := h.find(c.Pool)
 	if t == nil {
 		refuse(http.StatusNotFound, "pool %d: there is no such pool; stats.json lists the IDs", c.Pool)
 		return
 	}
-	if err := c.carryOut(t.pool); err != nil {
+	if err := c.carryOut(p); err != nil {
 		status := http.StatusBadRequest
 		if errors.Is(err, shoal.ErrClosed) {
 			status = http.StatusConflict

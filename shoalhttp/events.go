@@ -2,12 +2,13 @@ package shoalhttp
 
 import (
 	"net/http"
-	"sync"
+	"slices"
 	"time"
+	"weak"
 )
 
 const (
-	// every is how often those who look are told.
+	// every is how often the page looks at its pools while somebody reads events, and tells them.
 	every = time.Second
 	// maxViewers is how many may look at once. One more ends the stream of the one
 	// that has looked for longest: it may be somebody who went away, and a browser
@@ -22,24 +23,14 @@ const (
 // patience is for how long a client may not read before it is given up.
 var patience = 10 * time.Second
 
-// A feed sends snapshots to those who look. While there are any, one goroutine takes
-// one each second.
-type feed struct {
-	page *Page
-
-	mu      sync.Mutex
-	viewers []*viewer // the oldest first
-	runs    bool      // the goroutine does
-}
-
 // A viewer is a stream of events.
 type viewer struct {
 	next chan []byte   // holds the latest one that was not sent
 	gone chan struct{} // closed when it is to end
 }
 
-// serve sends events to the client of r until it is gone.
-func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
+// serveEvents sends events to the client of r until it is gone.
+func (h *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for proxies that else wait for more
 	if r.Method == http.MethodHead {
@@ -53,9 +44,9 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return c.Flush() == nil
 	}
-	v := f.join()
-	defer f.leave(v)
-	_, data := f.page.latest()
+	v := h.join()
+	defer h.leave(v)
+	_, data := h.latest()
 	if !send("retry: 1000\ndata: ", data) {
 		return
 	}
@@ -77,54 +68,69 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *feed) join() *viewer {
+func (h *Page) join() *viewer {
 	v := &viewer{next: make(chan []byte, 1), gone: make(chan struct{})}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.viewers) == maxViewers {
-		close(f.viewers[0].gone)
-		f.viewers = f.viewers[1:]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.viewers) == maxViewers {
+		close(h.viewers[0].gone)
+		h.viewers = h.viewers[1:]
 	}
-	f.viewers = append(f.viewers, v)
-	if !f.runs {
-		f.runs = true
-		go f.run()
-	}
+	h.viewers = append(h.viewers, v)
+	h.lookOnLocked()
 	return v
 }
 
-func (f *feed) leave(v *viewer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, o := range f.viewers {
-		if o == v {
-			f.viewers = append(f.viewers[:i:i], f.viewers[i+1:]...)
-			return
-		}
+func (h *Page) leave(v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.Index(h.viewers, v); i >= 0 {
+		h.viewers = slices.Delete(h.viewers, i, i+1)
 	}
 }
 
-// run tells the viewers until there are none.
-func (f *feed) run() {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for range tick.C {
-		f.mu.Lock()
-		if len(f.viewers) == 0 {
-			f.runs = false
-			f.mu.Unlock()
-			return
-		}
-		f.mu.Unlock()
-		_, data := f.page.latest()
-		f.mu.Lock()
-		for _, v := range f.viewers {
-			select { // one that was not sent is replaced: only f sends to it
-			case <-v.next:
-			default:
-			}
-			v.next <- data
-		}
-		f.mu.Unlock()
+// lookOnLocked sets the timer to the pace that is needed now: every while there are viewers,
+// pointEvery while there are pools that are not closed, else none. There is no goroutine between
+// two looks, and the timer does not keep the page in memory.
+func (h *Page) lookOnLocked() {
+	pace := time.Duration(0)
+	switch {
+	case len(h.viewers) > 0:
+		pace = every
+	case slices.ContainsFunc(h.pools, (*tracked).lives):
+		pace = pointEvery
 	}
+	if pace == h.pace {
+		return
+	}
+	h.pace = pace
+	switch {
+	case h.timer == nil:
+		page := weak.Make(h)
+		h.timer = time.AfterFunc(pace, func() {
+			if h := page.Value(); h != nil {
+				h.tick()
+			}
+		})
+	case pace == 0:
+		h.timer.Stop()
+	default:
+		h.timer.Reset(pace)
+	}
+}
+
+// tick takes a snapshot and tells the viewers.
+func (h *Page) tick() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pace = 0 // the timer has ended
+	h.takeLocked()
+	for _, v := range h.viewers {
+		select { // one that was not sent is replaced: only h sends to it, locked
+		case <-v.next:
+		default:
+		}
+		v.next <- h.sample.data
+	}
+	h.lookOnLocked()
 }

@@ -13,11 +13,11 @@ func SetPatience(d time.Duration) (reset func()) {
 	return func() { patience = was }
 }
 
-// Viewers is how many streams there are, and whether anybody serves them.
+// Viewers is how many streams there are, and whether the page looks at its pools for them.
 func Viewers(h *Page) (n int, runs bool) {
-	h.events.mu.Lock()
-	defer h.events.mu.Unlock()
-	return len(h.events.viewers), h.events.runs
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.viewers), h.pace == every
 }
 
 // Duration, Count, Rate and Capacity are functions of the template.
@@ -33,4 +33,19 @@ func Take(h *Page) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.takeLocked()
+}
+
+// Kept is how many points are kept of the pool of an ID.
+func Kept(h *Page, id int) int {
+	t, _ := h.find(id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(t.past.points)
+}
+
+// Looks reports whether the page will look at its pools by itself.
+func Looks(h *Page) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pace > 0
 }

@@ -13,6 +13,7 @@ var functions = template.FuncMap{
 	"count":    count,
 	"rate":     rate,
 	"capacity": capacity,
+	"flow":     flow,
 	"indent":   func(r PoolRow) int { return min(r.Depth, maxIndent) },
 }
 
@@ -81,4 +82,12 @@ func capacity(n int) string {
 		return "unbounded"
 	}
 	return count(n)
+}
+
+// flow writes a number of tasks per second: of a pool, or with those of its sub-pools.
+func flow(own, below float64) string {
+	if below > 0 {
+		return "Σ " + rate(own+below)
+	}
+	return rate(own)
 }

@@ -22,11 +22,11 @@ func (h *Page) serveWorkers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	t := h.poolOf(w, r)
+	t, p := h.poolOf(w, r)
 	if t == nil {
 		return
 	}
-	all := slices.SortedStableFunc(t.pool.Workers(), func(a, b shoal.WorkerStats) int {
+	all := slices.SortedStableFunc(p.Workers(), func(a, b shoal.WorkerStats) int {
 		if c := cmp.Compare(b.TaskAge, a.TaskAge); c != 0 {
 			return c
 		}
@@ -54,11 +54,11 @@ func (h *Page) serveStacks(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	t := h.poolOf(w, r)
+	t, p := h.poolOf(w, r)
 	if t == nil {
 		return
 	}
-	found, ok := h.stacks.get(r, t)
+	found, ok := h.stacks.get(r, t, p)
 	if !ok {
 		http.Error(w, "shoalhttp: others have asked for stacks; try again", http.StatusTooManyRequests)
 		return
@@ -68,7 +68,7 @@ func (h *Page) serveStacks(w http.ResponseWriter, r *http.Request) {
 }
 
 // get is what there is of t. It returns false if others have asked for too much.
-func (c *stackCache) get(r *http.Request, t *tracked) (found Stacks, ok bool) {
+func (c *stackCache) get(r *http.Request, t *tracked, p *shoal.Pool) (found Stacks, ok bool) {
 	tooLong := time.After(3 * stacksEvery)
 	select {
 	case c.free <- struct{}{}:
@@ -90,7 +90,7 @@ func (c *stackCache) get(r *http.Request, t *tracked) (found Stacks, ok bool) {
 	}
 	found = Stacks{Pool: t.id, Tasks: []StackRow{}}
 	missing := 0
-	for _, task := range t.pool.OldestTasks(maxStacks) {
+	for _, task := range p.OldestTasks(maxStacks) {
 		found.Tasks = append(found.Tasks, StackRow{task.Worker, task.Age.Seconds(), task.Stack})
 		if task.Stack == "" {
 			missing++

@@ -239,6 +239,7 @@ func TestStats(t *testing.T) {
 		}
 		subs = append(subs, s)
 	}
+	defer func() { runtime.KeepAlive(subs) }() // one that is dropped is collected
 	deep, err := subs[1].Sub(shoal.WithName("deep"))
 	if err != nil {
 		t.Fatal(err)

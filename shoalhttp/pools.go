@@ -1,12 +1,14 @@
 package shoalhttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -15,12 +17,25 @@ import (
 // A tracked is a pool that the page shows.
 type tracked struct {
 	id     int
-	parent *tracked // nil: it was added
-	pool   *shoal.Pool
-	name   string
-	seen   bool // in this snapshot
-	stats  shoal.Stats
+	parent *tracked                 // nil: it was added
+	root   *shoal.Pool              // what was added; nil for a sub-pool
+	sub    weak.Pointer[shoal.Pool] // a sub-pool that is dropped is collected, though it is shown
+	name   string                   // as it is shown
+	seen   bool                     // in this snapshot
+	stats  shoal.Stats              // at the last look
+	ages   []time.Duration          // of its running tasks and those of its sub-pools, the oldest first
+	own    []time.Duration          // of these, its own
+	since  map[string]time.Time     // when a look first found what a rule is about
+	past   past
 	row    PoolRow
+}
+
+// pool is nil if it was a sub-pool and was collected.
+func (t *tracked) pool() *shoal.Pool {
+	if t.root != nil {
+		return t.root
+	}
+	return t.sub.Value()
 }
 
 // Add adds pools to the page. Their sub-pools are shown until they end. A pool that was added
@@ -34,7 +49,7 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 	taken := make(map[string]bool)
 	for _, t := range h.pools {
 		if t.parent == nil {
-			taken[t.pool.Name()] = true
+			taken[t.root.Name()] = true
 		}
 	}
 	var errs []error
@@ -52,18 +67,22 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 		return errors.Join(errs...)
 	}
 	for _, p := range pools {
-		h.trackLocked(nil, p, p.Name())
+		t := h.trackLocked(nil, p)
+		t.root = p
+		t.past.begin(time.Now(), pointOf(p.Stats()))
 	}
-	h.sample = sample{}
+	h.sample.snapshot = nil
+	h.lookOnLocked()
 	return nil
 }
 
-func (h *Page) trackLocked(parent *tracked, p *shoal.Pool, name string) *tracked {
+func (h *Page) trackLocked(parent *tracked, p *shoal.Pool) *tracked {
 	h.lastID++
+	name := p.Name()
 	if name == "" {
 		name = "(no name)"
 	}
-	t := &tracked{id: h.lastID, parent: parent, pool: p, name: name}
+	t := &tracked{id: h.lastID, parent: parent, name: name, since: make(map[string]time.Time)}
 	h.pools = append(h.pools, t)
 	return t
 }
@@ -77,27 +96,35 @@ func (h *Page) Remove(pools ...*shoal.Pool) {
 		for t.parent != nil {
 			t = t.parent
 		}
-		return slices.Contains(pools, t.pool)
+		return slices.Contains(pools, t.root)
 	})
-	h.sample = sample{}
+	h.sample.snapshot = nil
+	h.lookOnLocked()
 }
 
-func (h *Page) find(id int) *tracked {
+// lives reports whether t was not closed at the last look.
+func (t *tracked) lives() bool { return t.row.State != shoal.Closed.String() }
+
+// find is the pool of an ID. It returns nil if there is none, or if it was collected.
+func (h *Page) find(id int) (*tracked, *shoal.Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.pools {
 		if t.id == id {
-			return t
+			if p := t.pool(); p != nil {
+				return t, p
+			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // A sample is the latest snapshot.
 type sample struct {
-	at       time.Time
-	snapshot *Snapshot
-	data     []byte // as JSON
+	at       time.Time     // when the pools were looked at
+	interval time.Duration // since the look before; 0 if there was none
+	snapshot *Snapshot     // nil: it must be made anew, since pools were added or removed
+	data     []byte        // as JSON
 }
 
 const (
@@ -117,19 +144,23 @@ func (h *Page) latest() (*Snapshot, []byte) {
 	return h.sample.snapshot, h.sample.data
 }
 
-// takeLocked takes a snapshot of all pools.
+// takeLocked takes a snapshot of all pools. If the last look is younger than fresh, it looks at
+// new pools only: rates of so short a time say nothing.
 func (h *Page) takeLocked() {
-	now := time.Now()
-	interval := now.Sub(h.sample.at)
-	if h.sample.snapshot == nil || interval > stale {
-		interval = 0
+	now, before := time.Now(), h.sample.at
+	young := !before.IsZero() && now.Sub(before) < fresh
+	if !young {
+		h.sample.at, h.sample.interval = now, now.Sub(before)
+		if before.IsZero() || h.sample.interval > stale {
+			h.sample.interval = 0
+		}
 	}
 	for _, t := range h.pools {
 		t.seen = false
 	}
 	s := &Snapshot{
-		Time:       float64(now.UnixMilli()) / 1000,
-		Interval:   interval.Seconds(),
+		Time:       float64(h.sample.at.UnixMilli()) / 1000,
+		Interval:   h.sample.interval.Seconds(),
 		Started:    h.started,
 		GoVersion:  runtime.Version(),
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
@@ -137,7 +168,7 @@ func (h *Page) takeLocked() {
 		Controls:   h.controls,
 		Pools:      make([]PoolRow, 0, len(h.pools)),
 	}
-	children := make(map[*tracked]map[*shoal.Pool]*tracked)
+	children := make(map[*tracked]map[weak.Pointer[shoal.Pool]]*tracked)
 	var roots []*tracked
 	for _, t := range h.pools {
 		if t.parent == nil {
@@ -145,47 +176,70 @@ func (h *Page) takeLocked() {
 			continue
 		}
 		if children[t.parent] == nil {
-			children[t.parent] = make(map[*shoal.Pool]*tracked)
+			children[t.parent] = make(map[weak.Pointer[shoal.Pool]]*tracked)
 		}
-		children[t.parent][t.pool] = t
+		children[t.parent][t.sub] = t
 	}
-	var visit func(t *tracked)
-	visit = func(t *tracked) {
+	var all []*tracked // in the order of the rows
+	var visit func(t *tracked, p *shoal.Pool)
+	visit = func(t *tracked, p *shoal.Pool) {
 		t.seen = true
-		t.look(interval)
-		s.Pools = append(s.Pools, t.row)
+		known := t.row.ID != 0 // since an earlier look
+		if !known || !young {
+			t.look(p, h.sample.interval)
+		}
+		t.row.Below = Below{}
+		all = append(all, t)
 		used := make(map[string]bool)
 		for _, c := range children[t] {
 			used[c.name] = true
 		}
+		var below []time.Duration
 		last := make(map[string]int) // the number of the last one of that name
-		for _, p := range t.pool.Subs() {
-			c := children[t][p]
+		for _, p := range p.Subs() {
+			c := children[t][weak.Make(p)]
 			if c == nil {
-				c = h.trackLocked(t, p, p.Name())
+				c = h.trackLocked(t, p)
+				c.sub = weak.Make(p)
 				for name := c.name; used[c.name]; {
 					last[name]++
 					c.name = fmt.Sprintf("%s #%d", name, last[name]+1)
 				}
 				used[c.name] = true
+				if known {
+					c.past.begin(before, point{}) // it was made since then
+				} else {
+					c.past.begin(now, pointOf(p.Stats()))
+				}
 			}
-			visit(c)
+			visit(c, p)
+			t.row.Below.add(&c.row)
+			below = append(below, c.ages...)
 		}
+		slices.SortFunc(below, longer)
+		t.own = without(t.ages, below)
 	}
 	for _, t := range roots {
-		visit(t)
+		visit(t, t.root)
 	}
 	h.pools = slices.DeleteFunc(h.pools, func(t *tracked) bool { return !t.seen })
+	h.noteLocked(all)
+	for _, t := range all {
+		h.judgeLocked(t, h.sample.at)
+		s.Pools = append(s.Pools, t.row)
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // numbers and strings can be marshaled
 	}
-	h.sample = sample{now, s, data}
+	h.sample.snapshot, h.sample.data = s, data
 }
 
+func longer(a, b time.Duration) int { return cmp.Compare(b, a) }
+
 // look takes the statistics of the pool; the last ones are of interval ago.
-func (t *tracked) look(interval time.Duration) {
-	was, s := t.stats, t.pool.Stats()
+func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
+	was, s := t.stats, p.Stats()
 	first := t.row.ID == 0 || interval == 0
 	t.stats = s
 	t.row = PoolRow{
@@ -205,7 +259,7 @@ func (t *tracked) look(interval time.Duration) {
 	if s.QueueCapacity == shoal.Unbounded {
 		r.QueueCapacity = -1
 	}
-	for _, q := range jobs.Of(t.pool) {
+	for _, q := range jobs.Of(p) {
 		row := SourceRow{
 			Name: q.Source, Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
 			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, Extended: q.Extended,
@@ -217,12 +271,22 @@ func (t *tracked) look(interval time.Duration) {
 		}
 		r.Sources = append(r.Sources, row)
 	}
+	t.ages = t.ages[:0]
+	if s.Running > 0 {
+		for w := range p.Workers() {
+			if w.State == shoal.WorkerRunning {
+				t.ages = append(t.ages, w.TaskAge)
+			}
+		}
+		slices.SortFunc(t.ages, longer)
+	}
 	if first {
 		return
 	}
 	rate := func(now, was uint64) float64 { return float64(now-was) / interval.Seconds() }
 	r.SubmitRate = rate(s.Submitted, was.Submitted)
 	r.CompleteRate = rate(s.Completed, was.Completed)
+	r.FailRate = rate(s.Failed, was.Failed)
 	r.RejectRate = rate(s.Rejected, was.Rejected)
 	r.DropRate = rate(s.Dropped, was.Dropped)
 	r.Wait = durations(s.WaitTime.Since(was.WaitTime))

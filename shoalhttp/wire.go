@@ -55,6 +55,7 @@ type PoolRow struct {
 	// measured. If none was, Count is 0.
 	SubmitRate   float64   `json:"submit_rate"`
 	CompleteRate float64   `json:"complete_rate"`
+	FailRate     float64   `json:"fail_rate"`
 	RejectRate   float64   `json:"reject_rate"`
 	DropRate     float64   `json:"drop_rate"`
 	Wait         Durations `json:"wait"`
@@ -65,6 +66,73 @@ type PoolRow struct {
 
 	// Sources are the durable queues that package jobs serves on the pool.
 	Sources []SourceRow `json:"sources,omitempty"`
+
+	// Below is about its sub-pools, their sub-pools, and so on, together.
+	Below Below `json:"below"`
+
+	// Verdicts are what is wrong with the pool, or worth knowing, the worst first.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
+}
+
+// dead is how many jobs of durable queues became dead letters.
+func (r *PoolRow) dead() (n uint64) {
+	for _, q := range r.Sources {
+		n += q.Dead
+	}
+	return n
+}
+
+// Below is the part of a [PoolRow] about all pools below it. All fields are 0 if there are none.
+type Below struct {
+	Pools        int     `json:"pools"`
+	Running      int     `json:"running"` // workers of the pool that are inside tasks of those
+	Queued       int     `json:"queued"`
+	SubmitRate   float64 `json:"submit_rate"`
+	CompleteRate float64 `json:"complete_rate"`
+}
+
+// add adds a pool right below, with all below it.
+func (b *Below) add(r *PoolRow) {
+	b.Pools += 1 + r.Below.Pools
+	b.Running += r.Running // of its sub-pools too
+	b.Queued += r.Queued + r.Below.Queued
+	b.SubmitRate += r.SubmitRate + r.Below.SubmitRate
+	b.CompleteRate += r.CompleteRate + r.Below.CompleteRate
+}
+
+// A Verdict is the part of a [PoolRow] about one thing that is wrong, or worth knowing.
+type Verdict struct {
+	Level int    `json:"level"` // 1: worth knowing; 2: a problem; 3: nothing gets done
+	Label string `json:"label"` // one or two words: stalled, failing, queue full
+	Text  string `json:"text"`  // a sentence with numbers and times; the pool is its subject
+	// Stacks is whether the stacks of the oldest tasks tell more.
+	Stacks bool `json:"stacks,omitempty"`
+}
+
+// History is what history.json sends.
+type History struct {
+	Pool   int            `json:"pool"`
+	Points []HistoryPoint `json:"points"` // the oldest first, about one every five seconds
+}
+
+// A HistoryPoint is the part of [History] about one interval. Its times are in seconds.
+type HistoryPoint struct {
+	Time         float64 `json:"time"`     // its end, in seconds since 1970
+	Interval     float64 `json:"interval"` // the rates and times are of that long before
+	SubmitRate   float64 `json:"submit_rate"`
+	CompleteRate float64 `json:"complete_rate"`
+	FailRate     float64 `json:"fail_rate"`
+	RejectRate   float64 `json:"reject_rate"`
+	DropRate     float64 `json:"drop_rate"`
+	BelowRate    float64 `json:"below_rate"` // tasks per second that sub-pools ended
+	Queued       int     `json:"queued"`     // at its end, as the next three
+	Running      int     `json:"running"`
+	Idle         int     `json:"idle"`
+	MaxWorkers   int     `json:"max_workers"`
+	WaitP50      float64 `json:"wait_p50"` // 0 if no task was measured, as the next three
+	WaitP99      float64 `json:"wait_p99"`
+	RunP50       float64 `json:"run_p50"`
+	RunP99       float64 `json:"run_p99"`
 }
 
 // A SourceRow is the part of a [PoolRow] about one durable queue. Its counters are those of

@@ -58,10 +58,13 @@ const clock = t => new Date(t * 1000).toLocaleTimeString('en-GB');
 
 const CAP = 640;          // slots of the rings: ten minutes, and some gaps
 const WINDOW = 600;       // seconds that are plotted
-const MAX_RINGS = 2000;   // pools with a history, at 30 kB each
+const MAX_RINGS = 2000;   // pools with a history, at 36 kB each
 const GAP = 3.5;          // seconds without a snapshot that show as a gap
 const IN = 0, OUT = 1, QUEUED = 2, RUNNING = 3, IDLE = 4, LIMIT = 5,
-  WAIT50 = 6, WAIT99 = 7, RUN50 = 8, RUN99 = 9, REJECT = 10, DROP = 11, FIELDS = 12;
+  WAIT50 = 6, WAIT99 = 7, RUN50 = 8, RUN99 = 9, REJECT = 10, DROP = 11, FAIL = 12, BELOW = 13, FIELDS = 14;
+// The same in a point of history.json, in which a time of 0 is none.
+const KEPT = ['submit_rate', 'complete_rate', 'queued', 'running', 'idle', 'max_workers',
+  'wait_p50', 'wait_p99', 'run_p50', 'run_p99', 'reject_rate', 'drop_rate', 'fail_rate', 'below_rate'];
 
 // All pools share one time axis: slot i%CAP of times is slot i%CAP of each ring.
 const times = new Float64Array(CAP);
@@ -83,9 +86,9 @@ class Pool {
     this.lower = this.path.toLowerCase();
     this.href = (parent ? parent.href + '/' : '#pool=') + encodeURIComponent(row.name);
     this.ring = null;
-    this.events = [];   // of the last minute: {t, slow, stalls, failed}
+    this.past = [];     // points that the server kept
+    this.pastOf = 0;    // the connection that they were asked for in
     this.measured = [null, null]; // the last p99 of wait and run, and when
-    this.lent = 0;      // workers inside tasks of its sub-pools
     this.found = [];    // what is wrong, worst first
     this.heldUntil = 0;
     // What is drawn. It stays behind the above while the view is frozen.
@@ -114,8 +117,6 @@ function record(snap) {
     next.set(row.id, p);
     note(p, row, snap);
     p.row = row;
-    p.lent = 0;
-    if (p.parent) p.parent.lent += row.running; // a parent comes first
   }
   for (const [id, p] of pools) if (next.get(id) !== p && p.ring) rings--;
   pools = next;
@@ -143,6 +144,8 @@ function push(t, gap, rated) {
     h[o + OUT] = rated ? r.complete_rate : NaN;
     h[o + REJECT] = rated ? r.reject_rate : NaN;
     h[o + DROP] = rated ? r.drop_rate : NaN;
+    h[o + FAIL] = rated ? r.fail_rate : NaN;
+    h[o + BELOW] = rated ? r.below.complete_rate : NaN;
     h[o + QUEUED] = r.queued;
     h[o + RUNNING] = r.running;
     h[o + IDLE] = r.idle;
@@ -154,97 +157,26 @@ function push(t, gap, rated) {
   }
 }
 
-// note keeps what needs the row before: events of the last minute, and the last
-// p99, since with one task in 64 measured many a second has none.
+// note keeps the last p99, since with one task in 64 measured many a second has none.
 function note(p, row, snap) {
-  const d = {
-    t: snap.time,
-    slow: row.slow_tasks - p.row.slow_tasks,
-    stalls: row.stalls - p.row.stalls,
-    failed: row.failed - p.row.failed,
-  };
-  if (d.slow > 0 || d.stalls > 0 || d.failed > 0) p.events.push(d);
-  while (p.events.length && p.events[0].t < snap.time - 60) p.events.shift();
   for (const [i, m] of [row.wait, row.run].entries()) {
     if (m.count) p.measured[i] = {t: snap.time, p99: m.p99};
     else if (p.measured[i] && p.measured[i].t < snap.time - 30) p.measured[i] = null;
   }
 }
 
-// ---- what is wrong
+// ---- what is wrong: the server judges
 
 const MARK = ['', '●', '◆', '▲']; // by level: well, worth knowing, a problem, stuck
 
-function diagnose(p) {
-  const r = p.row, found = [];
-  const add = (level, label, text, more) => found.push({level, label, text, ...more});
-  if (r.state === 'Closed') return [{level: 0, label: 'Closed', text: 'closed: it takes no tasks and has no workers'}];
-
-  // A pool whose tasks take long has all workers busy for long, too.
-  const patience = r.run_total.count ? Math.min(60, Math.max(2, 2 * r.run_total.p99)) : 2;
-  const stalled = r.stalled >= patience;
-  const busy = (r.running === 1 ? 'the only worker is busy' : `all ${count(r.running)} workers busy`) +
-    (p.lent ? `, ${p.lent === r.running ? 'all' : count(p.lent)} in tasks of sub-pools` : '');
-  if (stalled) {
-    add(3, 'stalled ' + age(r.stalled), `${busy}, ${some(r.queued, 'task')} queued, nothing finished for ${age(r.stalled)}`, {stacks: true, hint: ' — look at the oldest tasks below'});
-  }
-  if (r.state === 'Paused') {
-    add(r.queued || r.blocked ? 2 : 1, 'Paused', r.queued ? `paused: ${some(r.queued, 'task waits', 'tasks wait')} for someone to resume it` : 'paused: it takes tasks and starts none');
-  }
-  if (r.state === 'Draining') {
-    add(1, 'Draining', `draining: it refuses new tasks, ${some(r.in_flight, 'task is', 'tasks are')} left`);
-  }
-  const full = r.queue_capacity > 0 && r.queued >= r.queue_capacity;
-  const waiters = some(r.blocked, 'submitter waits', 'submitters wait');
-  if (full) {
-    add(2, 'queue full', `queue full (${count(r.queue_capacity)})` + (r.blocked ? `: ${waiters}` : ''));
-  } else if (r.blocked) {
-    add(2, 'submitters wait', r.queue_capacity === 0 ? `no queue, and no free worker: ${waiters}` : `${waiters} for room in the queue`);
-  }
-  if (r.reject_rate > 0) add(2, 'rejecting', `${rate(r.reject_rate)} tasks/s rejected`);
-  if (r.drop_rate > 0) add(2, 'dropping', `${rate(r.drop_rate)} tasks/s dropped`);
-
-  for (const q of r.sources || []) {
-    if (q.failing) add(2, 'queue away', `the queue ${q.name} fails: ${q.last_error}`);
-  }
-
-  let slow = 0, stalls = 0, failed = 0;
-  for (const e of p.events) {
-    slow += e.slow;
-    stalls += e.stalls;
-    failed += e.failed;
-  }
-  if (slow) add(2, 'slow tasks', `${some(slow, 'slow task')} in the last minute`, {stacks: true});
-  if (stalls && !stalled) add(2, 'stalled before', `stalled ${stalls === 1 ? 'once' : some(stalls, 'time')} in the last minute`);
-  if (failed) add(1, 'failures', `${some(failed, 'task')} failed in the last minute`);
-
-  if (!stalled && r.state !== 'Paused' && r.queued > 0) {
-    const w = r.wait.count ? `, tasks wait ${secs(r.wait.p50)} and run ${r.run.count ? secs(r.run.p50) : none} (p50)` : '';
-    if (r.running >= r.max_workers) {
-      add(1, 'busy', `${busy}, ${some(r.queued, 'task')} queued${w}`, {stacks: r.stalled >= 1});
-    } else if (p.parent && p.parent.row.running >= p.parent.row.max_workers) {
-      add(1, 'waits', `${some(r.queued, 'task waits', 'tasks wait')} for the workers of ${p.parent.path}, which are all busy`);
-    }
-    const before = ago(p, QUEUED, 30);
-    if (!full && r.queued > before + Math.max(10, before / 2) && r.submit_rate > r.complete_rate) {
-      add(1, 'queue grows', `the queue grows: ${count(before)} were queued 30s ago, ${count(r.queued)} are now`);
-    }
-  }
-  return found.sort((a, b) => b.level - a.level);
-}
-
-// ago is what a field was s seconds ago, or NaN.
-function ago(p, field, s) {
-  const i = taken - 1 - s;
-  return p.ring && i >= 0 && i > taken - CAP ? p.ring[i % CAP * FIELDS + field] : NaN;
-}
+const QUIET = new Set(['busy', 'waits', 'Draining']);
 
 const level = found => found.length ? found[0].level : 0;
 
 // judge holds a problem that is gone for three seconds: one that comes and goes
 // with every snapshot would flicker. What someone did is seen at once.
 function judge(p, before, t) {
-  const found = diagnose(p);
+  const found = p.row.verdicts || [];
   if (level(found) >= 2) p.heldUntil = t + 3;
   else if (level(p.found) >= 2 && t < p.heldUntil && before === p.row.state && p.found[0].label !== 'Paused') return;
   p.found = found;
@@ -260,6 +192,7 @@ function connect() {
   if (source) source.close();
   heard = performance.now();
   source = new EventSource('events');
+  source.onopen = () => { connected++; };
   source.onmessage = e => {
     heard = performance.now();
     let snap;
@@ -288,6 +221,7 @@ function receive(snap) {
   for (const p of pools.values()) states.set(p.id, p.row.state);
   record(snap);
   for (const p of pools.values()) judge(p, states.get(p.id), snap.time);
+  if (!latest) first = snap.time;
   latest = snap;
   arrived = performance.now();
   setConnection('live');
@@ -358,6 +292,7 @@ function draw() {
   drawPools();
   drawDetail();
   pollWorkers(false);
+  getPast();
 }
 
 function drawStrip() {
@@ -368,11 +303,13 @@ function drawStrip() {
     else if (l === 2) bad.push(p);
   }
   const line = $('worst'), n = view.list.length;
-  const l = stuck.length ? 3 : bad.length ? 2 : 0;
+  // Being busy is no news, unless it is all that there is to tell about a pool.
+  const news = p => p.seenFound.find(f => f.level > 1 || !QUIET.has(f.label));
+  const worst = stuck[0] || bad[0] || view.list.find(news);
+  const l = stuck.length ? 3 : bad.length ? 2 : worst ? 1 : 0;
   setClass($('strip'), 'strip l' + l);
-  const worst = stuck[0] || bad[0];
   if (!worst) {
-    const s = n ? `✓ ${some(n, 'pool')}, nothing wrong` : 'There is no pool.';
+    const s = n ? `✓ ${some(n, 'pool')}, nothing wrong in the last minute` : 'There is no pool.';
     if (line._said !== s) line.textContent = line._said = s;
     line.removeAttribute('title');
     return;
@@ -386,10 +323,10 @@ function drawStrip() {
   const parts = [];
   if (stuck.length) parts.push(`${count(stuck.length)} of ${some(n, 'pool')} stalled`);
   if (bad.length) parts.push(stuck.length ? `${count(bad.length)} with problems` : `${count(bad.length)} of ${some(n, 'pool')} with problems`);
-  setText(sum, ` ${parts.join(', ')}. `);
+  setText(sum, l > 1 ? ` ${parts.join(', ')}. ` : ` ${some(n, 'pool')}, no problem now. `);
   setText(link, worst.path);
   setAttr(link, 'href', worst.href);
-  setText(why, ': ' + worst.seenFound[0].text);
+  setText(why, ': ' + news(worst).text);
   setAttr(line, 'title', why.textContent.slice(2));
 }
 
@@ -482,8 +419,8 @@ class Rows {
 const SORT = {
   name: p => p.lower,
   state: p => level(p.seenFound),
-  in: p => p.seen.submit_rate,
-  out: p => p.seen.complete_rate,
+  in: p => p.seen.submit_rate + p.seen.below.submit_rate,
+  out: p => p.seen.complete_rate + p.seen.below.complete_rate,
   queued: p => p.seen.queued,
   blocked: p => p.seen.blocked,
   running: p => p.seen.running,
@@ -579,8 +516,13 @@ function fillPool(tr, p, i) {
   setText(c[1], first && first.level ? `${MARK[first.level]} ${first.label}` : r.state);
   setClass(c[1], 'l' + level(p.seenFound));
   setAttr(c[1], 'title', p.seenFound.map(f => f.text).join('; '));
-  put(2, rated ? rate(r.submit_rate) : none, !r.submit_rate);
-  put(3, rated ? rate(r.complete_rate) : none, !r.complete_rate);
+  const flow = (k, own, below) => { // with what sub-pools do, which else looks as if nothing is done
+    put(k, !rated ? none : below ? 'Σ ' + rate(own + below) : rate(own), !(own + below));
+    if (below) setAttr(c[k], 'title', `${rate(own)} of its own, ${rate(below)} of its sub-pools`);
+    else c[k].removeAttribute('title');
+  };
+  flow(2, r.submit_rate, r.below.submit_rate);
+  flow(3, r.complete_rate, r.below.complete_rate);
   const bounded = r.queue_capacity > 0;
   const [text, meter] = c[4].children;
   setText(text, `${tiny(r.queued)} / ${r.queue_capacity < 0 ? 'unbounded' : tiny(r.queue_capacity)}`);
@@ -600,7 +542,7 @@ function fillPool(tr, p, i) {
   total(12, r.slow_tasks);
   // Between two tasks of a busy pool, too, nothing ends for a moment.
   const stalled = r.stalled >= 1;
-  put(13, stalled ? age(r.stalled) : r.stalls ? short(r.stalls) + '×' : none, !stalled && !r.stalls);
+  put(13, stalled ? '≥ ' + age(r.stalled) : r.stalls ? short(r.stalls) + '×' : none, !stalled && !r.stalls);
 }
 
 function initPools() {
@@ -742,7 +684,7 @@ function drawDetail() {
   setText($('d-name'), p.path);
   setText($('d-state'), found.length && level(found) > 1 ? `${MARK[found[0].level]} ${found[0].label}` : r.state);
   setClass($('d-state'), 'badge l' + level(found));
-  setWhy(found.length ? found : [{level: 0, text: r.queued || r.running ? '✓ nothing wrong' : '✓ nothing wrong, nothing to do'}]);
+  setWhy([...(found.length ? found : [{level: 0, text: well(r)}]), ...below(r)]);
   $('d-stacks').hidden = !found.some(f => f.stacks);
   const problem = level(found) > 1 ? found[0].label.replace(/ \d.*/, '') : '';
   if (spoken !== null && spoken !== problem) say(`${p.path}: ${problem || 'no problem any more'}`);
@@ -751,6 +693,20 @@ function drawDetail() {
   drawPlots(p);
   drawNumbers(r);
   drawSources(r);
+}
+
+function well(r) {
+  if (r.state === 'Closed') return 'closed: it takes no tasks and has no workers';
+  return r.queued || r.running || r.completed ? '✓ nothing wrong in the last minute' : '✓ nothing wrong, nothing to do';
+}
+
+// below says what goes on in sub-pools: the figures of a pool are its own tasks' alone.
+function below(r) {
+  const b = r.below;
+  if (!b.pools) return [];
+  const own = r.running - b.running;
+  return [{level: 0, text: `in its ${some(b.pools, 'sub-pool')}: ${rate(b.submit_rate)} tasks/s in, ${rate(b.complete_rate)} out, ${count(b.queued)} queued; ` +
+    (b.running ? `${count(b.running)} of its workers in their tasks, ${count(Math.max(0, own))} in its own` : 'no worker in their tasks')}];
 }
 
 function setWhy(found) {
@@ -763,7 +719,7 @@ function setWhy(found) {
     const part = el('span', 'l' + f.level);
     if (i) part.append('; ');
     if (MARK[f.level]) part.append(el('span', 'mark', MARK[f.level]), ' ');
-    part.append(f.text + (f.hint || ''));
+    part.append(f.text + (f.level === 3 ? ' — look at the oldest tasks below' : ''));
     why.append(part);
   }
 }
@@ -841,9 +797,10 @@ const hands = v => Number.isFinite(v) ? count(v) + ' ' + (v === 1 ? 'worker' : '
 const CAPACITY = -1; // not in the ring: it never changes
 
 // A bound is a series that is left out of the plot where it would squash the
-// others: it is far above them, or there is none.
+// others: it is far above them, or there is none. One of what is below is for
+// pools with sub-pools.
 const PLOTS = [
-  {title: 'Tasks in and out', unit: 'tasks/s', text: perSecond, series: [['in', IN], ['out', OUT]]},
+  {title: 'Tasks in and out', unit: 'tasks/s', text: perSecond, series: [['in', IN], ['out', OUT], ['in sub-pools', BELOW, 'below']]},
   {title: 'Queue', unit: 'tasks', text: tasks, whole: true, series: [['queued', QUEUED], ['capacity', CAPACITY, 'bound']]},
   {title: 'Workers', unit: 'workers', text: hands, whole: true, series: [['running', RUNNING], ['idle', IDLE], ['limit', LIMIT, 'bound']]},
   {title: 'Wait in the queue', unit: 'time, log', text: secs, log: true, series: [['p50', WAIT50], ['p99', WAIT99]]},
@@ -876,25 +833,86 @@ function plotted() {
   return [from, end];
 }
 
+// timeline gives the moments to plot, the oldest first: slots, and where there is none the points
+// that the server kept, which are of longer intervals.
+function timeline(p) {
+  const [from, end] = plotted();
+  const slots = [];
+  for (let i = from; i < end; i++) slots.push({t: times[i % CAP], at: i % CAP, gap: gaps[i % CAP] === 1});
+  if (!slots.length) return slots;
+  const last = slots[slots.length - 1].t;
+  const kept = [];
+  let k = 0;
+  for (const q of p.past) {
+    if (q.time < last - WINDOW || q.time > last) continue;
+    while (k < slots.length && (slots[k].gap || slots[k].t < q.time - GAP)) k++;
+    if (k < slots.length && slots[k].t < q.time + GAP) continue; // it was seen
+    kept.push({t: q.time, past: q, gap: false});
+  }
+  const all = [...slots, ...kept].sort((a, b) => a.t - b.t);
+  const out = [];
+  for (const e of all) {
+    const before = out[out.length - 1];
+    if (before && e.t - before.t > KEPT_GAP && !before.gap && !e.gap) out.push({t: before.t + 1, gap: true});
+    out.push(e);
+  }
+  return out.filter((e, i) => !e.gap || !out[i + 1] || out[i + 1].t - e.t > KEPT_GAP - 2);
+}
+
+const KEPT_GAP = 9; // seconds without a point that the server kept, or a slot, that show as a gap
+
+function valueOf(p, e, field) {
+  if (e.gap) return NaN;
+  if (field === CAPACITY) return p.seen.queue_capacity;
+  if (!e.past) return p.ring ? p.ring[e.at * FIELDS + field] : NaN;
+  const v = e.past[KEPT[field]];
+  return v === 0 && field >= WAIT50 && field <= RUN99 ? NaN : v;
+}
+
 // column is a field of a pool as uPlot wants it: null ends a line, undefined is
 // passed over. Measured times are sparse with one task in 64 measured, so a few
-// seconds without one do not end the line; a lost connection does.
-function column(p, field, from, end, sparse) {
-  const v = new Array(end - from);
+// moments without one do not end the line, as long as tasks ended meanwhile. A
+// stall does, as a lost connection does: a line across it would be a climb that
+// never was.
+function column(p, field, list, sparse) {
+  const v = new Array(list.length);
   let last = -1;
-  for (let i = from; i < end; i++) {
-    const at = i % CAP, k = i - from;
-    const x = field === CAPACITY ? (gaps[at] ? NaN : p.seen.queue_capacity) : p.ring ? p.ring[at * FIELDS + field] : NaN;
+  let quiet = 0; // seconds since then in which no task ended
+  for (const [k, e] of list.entries()) {
+    const x = valueOf(p, e, field);
     v[k] = Number.isNaN(x) ? null : x;
-    if (v[k] === null || !sparse) continue;
-    if (last >= 0 && k - last <= 10) {
-      let cut = false;
-      for (let j = last + 1; j < k; j++) cut = cut || gaps[(j + from) % CAP] === 1;
-      if (!cut) for (let j = last + 1; j < k; j++) v[j] = undefined;
+    if (!sparse) continue;
+    if (e.gap) quiet = Infinity;
+    if (v[k] === null) {
+      if (k && !(valueOf(p, e, OUT) > 0)) quiet += e.t - list[k - 1].t;
+      continue;
     }
+    if (last >= 0 && k - last <= 10 && quiet < STALL) for (let j = last + 1; j < k; j++) v[j] = undefined;
     last = k;
+    quiet = 0;
   }
   return v;
+}
+
+const STALL = 2.5; // seconds in which no task ended that end the lines of measured times
+
+// ---- what the server kept
+
+let first = 0;     // the time of the first snapshot
+let connected = 0; // how many times, so far
+
+async function getPast() {
+  const p = current();
+  if (!p || p.pastOf === connected) return;
+  p.pastOf = connected;
+  try {
+    const resp = await fetch(`history.json?pool=${p.id}`, {cache: 'no-store'});
+    if (!resp.ok) return; // it has ended meanwhile
+    p.past = (await resp.json()).points;
+    if (p.href === chosen) drawPlots(p);
+  } catch {
+    p.pastOf = 0; // again, with the next snapshot
+  }
 }
 
 const most = cols => {
@@ -912,13 +930,13 @@ function makePlot(plot) {
   const at = el('time', '', 'now');
   const keys = el('span', 'keys');
   cap.append(el('span', 'title', plot.title), at, keys);
-  const values = plot.series.map(([name, , bound], i) => {
-    const key = el('span', 'key k' + (bound ? 3 : i + 1));
-    const v = el('span', 'v', none);
-    key.append(el('i'), name + ' ', v);
+  const keyOf = plot.series.map(([name, , kind], i) => {
+    const key = el('span', 'key k' + (kind ? 3 : i + 1));
+    key.append(el('i'), name + ' ', el('span', 'v', none));
     keys.append(key);
-    return v;
+    return key;
   });
+  const values = keyOf.map(key => key.lastChild);
   const canvas = el('div', 'canvas');
   canvas.setAttribute('role', 'img');
   canvas.setAttribute('aria-label', `${plot.title}: ${plot.series.map(s => s[0]).join(', ')}, in ${plot.unit}, of the last ten minutes`);
@@ -927,14 +945,14 @@ function makePlot(plot) {
 
   const font = '11px system-ui, sans-serif';
   const axis = {font, stroke: () => colour.muted, grid: {stroke: () => colour.grid, width: 1}, ticks: {stroke: () => colour.grid, width: 1, size: 3}, border: {show: false}};
-  const state = {plot, values, at, canvas, bound: undefined};
+  const state = {plot, values, keys: keyOf, at, canvas};
   const series = [{}];
-  for (const [i, [name, , bound]] of plot.series.entries()) {
+  for (const [i, [name, , kind]] of plot.series.entries()) {
     series.push({
       label: name,
       stroke: () => lineColour(plot, i),
-      width: bound ? 1.5 : 2,
-      dash: DASH[bound ? 2 : i],
+      width: kind ? 1.5 : 2,
+      dash: DASH[kind ? 2 : i],
       points: {show: false, size: 4, fill: () => lineColour(plot, i), filter: alone},
     });
     series[i + 1].points.show = true;
@@ -1000,7 +1018,7 @@ function names(u, plot) {
     const d = u.data[i + 1];
     let k = d.length - 1;
     while (k >= 0 && d[k] == null) k--;
-    if (k < 0 || d.length - k > 60) continue;
+    if (k < 0 || u.data[0][d.length - 1] - u.data[0][k] > 60) continue;
     ends.push({name, i, y: u.valToPos(d[k], 'y', true)});
   }
   const gap = 12 * px, top = u.bbox.top + 5 * px, bottom = u.bbox.top + u.bbox.height - 3 * px;
@@ -1029,19 +1047,24 @@ function drawPlots(p) {
       }
     }).observe($('plots'));
   }
-  const [from, end] = plotted();
-  if (end <= from) return;
-  const xs = new Array(end - from);
-  for (let i = from; i < end; i++) xs[i - from] = times[i % CAP];
+  const list = timeline(p);
+  if (!list.length) return;
+  const xs = list.map(e => e.t);
   const last = xs[xs.length - 1];
   $('plots').dataset.points = xs.length;
+  $('plots').dataset.since = first ? Math.round(first - xs[0]) : 0; // what was before the page was opened
   span = [last - Math.max(60, Math.min(WINDOW, last - xs[0])), last];
   for (const s of plots) {
-    let cols = s.plot.series.map(([, field]) => column(p, field, from, end, s.plot.log));
+    let cols = s.plot.series.map(([, field, kind]) => kind === 'below' && !p.seen.below.pools ? xs.map(() => null) : column(p, field, list, s.plot.log));
     s.all = cols;
-    const rest = Math.max(1, most(cols.filter((_, i) => !s.plot.series[i][2])));
+    for (const [i, [, , kind]] of s.plot.series.entries()) {
+      if (kind !== 'below' || s.keys[i].isConnected === p.seen.below.pools > 0) continue;
+      if (p.seen.below.pools) s.keys[0].parentNode.append(s.keys[i]);
+      else s.keys[i].remove();
+    }
+    const rest = Math.max(1, most(cols.filter((_, i) => s.plot.series[i][2] !== 'bound')));
     cols = cols.map((c, i) => {
-      if (!s.plot.series[i][2]) return s.plot.log ? c.map(v => v === 0 ? 1e-9 : v) : c;
+      if (s.plot.series[i][2] !== 'bound') return s.plot.log ? c.map(v => v === 0 ? 1e-9 : v) : c;
       const bound = most([c]);
       return bound > 0 && bound <= 20 * rest ? c : c.map(() => null);
     });
@@ -1060,7 +1083,7 @@ function readout(s) {
   setText(s.at, hover ? clock(xs[k]) : 'now');
   for (const [i, v] of s.values.entries()) {
     const x = s.all[i][k];
-    const unbounded = s.plot.series[i][2] && x !== null && x < 0;
+    const unbounded = s.plot.series[i][2] === 'bound' && x !== null && x < 0;
     setText(v, unbounded ? 'unbounded' : x == null ? none : s.plot.text(x));
   }
 }
@@ -1138,7 +1161,7 @@ function fillWorker(tr, w, i) {
   setText(c[0], String(w.id));
   setText(c[1], `${WORKER_MARK[w.state] || '?'} ${w.state}`);
   setClass(c[1], w.state === 'running' ? '' : 'zero');
-  setText(c[2], w.task_age > 0 ? age(w.task_age) : none);
+  setText(c[2], w.task_age > 0 ? '≥ ' + age(w.task_age) : none);
   setText(c[3], count(w.executed));
   setText(c[4], count(w.failed));
   setClass(c[4], w.failed ? '' : 'zero');

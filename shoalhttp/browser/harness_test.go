@@ -277,17 +277,19 @@ func newPool(t *testing.T, opts ...shoal.Option) *shoal.Pool {
 func busy(t *testing.T, name string) *shoal.Pool {
 	t.Helper()
 	p := newPool(t, shoal.WithName(name), shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(8))
-	go func() {
-		for {
-			for range 6 {
-				if p.Submit(func() { time.Sleep(2 * time.Millisecond) }) != nil {
-					return
-				}
-			}
-			p.Wait()
-		}
-	}()
+	go keepBusy(p)
 	return p
+}
+
+func keepBusy(p *shoal.Pool) {
+	for {
+		for range 6 {
+			if p.Submit(func() { time.Sleep(2 * time.Millisecond) }) != nil {
+				return
+			}
+		}
+		p.Wait()
+	}
 }
 
 // hangHereOnPurpose is what the page has to name.

@@ -1,11 +1,16 @@
 package browser_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -76,6 +81,49 @@ func TestStacksNameTheHangingFunction(t *testing.T) {
 	p.until(`document.querySelector('#stacks summary code').textContent.endsWith('hangHereOnPurpose')`)
 	p.until(`document.querySelector('#stacks details[open] pre').textContent.includes('harness_test.go')`)
 	p.until(`document.querySelectorAll('#w-body tr:not(.pad)').length === 2 && document.querySelector('#w-body').textContent.includes('running')`)
+}
+
+func TestVerdictsAreSentences(t *testing.T) {
+	t.Parallel()
+	failing := newPool(t, shoal.WithName("mail"))
+	url := serve(t, shoalhttp.WithPools(busy(t, "api"), failing))
+	for range 84 {
+		if err := failing.SubmitWait(t.Context(), func(context.Context) error { return errors.New("no") }); err == nil {
+			t.Fatal("it did not fail")
+		}
+	}
+	p := open(t, url)
+	p.live()
+	p.until(`/^◆ 1 of 2 pools with problems\. mail: 84 of 84 tasks \(100%\) failed in the last \d+s$/.test(document.querySelector('#worst').innerText)`)
+	p.until(`document.querySelector('#d-name').textContent === 'mail' && document.querySelector('#d-state').textContent === '◆ failing'`)
+	p = open(t, url, noScript)
+	if text := eval[string](p, `document.body.innerText`); !strings.Contains(text, "mail: 84 of 84 tasks (100%) failed in the last ") {
+		t.Errorf("without JavaScript it is not said: %s", text)
+	}
+}
+
+func TestPlotsBeginBeforeTheVisit(t *testing.T) {
+	t.Parallel()
+	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
+	for {
+		resp, err := http.Get(url + "history.json?pool=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var past shoalhttp.History
+		err = json.NewDecoder(resp.Body).Decode(&past)
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(past.Points) >= 2 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	p := open(t, url)
+	p.live()
+	p.until(`document.querySelector('#plots').dataset.since >= 5`) // seconds before the page was opened
 }
 
 func TestControls(t *testing.T) {
@@ -338,6 +386,25 @@ func TestSubPools(t *testing.T) {
 	p.until(`[...document.querySelectorAll('#pools tbody a')].map(e => e.textContent).join() === 'api / tenant/1,api / tenant/1 / mail'`)
 	p.click("#pools tbody a")
 	p.until(`location.hash === '#pool=api/tenant%2F1' && document.querySelector('#d-name').textContent === 'api / tenant/1'`)
+}
+
+func TestParentsShowWhatRunsBelow(t *testing.T) {
+	t.Parallel()
+	parent := newPool(t, shoal.WithName("api"), shoal.WithMaxWorkers(2))
+	child, err := parent.Sub(shoal.WithName("tenant"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go keepBusy(child)
+	url := serve(t, shoalhttp.WithPools(parent))
+	p := open(t, url+"#pool=api")
+	p.live()
+	p.until(`/^Σ [1-9]/.test(document.querySelector('#pools tbody tr:not(.pad)').cells[3].textContent)`)
+	p.until(`/in its 1 sub-pool: [1-9][\d,]* tasks\/s in, [1-9][\d,]* out, \d+ queued; /.test(document.querySelector('#d-why').textContent)`)
+	p.until(`/in sub-pools [1-9][\d,]*\/s/.test(document.querySelector('.plot .keys').textContent)`)
+	if p := open(t, url, noScript); !strings.Contains(eval[string](p, `document.querySelector('#pools tbody tr').innerText`), "Σ ") {
+		t.Error("without JavaScript the parent looks idle")
+	}
 }
 
 func TestKeyboardOnly(t *testing.T) {

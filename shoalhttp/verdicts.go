@@ -1,0 +1,234 @@
+package shoalhttp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// The levels of a [Verdict].
+const (
+	worthKnowing = 1 + iota
+	problem
+	stuck
+)
+
+const (
+	// window is the time that "in the last minute" is about.
+	window = time.Minute
+	// manyFailures is the share of tasks that must fail in it to be a problem.
+	manyFailures = 0.1
+	// A task hangs if it has run for hangsFor, and for hangsTimes as long as 99 of 100 tasks. If no
+	// task was measured so far, nobody knows what is usual: it hangs after hangsUnknown.
+	hangsFor     = 10 * time.Second
+	hangsTimes   = 10
+	hangsUnknown = 30 * time.Second
+	// A pool whose workers are all busy is stalled if nothing has ended for twice as long as 99 of
+	// 100 tasks take, but not sooner than the first of these and not later than the second. If no
+	// task was measured so far, the third is what counts.
+	stallsFrom, stallsTo, stallsUnknown = 2 * time.Second, time.Minute, 5 * time.Second
+)
+
+// judgeLocked sets the verdicts of t, by its last look and its past. All pools were looked at.
+func (h *Page) judgeLocked(t *tracked, now time.Time) {
+	r := &t.row
+	r.Verdicts = nil
+	held := t.since
+	t.since = make(map[string]time.Time)
+	// lasted notes that what a rule is about was found, and is for how long it has been.
+	lasted := func(rule string) time.Duration {
+		since, ok := held[rule]
+		if !ok {
+			since = now
+		}
+		t.since[rule] = since
+		return now.Sub(since)
+	}
+	add := func(level int, label, format string, args ...any) *Verdict {
+		r.Verdicts = append(r.Verdicts, Verdict{Level: level, Label: label, Text: fmt.Sprintf(format, args...)})
+		return &r.Verdicts[len(r.Verdicts)-1]
+	}
+	if r.State == shoal.Closed.String() {
+		return
+	}
+	usual := t.stats.RunTime.Quantile(0.99)
+	measured := t.stats.RunTime.Count > 0
+
+	// Nothing gets done.
+	allBusy := r.Running >= r.MaxWorkers
+	busy := fmt.Sprintf("all %s workers busy", count(r.Running))
+	if r.Running == 1 {
+		busy = "the only worker is busy"
+	}
+	switch n := r.Below.Running; {
+	case n > 0 && n >= r.Running:
+		busy += ", all in tasks of sub-pools"
+	case n > 0:
+		busy += fmt.Sprintf(", %s in tasks of sub-pools", count(n))
+	}
+	stall := t.stats.Stalled
+	if n := len(t.ages); stall > 0 && n > 0 && n >= r.MaxWorkers {
+		stall = max(stall, t.ages[n-1]) // no worker has had another task since
+	}
+	patience := stallsUnknown
+	if measured {
+		patience = min(max(2*usual, stallsFrom), stallsTo)
+	}
+	stalled := stall >= patience
+	if stalled {
+		waits := some(r.Queued, "task", "tasks") + " queued"
+		if r.Queued == 0 {
+			waits = some(r.Blocked, "submitter waits", "submitters wait")
+		}
+		add(stuck, "stalled", "%s, %s, nothing finished for %s", busy, waits, atLeast(stall)).Stacks = true
+	}
+	if old := t.hanging(usual, measured); len(old) > 0 && !stalled {
+		text := fmt.Sprintf("%s of %s has run for %s", count(len(old)), some(r.Running, "running task", "running tasks"), atLeast(old[0]))
+		if n := len(old); n > 1 {
+			text = fmt.Sprintf("%s of %s have run for %s each, the oldest for %s", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]), atLeast(old[0]))
+		}
+		if measured {
+			text += fmt.Sprintf("; 99 of 100 tasks take at most %s", duration(usual.Seconds()))
+		} else {
+			text += "; how long tasks usually take was not measured yet"
+		}
+		add(problem, "hanging", "%s", text).Stacks = true
+	}
+
+	// What failed or was refused, in the last minute.
+	was, d := h.agoLocked(t, now, window)
+	in := "in the last " + span(d)
+	if d >= window {
+		in = "in the last minute"
+	}
+	diff := func(is, was uint64) int { return int(is - min(was, is)) }
+	ended, failed := diff(r.Completed, was.completed), diff(r.Failed, was.failed)
+	if failed > 0 {
+		level, label := worthKnowing, "failures"
+		if float64(failed) >= manyFailures*float64(ended) {
+			level, label = problem, "failing"
+		}
+		add(level, label, "%s of %s (%s) failed %s", count(failed), some(ended, "task", "tasks"), percent(failed, ended), in)
+	}
+	if n := diff(r.dead(), was.dead); n > 0 {
+		add(problem, "dead letters", "%s %s", some(n, "job became a dead letter", "jobs became dead letters"), in)
+	} else if n := r.dead(); n > 0 {
+		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(n), "job became a dead letter", "jobs became dead letters"))
+	}
+	if n := diff(r.Rejected, was.rejected); n > 0 {
+		add(problem, "rejecting", "%s rejected %s", some(n, "task was", "tasks were"), in)
+	}
+	if n := diff(r.Dropped, was.dropped); n > 0 {
+		add(problem, "dropping", "%s dropped %s", some(n, "task was", "tasks were"), in)
+	}
+	if n := diff(r.SlowTasks, was.slow); n > 0 {
+		add(problem, "slow tasks", "%s reported as slow %s", some(n, "task was", "tasks were"), in).Stacks = true
+	}
+	if n := diff(r.Stalls, was.stalls); n > 0 && !stalled {
+		add(problem, "stalled before", "it was stalled %s %s", some(n, "time", "times"), in)
+	}
+	for _, q := range r.Sources {
+		if q.Failing {
+			add(problem, "queue away", "the queue %s fails for %s: %s", q.Name, atLeast(lasted("queue away "+q.Name)), q.LastError)
+		}
+	}
+
+	// What waits for somebody.
+	full := r.QueueCapacity > 0 && r.Queued >= r.QueueCapacity
+	waiters := some(r.Blocked, "submitter waits", "submitters wait")
+	switch {
+	case full && r.Blocked > 0:
+		add(problem, "queue full", "its queue of %s is full for %s: %s", count(r.QueueCapacity), atLeast(lasted("queue full")), waiters)
+	case full:
+		add(problem, "queue full", "its queue of %s is full for %s", count(r.QueueCapacity), atLeast(lasted("queue full")))
+	case r.Blocked > 0 && r.QueueCapacity == 0:
+		add(problem, "submitters wait", "no queue and no free worker for %s: %s", atLeast(lasted("submitters wait")), waiters)
+	case r.Blocked > 0:
+		add(problem, "submitters wait", "%s for room in the queue for %s", waiters, atLeast(lasted("submitters wait")))
+	}
+	switch {
+	case r.State == shoal.Paused.String() && r.Queued+r.Blocked > 0:
+		add(problem, "Paused", "paused for %s: %s for somebody to resume it", atLeast(lasted("Paused")), some(r.Queued, "task waits", "tasks wait"))
+	case r.State == shoal.Paused.String():
+		add(worthKnowing, "Paused", "paused for %s: it takes tasks and starts none", atLeast(lasted("Paused")))
+	case r.State == shoal.Draining.String():
+		add(worthKnowing, "Draining", "draining for %s: it refuses new tasks, %s left", atLeast(lasted("Draining")), some(r.InFlight, "task is", "tasks are"))
+	case r.Queued == 0 || stalled:
+	case allBusy:
+		text := fmt.Sprintf("%s, %s queued", busy, some(r.Queued, "task", "tasks"))
+		if r.Wait.Count > 0 && r.Run.Count > 0 {
+			text += fmt.Sprintf(", tasks wait %s and run %s (p50)", duration(r.Wait.P50), duration(r.Run.P50))
+		}
+		add(worthKnowing, "busy", "%s", text).Stacks = r.Stalled >= 1
+	case t.parent != nil && t.parent.row.Running >= t.parent.row.MaxWorkers:
+		add(worthKnowing, "waits", "%s for the workers of %s, which are all busy", some(r.Queued, "task waits", "tasks wait"), t.parent.name)
+	}
+	if before, d := h.agoLocked(t, now, window/2); d >= window/2 && !full && r.SubmitRate > r.CompleteRate {
+		if n := int(before.queued); r.Queued > n+max(10, n/2) {
+			add(worthKnowing, "queue grows", "%s queued, %s were %s ago", some(r.Queued, "task is", "tasks are"), count(n), span(d))
+		}
+	}
+	// What was long ago is not wrong any more, but nobody may have seen it.
+	if n := int(r.Failed); failed == 0 && float64(n) >= manyFailures*float64(r.Completed) && n > 0 {
+		add(worthKnowing, "failures before", "%s of %s (%s) failed since the pool was made, none %s", count(n), some(int(r.Completed), "task", "tasks"), percent(n, int(r.Completed)), in)
+	}
+	slices.SortStableFunc(r.Verdicts, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
+}
+
+// hanging is the ages of the tasks of t itself that hang, the oldest first.
+func (t *tracked) hanging(usual time.Duration, measured bool) []time.Duration {
+	limit := hangsUnknown
+	if measured {
+		limit = max(hangsFor, hangsTimes*usual)
+	}
+	n := 0
+	for n < len(t.own) && t.own[n] >= limit {
+		n++
+	}
+	return t.own[:n]
+}
+
+// without is ages without those of below, which were asked for at nearly the same time: both have
+// the largest first.
+func without(ages, below []time.Duration) (rest []time.Duration) {
+	for _, age := range ages {
+		if len(below) > 0 && below[0] >= age-fresh {
+			below = below[1:]
+			continue
+		}
+		rest = append(rest, age)
+	}
+	return rest
+}
+
+// atLeast writes how long something has been going on. The pool or the page has seen it for so
+// long, and it may have begun before.
+func atLeast(d time.Duration) string { return "at least " + span(d) }
+
+// span writes a time in which something is seen to change: whole seconds.
+func span(d time.Duration) string { return duration(max(1, d.Truncate(time.Second).Seconds())) }
+
+// some writes a number of things.
+func some(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}
+
+// percent writes the share of n in of. It is 0% or 100% only if that is exact.
+func percent(n, of int) string {
+	share := 100 * float64(n) / float64(max(1, of))
+	switch {
+	case n == of:
+		return "100%"
+	case share < 0.01:
+		return "under 0.01%"
+	case share < 1:
+		return digits(share) + "%"
+	}
+	return fmt.Sprintf("%d%%", min(99, int(share+0.5)))
+}
