@@ -13,7 +13,8 @@
 // River limits how many jobs of a queue it works at once. A pool bounds all queues of the
 // process together, and whatever else the process runs on it. Its sub-pools share the
 // workers by weight and priority. Its statistics, its live page and its metrics show what
-// runs, what waits, and what failed.
+// runs, what waits, and what failed. The folder examples/river of the repository has a
+// program with a periodic and a unique job, and with River UI beside the live page.
 //
 // # Package jobs instead
 //
