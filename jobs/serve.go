@@ -13,8 +13,9 @@ import (
 // Serve leases jobs from src and runs h for each of them on p, until ctx ends. Then it
 // gives back the jobs that are not done; the package's documentation describes how.
 //
-// Serve occupies no worker itself. Several calls of Serve may share a pool, and the pool
-// may run other tasks. Pause and Resize of the pool take effect at once: Serve leases no
+// Serve occupies no worker itself. The pool may run other tasks. Several calls of Serve may
+// share a pool: one whose queue is empty leaves its places to the others, and looks for jobs
+// at least twice a second while they need them. Pause and Resize of the pool take effect at once: Serve leases no
 // job that the pool may not run.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
@@ -81,6 +82,9 @@ type server struct {
 	h    Handler
 	base context.Context // has the values of Serve's, and does not end
 
+	idle    bool     // the last Pull brought nothing; of pull alone
+	sharers *sharers // the calls of Serve that share p, this one included
+
 	mu      sync.Mutex // guards what follows, and the parts of jobs that say so
 	jobs    map[*Job]struct{}
 	running int // handlers
@@ -108,9 +112,9 @@ const (
 
 // pull leases jobs until ctx ends.
 func (s *server) pull(ctx context.Context) error {
-	pause := time.Duration(0)
+	var pause, rest time.Duration
 	for {
-		r, err := s.p.Reserve(ctx, shoal.MaxWorkers)
+		r, err := s.reserve(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if r != nil {
@@ -120,53 +124,56 @@ func (s *server) pull(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		err = s.pullFor(ctx, r)
+		got, err := s.pullFor(ctx, r)
 		r.Release()
+		s.idle = got == 0
+		wait := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case IsPermanent(err):
+			return fmt.Errorf("jobs: source %s: %w", s.name, err)
+		case err == errAsked:
+			rest = min(max(firstRest, 2*rest), mostRest)
+			wait = rest
 		case err == nil:
 			if pause > 0 {
 				s.log.Info("jobs: the source works again")
 			}
-			pause = 0
+			pause, rest = 0, 0
 			continue
-		case IsPermanent(err):
-			return fmt.Errorf("jobs: source %s: %w", s.name, err)
+		default:
+			s.failed(err, pause == 0)
+			pause = min(max(firstPause, 2*pause), mostPause)
+			wait = pause
 		}
-		s.failed(err, pause == 0)
-		pause = min(max(firstPause, 2*pause), mostPause)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// pullFor leases up to as many jobs as there are places in r, and has them run.
-func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) error {
+// pullFor leases up to as many jobs as there are places in r, and has them run. Its error is
+// that of the source, or errAsked if another Serve is to have the places, and no job came.
+func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, err error) {
 	n := r.Len()
 	if n == 0 { // of a pool that was shut down
-		return nil
+		return 0, nil
 	}
-	pctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-r.Revoked():
-			cancel()
-		case <-pctx.Done():
-		}
-	}()
+	pctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go s.mind(pctx, r, cancel)
 	ds, err := s.src.Pull(pctx, n)
+	asked := context.Cause(pctx) == errAsked
 	if pctx.Err() != nil {
 		err = nil // it was told to stop
 	}
 	if len(ds) > n {
 		s.log.Error("jobs: the source has leased more jobs than requested; the rest is given back", "got", len(ds), "want", n)
 	}
-	wanted := pctx.Err() == nil
+	wanted := pctx.Err() == nil || asked
 	var back []*Job
 	for _, d := range ds {
 		if j := s.hold(d); !wanted || !s.submit(r, j) {
@@ -174,7 +181,10 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) error {
 		}
 	}
 	s.giveAllBack(back, waiting)
-	return err
+	if asked && len(ds) == 0 {
+		err = errAsked
+	}
+	return len(ds), err
 }
 
 func (s *server) failed(err error, first bool) {

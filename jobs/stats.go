@@ -1,8 +1,6 @@
 package jobs
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -31,36 +29,13 @@ type Stats struct {
 	LastErrorAt time.Time // when that was
 }
 
-// servers are the calls of Serve that are under way.
-var servers struct {
-	mu sync.Mutex
-	m  map[*shoal.Pool][]*server
-}
-
-func register(s *server) {
-	servers.mu.Lock()
-	defer servers.mu.Unlock()
-	if servers.m == nil {
-		servers.m = make(map[*shoal.Pool][]*server)
-	}
-	servers.m[s.p] = append(servers.m[s.p], s)
-}
-
-func unregister(s *server) {
-	servers.mu.Lock()
-	defer servers.mu.Unlock()
-	l := slices.DeleteFunc(slices.Clone(servers.m[s.p]), func(o *server) bool { return o == s })
-	if len(l) == 0 {
-		delete(servers.m, s.p)
-		return
-	}
-	servers.m[s.p] = l
-}
-
 // Of returns the statistics of each call of [Serve] that currently runs on p.
 func Of(p *shoal.Pool) (all []Stats) {
 	servers.mu.Lock()
-	l := servers.m[p]
+	var l []*server
+	if h := servers.m[p]; h != nil {
+		l = h.all
+	}
 	servers.mu.Unlock()
 	for _, s := range l {
 		s.mu.Lock()

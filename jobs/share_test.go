@@ -1,0 +1,149 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// shared runs Serve for each of n queues, on one pool, in a bubble.
+func shared(t *testing.T, workers, n int, takes time.Duration, f func(t *testing.T, p *shoal.Pool, qs []*spy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(workers)))
+		ctx, cancel := context.WithCancel(context.Background())
+		qs := make([]*spy, n)
+		ended := make(chan error, n)
+		for i := range qs {
+			qs[i] = newSpy()
+			go func() {
+				ended <- jobs.Serve(ctx, p, qs[i], func(context.Context, *jobs.Job) error { time.Sleep(takes); return nil }, quietly)
+			}()
+			synctest.Wait() // so the first has all places
+		}
+		f(t, p, qs)
+		cancel()
+		for range qs {
+			if err := <-ended; err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		}
+		if all := jobs.Of(p); len(all) != 0 {
+			t.Errorf("%d calls of Serve are still listed", len(all))
+		}
+		p.Close()
+	})
+}
+
+func fill(t *testing.T, q *spy, n int) {
+	t.Helper()
+	for range n {
+		if err := q.Enqueue(context.Background(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *spy) acked() int { s.mu.Lock(); defer s.mu.Unlock(); return s.acks }
+
+// TestAnIdleServeLeavesThePoolToABusyOne: 1,000 jobs of 10 ms take no more than a tenth
+// longer than they would without two others on the pool, whose queues are empty.
+func TestAnIdleServeLeavesThePoolToABusyOne(t *testing.T) {
+	for _, workers := range []int{1, 2, 8} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			const n, takes = 1000, 10 * time.Millisecond
+			shared(t, workers, 3, takes, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+				begin := time.Now()
+				fill(t, qs[1], n)
+				for qs[1].acked() < n && time.Since(begin) < time.Hour {
+					time.Sleep(takes)
+				}
+				least := n * takes / time.Duration(workers)
+				if took := time.Since(begin); took > least+least/4+time.Second {
+					t.Errorf("took %v, want about %v", took, least)
+				}
+				if qs[1].most > workers {
+					t.Errorf("%d jobs were leased at once", qs[1].most)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobOfAnIdleServeStartsSoon: while another keeps the pool busy, and among others that
+// are idle, with fewer places than there are calls of Serve.
+func TestAJobOfAnIdleServeStartsSoon(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		for _, workers := range []int{1, 2, 5} {
+			t.Run(fmt.Sprint(workers, " workers, busy ", busy), func(t *testing.T) {
+				shared(t, workers, 4, 10*time.Millisecond, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+					if busy {
+						fill(t, qs[0], 30*100*workers) // for 30 s
+					}
+					for i := range 5 {
+						time.Sleep(5 * time.Second)
+						q := qs[1+i%3]
+						before, begin := q.acked(), time.Now()
+						fill(t, q, 1)
+						for q.acked() == before && time.Since(begin) < time.Minute {
+							time.Sleep(time.Millisecond)
+						}
+						if took := time.Since(begin); took > time.Second {
+							t.Errorf("job %d was done after %v", i, took)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestIdleServesRest: they do not take turns all the time.
+func TestIdleServesRest(t *testing.T) {
+	for workers, most := range map[int]int{1: 3000, 3: 0} { // of those with a place each none asks
+		shared(t, workers, 3, 0, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+			time.Sleep(time.Minute)
+			before := make([]int, len(qs))
+			for i, q := range qs {
+				q.set(func() { before[i] = q.pulls })
+			}
+			time.Sleep(10 * time.Minute)
+			for i, q := range qs {
+				q.set(func() {
+					if n := q.pulls - before[i]; n > most {
+						t.Errorf("%d workers: %d pulls in 10 minutes, want at most %d", workers, n, most)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestServeAloneReservesAllAgain when the others have ended.
+func TestServeAloneReservesAllAgain(t *testing.T) {
+	shared(t, 4, 1, time.Millisecond, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		other := newSpy()
+		go func() {
+			ended <- jobs.Serve(ctx, p, other, func(context.Context, *jobs.Job) error { return nil }, quietly)
+		}()
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		fill(t, qs[0], 1)
+		time.Sleep(time.Minute)
+		qs[0].set(func() {
+			if last := qs[0].pulled[len(qs[0].pulled)-1]; last < 3 { // one place had a job
+				t.Errorf("the last Pull asked for %d jobs, want 3 or 4", last)
+			}
+		})
+	})
+}
