@@ -29,10 +29,32 @@
 // process. asynq extends the lease of a task that waits. The task's Timeout and Deadline
 // include the wait for a worker, which [shoal.Stats].WaitTime has.
 //
+// # One attempt at a time
+//
+// When the context of a task ends, by its Timeout or Deadline or because the lease in Redis
+// was lost, asynq does not wait for the handler: it tries the task again. So does the end of
+// a server after its ShutdownTimeout. If an attempt still runs in this process, [Handler] does
+// not run the next one beside it. It puts the task off for 10 s, and again until that
+// attempt has returned. asynq has no fencing: another process may run the next attempt, and
+// the result of the one before is ignored. So handlers should return soon after the end of
+// their context, and effects should tolerate being made twice.
+//
 // # Errors
 //
-// A handler's error reaches asynq unchanged, so asynq.SkipRetry and asynq.RevokeTask work.
-// A panic reaches it as a [*shoal.PanicError] with the stack, and runtime.Goexit as
+// Handlers may return the errors of [github.com/shoal-go/shoal/jobs], if the server is
+// configured to understand them:
+//
+//	asynq.Config{
+//		RetryDelayFunc: shoalasynq.RetryDelay(asynq.DefaultRetryDelayFunc),
+//		IsFailure:      shoalasynq.IsFailure,
+//	}
+//
+// jobs.Retry(d) then has the task run again after d, and costs no attempt. jobs.Poison(err)
+// archives the task, with or without that configuration. [Work] makes a handler of asynq of a
+// jobs.Handler.
+//
+// Other errors reach asynq unchanged, so asynq.SkipRetry and asynq.RevokeTask work. A panic
+// reaches it as a [*shoal.PanicError] with the stack, and runtime.Goexit as
 // [shoal.ErrGoexit]. asynq.IsPanicError reports false for both; use errors.As.
 //
 // Use the policy [shoal.Block] for a full queue, the default. With [shoal.Reject] a full
@@ -47,20 +69,21 @@
 // and does not wait for them. [shoal.Pool.Shutdown] does.
 //
 // While the pool is closed, tasks fail with [shoal.ErrClosed] or [shoal.ErrDropped]. Such a
-// failure counts as an attempt, unless the server is configured otherwise:
-//
-//	asynq.Config{IsFailure: func(err error) bool {
-//		return !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped)
-//	}}
+// failure counts as an attempt, unless the server has [IsFailure].
 //
 // asynq archives a task that has no attempts left whatever IsFailure returns.
 package shoalasynq
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // Handler returns a handler that runs h on p. To run all handlers of a server on one pool,
@@ -70,7 +93,8 @@ import (
 //
 // ProcessTask of the handler blocks until h does not run any more, and returns h's error.
 // If the task's context ends before a worker has begun, h does not run, and ProcessTask
-// returns the context's error at once.
+// returns the context's error at once. If an attempt of the same task still runs on p, h does
+// not run, and ProcessTask returns an error made by [jobs.Retry].
 //
 // asynq itself does not wait for ProcessTask when the context of a task has ended: it
 // tries the task again as its retry policy says. So h should return soon after the end of
@@ -80,6 +104,82 @@ import (
 // asynq's values are found in it, so asynq.GetTaskID and asynq.GetRetryCount work.
 func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-		return p.SubmitWait(ctx, func(ctx context.Context) error { return h.ProcessTask(ctx, t) })
+		if id, ok := asynq.GetTaskID(ctx); ok {
+			queue, _ := asynq.GetQueueName(ctx)
+			key := identity{p, queue, id}
+			if _, beside := running.LoadOrStore(key, true); beside {
+				return fmt.Errorf("shoalasynq: an attempt before still runs: %w", jobs.Retry(besidePause))
+			}
+			defer running.Delete(key)
+		}
+		var retry error
+		err := p.SubmitWait(ctx, func(ctx context.Context) error {
+			err := result(h.ProcessTask(ctx, t))
+			if _, ok := jobs.RetryAfter(err); ok {
+				retry = err // that is no failure
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return retry
+	})
+}
+
+// An identity is that of a task which runs on a pool. running is of the process, as
+// asynq.ServeMux calls its middlewares anew for every task.
+type identity struct {
+	p         *shoal.Pool
+	queue, id string
+}
+
+var running sync.Map // of identity
+
+// besidePause is how long a task is put off whose attempt before still runs.
+const besidePause = 10 * time.Second
+
+// result is what asynq is told where a handler returned err.
+func result(err error) error {
+	if _, retry := jobs.RetryAfter(err); !retry && jobs.IsPoison(err) && !errors.Is(err, asynq.SkipRetry) {
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	return err
+}
+
+// RetryDelay returns a function for the field RetryDelayFunc of asynq.Config. It returns the
+// d of jobs.Retry(d), and what next returns for other errors. If next is nil, it is
+// asynq.DefaultRetryDelayFunc.
+func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
+	if next == nil {
+		next = asynq.DefaultRetryDelayFunc
+	}
+	return func(n int, err error, t *asynq.Task) time.Duration {
+		if d, ok := jobs.RetryAfter(err); ok {
+			return d
+		}
+		return next(n, err, t)
+	}
+}
+
+// IsFailure is for the field IsFailure of asynq.Config. It reports false for errors made by
+// [jobs.Retry] and for those of a pool that is closed. So these cost no attempt.
+func IsFailure(err error) bool {
+	_, retry := jobs.RetryAfter(err)
+	return !retry && !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped)
+}
+
+// Work returns a handler of asynq that runs a handler of package jobs, such as one that
+// [jobs.Handle] made. [jobs.From] finds the job in the context. Its ID, Data and Header are
+// the task's, its Attempt is the number of failures and one, and its Delivery is nil.
+//
+// Limits of jobs.Serve, such as WithMaxAttempts, are asynq's here: MaxRetry, RetryDelayFunc.
+func Work(h jobs.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		failures, _ := asynq.GetRetryCount(ctx)
+		j := &jobs.Job{ID: id, Data: t.Payload(), Header: t.Headers(), Attempt: failures + 1}
+		return result(h(jobs.NewContext(ctx, j), j))
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalasynq "github.com/shoal-go/shoal/contrib/asynq"
 	"github.com/shoal-go/shoal/internal/handlertest"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 func TestContract(t *testing.T) {
@@ -162,6 +163,101 @@ func TestServerPoolClosed(t *testing.T) {
 	}
 }
 
+// Errors of package jobs mean in asynq what they mean in jobs.Serve.
+func TestServerErrorsOfJobs(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	mux := asynq.NewServeMux()
+	mux.Use(func(h asynq.Handler) asynq.Handler { return shoalasynq.Handler(p, h) })
+	mux.Handle("busy", shoalasynq.Work(func(ctx context.Context, j *jobs.Job) error {
+		if jobs.From(ctx) != j || j.ID == "" || j.Attempt != 1 || string(j.Data) != "" {
+			t.Errorf("job %+v, want the task", j)
+		}
+		return fmt.Errorf("the server is busy: %w", jobs.Retry(time.Hour))
+	}))
+	mux.Handle("poison", shoalasynq.Work(func(context.Context, *jobs.Job) error {
+		return fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed))
+	}))
+	mux.HandleFunc("fails", func(context.Context, *asynq.Task) error { return handlertest.ErrFailed })
+	a := startAsynq(t, mux, asynq.Config{
+		Concurrency:    2,
+		RetryDelayFunc: shoalasynq.RetryDelay(func(int, error, *asynq.Task) time.Duration { return 2 * time.Hour }),
+		IsFailure:      shoalasynq.IsFailure,
+	})
+	for _, c := range []struct {
+		kind    string
+		state   asynq.TaskState
+		retried int
+		after   time.Duration
+	}{
+		{"busy", asynq.TaskStateRetry, 0, time.Hour},
+		{"fails", asynq.TaskStateRetry, 1, 2 * time.Hour},
+		{"poison", asynq.TaskStateArchived, 0, 0},
+	} {
+		info := a.await(t, a.add(t, c.kind), c.state)
+		if info.Retried != c.retried {
+			t.Errorf("%s: %d attempts were charged, want %d", c.kind, info.Retried, c.retried)
+		}
+		if d := time.Until(info.NextProcessAt); c.after > 0 && (d > c.after || d < c.after-time.Minute) {
+			t.Errorf("%s: again in %v, want %v", c.kind, d, c.after)
+		}
+	}
+	p.Wait()
+	if s := p.Stats(); s.Completed != 3 || s.Failed != 2 {
+		t.Errorf("pool has completed %d, failed %d; want 3, 2: what is put off has not failed", s.Completed, s.Failed)
+	}
+	if d := shoalasynq.RetryDelay(nil)(0, handlertest.ErrFailed, nil); d <= 0 {
+		t.Errorf("the default delay is %v", d)
+	}
+	for _, err := range []error{shoal.ErrClosed, shoal.ErrDropped} {
+		if shoalasynq.IsFailure(err) {
+			t.Errorf("IsFailure(%v) is true", err)
+		}
+	}
+}
+
+// asynq tries a task again whose context has ended, while its handler runs on. The next
+// attempt does not run beside it, and is not charged.
+func TestServerOneAttemptAtATime(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	var g handlertest.Gauge
+	deaf, refused := make(chan bool), make(chan error, 100)
+	mux := asynq.NewServeMux()
+	mux.Use(func(h asynq.Handler) asynq.Handler {
+		h = shoalasynq.Handler(p, h)
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			err := h.ProcessTask(ctx, task)
+			if _, ok := jobs.RetryAfter(err); ok {
+				refused <- err
+			}
+			return err
+		})
+	})
+	mux.HandleFunc("mail", func(ctx context.Context, _ *asynq.Task) error {
+		g.Visit(func() {
+			if g.All() == 0 {
+				<-ctx.Done()
+				<-deaf
+			}
+		})
+		return nil
+	})
+	a := startAsynq(t, mux, asynq.Config{
+		Concurrency:    2,
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
+		IsFailure:      shoalasynq.IsFailure,
+	})
+	id := a.add(t, "mail", asynq.Timeout(time.Second))
+	<-refused
+	close(deaf)
+	info := a.await(t, id, asynq.TaskStateCompleted)
+	if info.Retried != 1 {
+		t.Errorf("%d attempts were charged, want 1: that whose time was over", info.Retried)
+	}
+	if n := g.Most(); n != 1 {
+		t.Errorf("%d attempts at a time, want 1", n)
+	}
+}
+
 // A task that has no attempts left is archived whatever IsFailure says.
 func TestServerLastAttempt(t *testing.T) {
 	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
@@ -300,4 +396,23 @@ func ExampleHandler_panic() {
 	// with its stack: true
 	// mails: 1 completed, 0 of them failed
 	// reports: 1 completed, 1 of them failed
+}
+
+// A handler of package jobs works the tasks of asynq.
+func ExampleWork() {
+	h := shoalasynq.Work(jobs.Handle(func(ctx context.Context, to string) error {
+		if to == "" {
+			return jobs.Poison(errors.New("nobody to write to"))
+		}
+		fmt.Println("mail to", to)
+		return nil
+	}))
+
+	// What the engine does:
+	fmt.Println(h.ProcessTask(context.Background(), asynq.NewTask("mail", []byte(`"ann"`))))
+	fmt.Println(h.ProcessTask(context.Background(), asynq.NewTask("mail", []byte(`""`))))
+	// Output:
+	// mail to ann
+	// <nil>
+	// nobody to write to: skip retry for the task
 }

@@ -44,9 +44,24 @@
 // pool, as above. With EnableSessionWorker, also run the activity type
 // internalSessionCreationActivity without one: it runs as long as its session.
 //
+// # One attempt at a time
+//
+// When an attempt has missed its StartToCloseTimeout or its HeartbeatTimeout, Temporal's
+// server tries the activity again, whether or not it still runs. If it runs in this
+// process, the interceptor does not run the next attempt beside it. That one fails with an
+// error that asks for another attempt 10 s later, and again until the first one has
+// returned. Another worker process may run the next attempt, and the result of the one
+// before is ignored. So activities should record heartbeats, return soon after the end of
+// their context, and tolerate that their effect is made twice.
+//
 // # Errors
 //
-// Results, errors and heartbeats reach Temporal unchanged. A panic reaches the workflow as a
+// Activities may return the errors of [github.com/shoal-go/shoal/jobs]. jobs.Retry(d) becomes an
+// application error of type Retry with a NextRetryDelay of d, at least 1 ms; it is benign, so
+// the SDK does not count it as a failure. It costs an attempt: Temporal has nothing else.
+// jobs.Poison(err) becomes an application error of type Poison that is not retryable.
+//
+// Results, other errors and heartbeats reach Temporal unchanged. A panic reaches the workflow as a
 // *temporal.PanicError, as it does without a pool, but without the stack. A panic handler of
 // the pool ([shoal.WithPanicHandler]) gets the stack. runtime.Goexit reaches the workflow as
 // [shoal.ErrGoexit].
@@ -65,10 +80,14 @@ package shoaltemporal
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 )
 
 // Interceptor returns a Temporal interceptor that runs each activity of a worker on a pool.
@@ -80,7 +99,8 @@ import (
 // The interceptor blocks until the attempt is over. If the activity's context ends before a
 // worker has begun, the activity does not run, and the context's error is returned at
 // once. If the context ends while the activity runs, the interceptor waits until the
-// activity has returned, and returns its result.
+// activity has returned, and returns its result. If an attempt of the same activity still
+// runs on this interceptor, the next one does not run.
 //
 // The activity's context is derived from Temporal's: it ends with it, and when the pool is
 // closed. Temporal's values are found in it, so activity.RecordHeartbeat works.
@@ -90,28 +110,73 @@ func Interceptor(pick func(activity.Info) *shoal.Pool) interceptor.WorkerInterce
 
 type workerInterceptor struct {
 	interceptor.WorkerInterceptorBase
-	pick func(activity.Info) *shoal.Pool
+	pick    func(activity.Info) *shoal.Pool
+	running sync.Map // of identity
+}
+
+// An identity is that of an activity, the same at each attempt.
+type identity struct {
+	namespace, workflow, run, id string
+	local                        bool
 }
 
 func (w *workerInterceptor) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	a := &activityInterceptor{pick: w.pick}
+	a := &activityInterceptor{w: w}
 	a.Next = next
 	return a
 }
 
 type activityInterceptor struct {
 	interceptor.ActivityInboundInterceptorBase
-	pick func(activity.Info) *shoal.Pool
+	w *workerInterceptor
 }
 
-func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
-	p := a.pick(activity.GetInfo(ctx))
-	if p == nil {
-		return a.Next.ExecuteActivity(ctx, in)
+// besidePause is how long an activity is put off whose attempt before still runs.
+const besidePause = 10 * time.Second
+
+func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (res any, err error) {
+	info := activity.GetInfo(ctx)
+	key := identity{info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.IsLocalActivity}
+	if _, beside := a.w.running.LoadOrStore(key, true); beside {
+		return nil, retry("shoaltemporal: an attempt before still runs", besidePause, nil)
 	}
+	defer a.w.running.Delete(key)
+	p := a.w.pick(info)
+	if p == nil {
+		res, err = a.Next.ExecuteActivity(ctx, in)
+		return res, result(err)
+	}
+	var put error
 	err = p.SubmitWait(ctx, func(ctx context.Context) (err error) {
-		result, err = a.Next.ExecuteActivity(ctx, in)
+		res, err = a.Next.ExecuteActivity(ctx, in)
+		if _, ok := jobs.RetryAfter(err); ok {
+			put = err // off: that is no failure
+			return nil
+		}
 		return err
 	})
-	return result, err
+	if err == nil {
+		err = put
+	}
+	return res, result(err)
+}
+
+// result is what Temporal is told where an activity returned err.
+func result(err error) error {
+	if d, ok := jobs.RetryAfter(err); ok {
+		return retry(err.Error(), d, err)
+	}
+	if jobs.IsPoison(err) {
+		return temporal.NewNonRetryableApplicationError(err.Error(), "Poison", err)
+	}
+	return err
+}
+
+// retry is an error that has an activity run again after d.
+func retry(message string, d time.Duration, cause error) error {
+	return temporal.NewApplicationErrorWithOptions(message, "Retry", temporal.ApplicationErrorOptions{
+		NextRetryDelay: max(d, time.Millisecond), // none means the delay of the policy
+		Cause:          cause,
+		Category:       temporal.ApplicationErrorCategoryBenign,
+	})
 }

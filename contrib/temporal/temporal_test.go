@@ -12,6 +12,7 @@ import (
 	"github.com/shoal-go/shoal"
 	shoaltemporal "github.com/shoal-go/shoal/contrib/temporal"
 	"github.com/shoal-go/shoal/internal/handlertest"
+	"github.com/shoal-go/shoal/jobs"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
@@ -113,6 +114,67 @@ func TestActivity(t *testing.T) {
 	}
 	if s := p.Stats(); s.Completed != 4 || s.Failed != 3 {
 		t.Errorf("pool has completed %d, failed %d; want 4, 3", s.Completed, s.Failed)
+	}
+}
+
+// Errors of package jobs mean what Temporal can do.
+func TestErrorsOfJobs(t *testing.T) {
+	for _, bare := range []bool{false, true} { // without a pool
+		p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+		pool := p
+		if bare {
+			pool = nil
+		}
+		do := func(err error) *temporal.ApplicationError {
+			env := newSuite().NewTestActivityEnvironment()
+			env.SetWorkerOptions(options(context.Background(), onPool(pool)))
+			env.RegisterActivityWithOptions(func(context.Context) error { return err }, activity.RegisterOptions{Name: "charge"})
+			_, err = env.ExecuteActivity("charge")
+			ae, ok := errors.AsType[*temporal.ApplicationError](err)
+			if !ok {
+				t.Fatalf("got %v, want an application error", err)
+			}
+			return ae
+		}
+		for d, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 0: time.Millisecond} {
+			if ae := do(fmt.Errorf("the bank is closed: %w", jobs.Retry(d))); ae.NonRetryable() || ae.Type() != "Retry" ||
+				ae.NextRetryDelay() != want || ae.Category() != temporal.ApplicationErrorCategoryBenign {
+				t.Errorf("Retry(%v): %v, again in %v; want a benign error of type Retry, again in %v", d, ae, ae.NextRetryDelay(), want)
+			}
+		}
+		if ae := do(fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed))); !ae.NonRetryable() || ae.Type() != "Poison" {
+			t.Errorf("Poison: %v, want an error of type Poison that is not tried again", ae)
+		}
+		if s := p.Stats(); !bare && (s.Completed != 3 || s.Failed != 1) {
+			t.Errorf("pool has completed %d, failed %d; want 3, 1: what is put off has not failed", s.Completed, s.Failed)
+		}
+	}
+}
+
+// An attempt that Temporal has given up still runs: the next one does not run beside it.
+func TestOneAttemptAtATime(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	o := options(context.Background(), onPool(p))
+	begun, end, first := make(chan bool), make(chan bool), make(chan error)
+	do := func(f func(context.Context) error) error { // an environment has one activity, of the same ID
+		env := newSuite().NewTestActivityEnvironment()
+		env.SetWorkerOptions(o)
+		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: "charge"})
+		_, err := env.ExecuteActivity("charge")
+		return err
+	}
+	go func() { first <- do(func(context.Context) error { close(begun); <-end; return nil }) }()
+	<-begun
+	second := func(context.Context) error { return nil }
+	if ae, ok := errors.AsType[*temporal.ApplicationError](do(second)); !ok || ae.NextRetryDelay() != 10*time.Second {
+		t.Errorf("the second attempt: %v, want it again in 10 s", ae)
+	}
+	close(end)
+	if err := <-first; err != nil {
+		t.Errorf("the first attempt: %v", err)
+	}
+	if err := do(second); err != nil {
+		t.Errorf("the second attempt, when the first has returned: %v", err)
 	}
 }
 
