@@ -20,12 +20,13 @@ func Viewers(h *Page) (n int, runs bool) {
 	return len(h.viewers), h.pace == every
 }
 
-// Duration, Count, Rate and Capacity are functions of the template.
+// Duration, Count, Rate, Capacity and Visible are functions of the template.
 var (
 	Duration = duration
 	Count    = count
 	Rate     = rate
 	Capacity = capacity
+	Visible  = visible
 )
 
 // Take takes a snapshot.

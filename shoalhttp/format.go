@@ -5,6 +5,9 @@ import (
 	"html/template"
 	"math"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // functions are those of the template.
@@ -15,6 +18,32 @@ var functions = template.FuncMap{
 	"capacity": capacity,
 	"flow":     flow,
 	"indent":   func(r PoolRow) int { return min(r.Depth, maxIndent) },
+}
+
+// shown is the name of a pool as the page writes it.
+func shown(name string) string {
+	if name == "" {
+		return "(no name)"
+	}
+	return visible(name)
+}
+
+// visible is s, in which what cannot be seen, such as a line break or a mark that changes the
+// direction of writing, is escaped as in Go.
+func visible(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i]) // it is not UTF-8
+		case unicode.IsGraphic(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
 }
 
 // maxIndent is how far the table of pools is indented at most.

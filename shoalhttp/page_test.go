@@ -541,6 +541,9 @@ func TestControls(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	quiet(t)
 	a, b := newPool(t, shoal.WithName("same")), newPool(t, shoal.WithName("same"))
+	if _, err := shoalhttp.New(shoalhttp.WithPools(newPool(t, shoal.WithName("x\n")), newPool(t, shoal.WithName(`x\n`)))); err == nil || !strings.Contains(err.Error(), "pools[1]") {
+		t.Errorf("two pools that are shown alike: %v", err)
+	}
 	unnamed := newPool(t)
 	if err := newPage(t, shoalhttp.WithPools(unnamed)).Add(unnamed); err == nil {
 		t.Error("an unnamed pool was added twice")
@@ -582,6 +585,14 @@ func TestFormats(t *testing.T) {
 	for v, want := range map[float64]string{0: "0/s", 0.5: "0.5/s", 9.99: "9.99/s", 12.6: "13/s", 123456: "123,456/s"} {
 		if got := shoalhttp.Rate(v); got != want {
 			t.Errorf("Rate(%v) = %q, want %q", v, got, want)
+		}
+	}
+	for s, want := range map[string]string{
+		"": "", "größe 1\u00a0%": "größe 1\u00a0%", `a\n`: `a\n`, "a\nb\x00\x1b[31m\x7f\u0085": `a\nb\x00\x1b[31m\x7f\u0085`,
+		"\u202egpj.exe\u200b": `\u202egpj.exe\u200b`, "\xff\ufffd": `\xff` + "\ufffd", "\u2028": `\u2028`,
+	} {
+		if got := shoalhttp.Visible(s); got != want {
+			t.Errorf("Visible(%q) = %q, want %q", s, got, want)
 		}
 	}
 	if shoalhttp.Capacity(-1) != "unbounded" || shoalhttp.Capacity(1<<20) != "1,048,576" {

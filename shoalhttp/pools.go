@@ -49,7 +49,7 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 	taken := make(map[string]bool)
 	for _, t := range h.pools {
 		if t.parent == nil {
-			taken[t.root.Name()] = true
+			taken[t.name] = true
 		}
 	}
 	var errs []error
@@ -57,10 +57,10 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 		switch {
 		case p == nil:
 			errs = append(errs, fmt.Errorf("shoalhttp: pools[%d] is nil", i))
-		case taken[p.Name()]:
+		case taken[shown(p.Name())]:
 			errs = append(errs, fmt.Errorf("shoalhttp: pools[%d] is named %q, as another pool: want names that differ, by shoal.WithName", i, p.Name()))
 		default:
-			taken[p.Name()] = true
+			taken[shown(p.Name())] = true
 		}
 	}
 	if errs != nil {
@@ -78,11 +78,7 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 
 func (h *Page) trackLocked(parent *tracked, p *shoal.Pool) *tracked {
 	h.lastID++
-	name := p.Name()
-	if name == "" {
-		name = "(no name)"
-	}
-	t := &tracked{id: h.lastID, parent: parent, name: name, since: make(map[string]time.Time)}
+	t := &tracked{id: h.lastID, parent: parent, name: shown(p.Name()), since: make(map[string]time.Time)}
 	h.pools = append(h.pools, t)
 	return t
 }
@@ -261,9 +257,9 @@ func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
 	}
 	for _, q := range jobs.Of(p) {
 		row := SourceRow{
-			Name: q.Source, Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
+			Name: visible(q.Source), Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
 			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, Extended: q.Extended,
-			PullErrors: q.PullErrors, LastError: q.LastError,
+			PullErrors: q.PullErrors, LastError: visible(q.LastError),
 		}
 		if !q.LastErrorAt.IsZero() {
 			row.LastErrorAt = float64(q.LastErrorAt.UnixMilli()) / 1000

@@ -23,7 +23,7 @@ type PoolRow struct {
 	ID     int    `json:"id"`     // for workers.json and stacks.json; never reused
 	Parent int    `json:"parent"` // the ID of the parent; -1 if there is none
 	Depth  int    `json:"depth"`  // number of parents above it
-	Name   string `json:"name"`   // unique among the pools with the same parent
+	Name   string `json:"name"`   // unique among the pools with the same parent; control characters are escaped as in Go
 	State  string `json:"state"`
 
 	Submitted uint64 `json:"submitted"`

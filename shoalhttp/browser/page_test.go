@@ -323,6 +323,22 @@ func TestNamesAreText(t *testing.T) {
 	}
 }
 
+func TestNamesShowControlCharacters(t *testing.T) {
+	t.Parallel()
+	url := serve(t, shoalhttp.WithPools(newPool(t, shoal.WithName("a\nb\x1b[31m\u202ecod")), newPool(t, shoal.WithName("c"))))
+	const want = `a\nb\x1b[31m\u202ecod`
+	p := open(t, url)
+	p.live()
+	p.click("#pools tbody tr:nth-child(2)")
+	p.until(fmt.Sprintf(`document.querySelector('#d-name').textContent === %q`, want))
+	p.do(chromedp.Reload()) // the address names it
+	p.live()
+	p.until(fmt.Sprintf(`document.querySelector('#d-name').textContent === %q`, want))
+	if name := eval[string](open(t, url, noScript), `document.querySelector('#pools tbody th').textContent`); name != want {
+		t.Errorf("without JavaScript the name reads %q", name)
+	}
+}
+
 func TestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	url := serve(t, shoalhttp.WithPools(busy(t, "api"), stuck(t, "upload"), newPool(t, shoal.WithName("mail"), shoal.WithQueueCapacity(shoal.Unbounded))))
