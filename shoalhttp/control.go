@@ -13,6 +13,14 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
+// What a viewer may ask for by a resize. A minimum is started at once, so it is the smaller one: a
+// slip of the finger shall not cost a program its memory. Workers are goroutines of some kB. What
+// the pool has already may be kept.
+const (
+	mostMin = 1_000
+	mostMax = 100_000
+)
+
 // maxCommand is how long a command may be, in bytes.
 const maxCommand = 4 << 10
 
@@ -78,6 +86,13 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 func (c *command) carryOut(p *shoal.Pool) error {
 	switch c.Action {
 	case "resize":
+		s := p.Stats()
+		if most := max(mostMin, s.MinWorkers); c.Min < 0 || c.Min > most {
+			return fmt.Errorf("resize: min is %d: want 0 … %d", c.Min, most)
+		}
+		if most := max(mostMax, s.MaxWorkers); c.Max < 1 || c.Max > most {
+			return fmt.Errorf("resize: max is %d: want 1 … %d", c.Max, most)
+		}
 		return p.Resize(c.Min, c.Max)
 	case "pause", "resume":
 		if s := p.State(); s == shoal.Draining || s == shoal.Closed {

@@ -94,7 +94,9 @@ func WithPools(pools ...*shoal.Pool) Option {
 const minToken = 16
 
 // WithControls lets viewers who know token pause, resume and resize pools. The page asks for
-// the token, which must have at least 16 bytes. A request to change a pool must be a POST from
+// the token, which must have at least 16 bytes, and for a confirmation. A resize to a minimum
+// above 1,000 or a maximum above 100,000 workers is refused, unless the pool has as many
+// already; for more, call [shoal.Pool.Resize]. A request to change a pool must be a POST from
 // the page's own origin with the token. Each change is logged by [log/slog.Info].
 func WithControls(token string) Option {
 	return option(func(h *Page) error {

@@ -489,7 +489,8 @@ func TestControls(t *testing.T) {
 	p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(2))
 	closed := newPool(t, shoal.WithName("closed"))
 	closed.Close()
-	url := serve(t, newPage(t, shoalhttp.WithPools(p, closed), shoalhttp.WithControls(token)))
+	large := newPool(t, shoal.WithName("large"), shoal.WithMaxWorkers(200_000))
+	url := serve(t, newPage(t, shoalhttp.WithPools(p, closed, large), shoalhttp.WithControls(token)))
 	var s shoalhttp.Snapshot
 	get(t, url+"stats.json", &s)
 	if !s.Controls {
@@ -525,6 +526,11 @@ func TestControls(t *testing.T) {
 		{"unknown action", "POST", command(0, `"action":"explode"`), nil, 400, "explode", shoal.Open, 5},
 		{"unknown pool", "POST", `{"pool":99,"action":"pause"}`, nil, 404, "99", shoal.Open, 5},
 		{"bad size", "POST", command(0, `"action":"resize","min":3,"max":2`), nil, 400, "3", shoal.Open, 5},
+		{"absurd minimum", "POST", command(0, `"action":"resize","min":1000000,"max":1000000`), nil, 400, "min is 1000000: want 0 … 1000", shoal.Open, 5},
+		{"absurd maximum", "POST", command(0, `"action":"resize","min":0,"max":1000000`), nil, 400, "max is 1000000: want 1 … 100000", shoal.Open, 5},
+		{"below all", "POST", command(0, `"action":"resize","min":-1,"max":5`), nil, 400, "min is -1: want 0 … 1000", shoal.Open, 5},
+		{"no maximum", "POST", command(0, `"action":"resize","min":0,"max":0`), nil, 400, "max is 0: want 1 … 100000", shoal.Open, 5},
+		{"absurd, but so already", "POST", command(2, `"action":"resize","min":0,"max":200000`), nil, 204, "", shoal.Open, 5},
 		{"closed pool", "POST", command(1, `"action":"pause"`), nil, 409, "closed", shoal.Open, 5},
 		{"closed pool, resize", "POST", command(1, `"action":"resize","min":0,"max":2`), nil, 409, "closed", shoal.Open, 5},
 	} {

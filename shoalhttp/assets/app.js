@@ -1366,7 +1366,12 @@ function initControls() {
     e.preventDefault();
     const p = current();
     const min = $('c-min').valueAsNumber, max = $('c-max').valueAsNumber;
-    if (!p || !(await ask('', 'Resize'))) return;
+    if (!p) return;
+    const r = p.seen, most = r.max_workers < 0 ? 'unbounded' : count(r.max_workers);
+    let text = `Give ${p.path} ${count(min)} to ${count(max)} workers instead of ${count(r.min_workers)} to ${most}?`;
+    if (min > r.workers) text += ` That starts ${some(min - r.workers, 'worker')} now.`;
+    if (max < r.running) text += ` ${some(r.running, 'task runs', 'tasks run')} now, and none is stopped.`;
+    if (!(await ask(text, 'Resize'))) return;
     control(p, {action: 'resize', min, max}, `resized to ${count(min)} to ${count(max)}`);
   });
   $('ask-no').addEventListener('click', () => answered(false));

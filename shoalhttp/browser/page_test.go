@@ -169,15 +169,31 @@ func TestControls(t *testing.T) {
 		p.until(`!document.querySelector('#c-resize button').disabled`)
 		p.do(chromedp.SetValue(chromedp.CSS("#c-min"), fmt.Sprint(minWorkers)), chromedp.SetValue(chromedp.CSS("#c-max"), fmt.Sprint(maxWorkers)))
 		p.click("#c-resize button")
+		p.until(fmt.Sprintf(`document.querySelector('#ask').open && document.querySelector('#ask-text').textContent.replaceAll(',', '').includes('Give api %d to %d workers instead of ')`, minWorkers, maxWorkers))
 	}
 	resize(3, 7)
+	p.click("#ask-no")
+	p.until(`!document.querySelector('#ask').open`)
+	if st := pool.Stats(); st.MaxWorkers != 2 {
+		t.Errorf("resized to %d, though that was cancelled", st.MaxWorkers)
+	}
+	resize(3, 7)
+	if text := eval[string](p, `document.querySelector('#ask-text').textContent`); !strings.Contains(text, "Give api 3 to 7 workers instead of 0 to 2? That starts ") {
+		t.Errorf("it asks %q", text)
+	}
+	p.click("#ask-yes")
 	p.until(`document.querySelector('#c-said').textContent.startsWith('resized to 3 to 7')`)
 	if st := pool.Stats(); st.MinWorkers != 3 || st.MaxWorkers != 7 {
 		t.Errorf("after Resize the bounds are %d and %d, want 3 and 7", st.MinWorkers, st.MaxWorkers)
 	}
 	p.until(`/ \/ 7$/.test(document.querySelector('#pools tbody tr:not(.pad)').cells[6].textContent)`)
 	resize(9, 8)
+	p.click("#ask-yes")
 	p.until(`document.querySelector('#c-said.bad').textContent.startsWith('✗ refused: ')`)
+	p.until(`!document.querySelector('#ask').open`)
+	resize(1_000_000, 1_000_000)
+	p.click("#ask-yes")
+	p.until(`document.querySelector('#c-said.bad').textContent.includes('min is 1000000: want 0 … 1000')`)
 	if st := pool.Stats(); st.MaxWorkers != 7 {
 		t.Errorf("a refused Resize set the maximum to %d", st.MaxWorkers)
 	}
