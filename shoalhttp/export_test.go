@@ -50,3 +50,6 @@ func Looks(h *Page) bool {
 	defer h.mu.Unlock()
 	return h.pace > 0
 }
+
+// Foreignness is foreignness.
+var Foreignness = foreignness

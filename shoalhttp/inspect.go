@@ -90,14 +90,18 @@ func (c *stackCache) get(r *http.Request, t *tracked, p *shoal.Pool) (found Stac
 	}
 	found = Stacks{Pool: t.id, Tasks: []StackRow{}}
 	missing := 0
-	for _, task := range p.OldestTasks(maxStacks) {
-		found.Tasks = append(found.Tasks, StackRow{task.Worker, task.Age.Seconds(), task.Stack})
+	tasks := p.OldestTasks(maxFolded)
+	for i, task := range tasks {
+		if i < maxStacks {
+			found.Tasks = append(found.Tasks, StackRow{task.Worker, task.Age.Seconds(), task.Stack})
+		}
 		if task.Stack == "" {
 			missing++
 		}
 	}
+	found.Groups = fold(tasks)
 	switch {
-	case missing > 0 && missing == len(found.Tasks):
+	case missing > 0 && missing == len(tasks):
 		found.Note = "No stack was found: the tasks have ended meanwhile, or the process has more than 100,000 goroutines."
 	case missing > 0:
 		found.Note = "Tasks without a stack have ended meanwhile."

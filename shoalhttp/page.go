@@ -13,7 +13,7 @@
 //	events                          a [Snapshot] each second, as server-sent events
 //	history.json?pool=ID            the [History] of a pool: ten minutes, one point every five seconds
 //	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
-//	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks: N is 10 by default, at most 100
+//	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks, also folded: N is 10 by default, at most 100
 //
 // Within a major version, fields may be added to these types, but none is removed or
 // changes its meaning.

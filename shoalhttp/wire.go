@@ -184,7 +184,23 @@ type WorkerRow struct {
 type Stacks struct {
 	Pool  int        `json:"pool"`
 	Tasks []StackRow `json:"tasks"` // oldest first
-	Note  string     `json:"note"`  // why stacks are missing; empty if none is
+	// Groups are the running tasks, up to 10,000, folded: those whose stacks are at the same
+	// places are one. The group with the oldest task is the first, and there are at most 100.
+	Groups []StackGroup `json:"groups"`
+	Note   string       `json:"note"` // why stacks are missing; empty if none is
+}
+
+// A StackGroup is the part of [Stacks] about running tasks whose stacks are equal.
+type StackGroup struct {
+	Count   int     `json:"count"`
+	Age     float64 `json:"age"`     // of the oldest
+	Workers []int   `json:"workers"` // up to 10, that of the oldest first
+	// Func is the innermost function of the program's own code, which is its main module, and
+	// Place its file and line. If no frame is of that, they are of another module, or else of Go
+	// itself.
+	Func  string `json:"func"`
+	Place string `json:"place"`
+	Stack string `json:"stack"` // of the oldest
 }
 
 // A StackRow is the part of [Stacks] about one running task.

@@ -1216,33 +1216,57 @@ async function getStacks() {
 }
 
 function drawStacks(s) {
-  const list = s.tasks || [];
-  setText($('s-at'), (list.length ? some(list.length, 'task') : 'no task is running') + ', at ' + new Date().toLocaleTimeString('en-GB'));
+  const list = s.groups || [];
+  const n = list.reduce((n, g) => n + g.count, 0);
+  const at = new Date().toLocaleTimeString('en-GB');
+  setText($('s-at'), (n ? `${some(n, 'task')} at ${some(list.length, 'place')}` : 'no task is running') + ', at ' + at);
   setText($('s-note'), s.note || '');
   $('s-note').hidden = !s.note;
-  $('stacks').replaceChildren(...list.map((t, i) => {
+  $('stacks').replaceChildren(...list.map((g, i) => {
     const d = el('details'), sum = el('summary'), box = el('div', 'stack');
     d.open = i === 0;
-    sum.append(`worker ${t.worker}, ${age(t.age)} `, el('code', '', where(t.stack)));
-    const pre = el('pre', '', t.stack || 'It has no stack any more.');
+    const who = g.count === 1 ? `worker ${g.workers[0]}, ≥ ${age(g.age)}: ` : `${some(g.count, 'task')}, the oldest ≥ ${age(g.age)}: `;
+    sum.append(who, el('code', 'own-frame', g.func), ' ', el('code', '', g.place.replace(/^.*\//, '')));
+    const top = innermost(g.stack);
+    if (top !== g.func) sum.append(', inside ', el('code', '', top));
+    const pre = el('pre');
+    fillStack(pre, g);
     pre.tabIndex = 0;
     pre.setAttribute('role', 'region');
-    pre.setAttribute('aria-label', `Stack of worker ${t.worker}`);
+    pre.setAttribute('aria-label', `Stack of ${g.count === 1 ? 'worker ' + g.workers[0] : some(g.count, 'task')}`);
     const copy = el('button', '', 'Copy');
     copy.type = 'button';
     copy.addEventListener('click', async () => {
-      setText(copy, await copyText(t.stack, pre) ? 'Copied' : 'Selected');
+      setText(copy, await copyText(g.stack, pre) ? 'Copied' : 'Selected');
       setTimeout(() => setText(copy, 'Copy'), 2000);
     });
-    box.append(pre, copy);
+    const crew = el('p', 'muted', g.count > 1 ? `workers ${g.workers.join(', ')}${g.count > g.workers.length ? ', …' : ''}; this is the oldest:` : '');
+    crew.hidden = g.count === 1;
+    box.append(crew, pre, copy);
     d.append(sum, box);
     return d;
   }));
   if (list.length) $('stacks').firstElementChild.scrollIntoView({block: 'nearest'});
 }
 
-// where is the topmost function of a stack.
-function where(stack) {
+// fillStack writes a stack, with the frame of the program's own code in bold.
+function fillStack(pre, g) {
+  if (!g.stack) {
+    pre.textContent = 'It has no stack any more.';
+    return;
+  }
+  const lines = g.stack.split('\n');
+  const k = lines.findIndex((line, i) => i % 2 === 1 && line.startsWith(g.func + '(') && (lines[i + 1] || '').includes(g.place));
+  if (k < 0) {
+    pre.textContent = g.stack;
+    return;
+  }
+  const before = lines.slice(0, k).join('\n'), after = lines.slice(k + 2).join('\n');
+  pre.append(before + '\n', el('b', '', lines.slice(k, k + 2).join('\n')), after ? '\n' + after : '');
+}
+
+// innermost is the topmost function of a stack.
+function innermost(stack) {
   for (const line of stack.split('\n')) {
     if (!line || /^\s/.test(line) || /^goroutine \d/.test(line)) continue;
     const i = line.lastIndexOf('(');

@@ -77,8 +77,10 @@ func TestStacksNameTheHangingFunction(t *testing.T) {
 	p.until(`document.querySelector('#pools tbody tr[aria-selected=true] td').textContent.startsWith('▲ stalled')`)
 	p.until(`document.title.startsWith('▲ 1')`)
 	p.click("#d-stacks")
-	p.until(`document.querySelectorAll('#stacks details').length === 2`)
+	p.until(`document.querySelectorAll('#stacks details').length === 1`) // the two are at the same place
+	p.until(`document.querySelector('#stacks summary').textContent.startsWith('2 tasks, the oldest ≥ ')`)
 	p.until(`document.querySelector('#stacks summary code').textContent.endsWith('hangHereOnPurpose')`)
+	p.until(`document.querySelector('#stacks pre b').textContent.includes('hangHereOnPurpose(')`)
 	p.until(`document.querySelector('#stacks details[open] pre').textContent.includes('harness_test.go')`)
 	p.until(`document.querySelectorAll('#w-body tr:not(.pad)').length === 2 && document.querySelector('#w-body').textContent.includes('running')`)
 }
