@@ -1,0 +1,254 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/shoal-go/shoal"
+	shoalsql "github.com/shoal-go/shoal/contrib/sql"
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// listener returns a Listener that connects by pgx.
+func listener(dsn string) shoalsql.Listener {
+	return func(ctx context.Context, channel string, notify func()) error {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+		for {
+			notify()
+			if _, err := conn.WaitForNotification(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A job that another process enqueues starts within milliseconds, and not when the poll of
+// half a second is over.
+func ExampleWithListener() {
+	dsn := databaseURL() // of Postgres, as in "postgres://localhost/bank"
+	if dsn == "" {
+		fmt.Println("hello") // there is no Postgres to try it with
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	open := func(opts ...shoalsql.Option) *shoalsql.Queue {
+		db, err := sql.Open("pgx", dsn)
+		if err != nil {
+			panic(err)
+		}
+		q, err := shoalsql.Open(ctx, db, shoalsql.Postgres, "mails", opts...)
+		if err != nil {
+			panic(err)
+		}
+		return q
+	}
+	q := open(shoalsql.WithListener(func(ctx context.Context, channel string, notify func()) error {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+		for {
+			notify()
+			if _, err := conn.WaitForNotification(ctx); err != nil {
+				return err
+			}
+		}
+	}))
+	go func() { // this would be another process
+		if err := open().Enqueue(ctx, jobs.Message{Data: []byte("hello")}); err != nil {
+			panic(err)
+		}
+	}()
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+	err := jobs.Serve(ctx, pool, q, func(ctx context.Context, j *jobs.Job) error {
+		defer cancel() // the example has one job
+		fmt.Println(string(j.Data))
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	// Output: hello
+}
+
+// databaseURL is that of a new database of Postgres, or "".
+func databaseURL() string {
+	c, err := server()
+	if err != nil {
+		return ""
+	}
+	db, err := sql.Open("pgx", c.DSN("postgres", "postgres"))
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	databases.Lock()
+	defer databases.Unlock()
+	made++
+	name := fmt.Sprint("t", made)
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		return ""
+	}
+	return c.DSN("postgres", name)
+}
+
+// listening are the options of a queue that sees at once what others do.
+func listening(p place) []shoalsql.Option {
+	o := []shoalsql.Option{shoalsql.WithPoll(time.Hour)}
+	if p.d == shoalsql.Postgres {
+		o = append(o, shoalsql.WithListener(listener(p.dsn("postgres"))))
+	}
+	return o
+}
+
+// TestWhatOthersDoIsSeenAtOnce: the poll is an hour away.
+func TestWhatOthersDoIsSeenAtOnce(t *testing.T) {
+	for _, name := range []string{"q", strings.Repeat("long", 25)} {
+		t.Run(fmt.Sprint(len(name)), func(t *testing.T) {
+			each(t, func(t *testing.T, p place) {
+				ctx := context.Background()
+				q := open(t, p.open(t), p.d, name, listening(p)...)
+				db := p.open(t)
+				other := open(t, db, p.d, name, shoalsql.WithPoll(time.Hour))
+				for what, do := range map[string]func(){
+					"Enqueue": func() { must(t, other.Enqueue(ctx, jobs.Message{})) },
+					"EnqueueTx": func() {
+						tx, err := db.BeginTx(ctx, nil)
+						must(t, err)
+						must(t, other.EnqueueTx(ctx, tx, jobs.Message{}))
+						must(t, tx.Commit())
+						other.Wake()
+					},
+					"Nak": func() {
+						must(t, other.Enqueue(ctx, jobs.Message{ID: "back", Delay: 50 * time.Millisecond}))
+						must(t, pull(t, q, 1)[0].Nak(ctx, time.Hour)) // so that only other has it
+						run(t, db, map[shoalsql.Dialect]string{
+							shoalsql.Postgres: `UPDATE shoal_jobs SET ready = now()`, shoalsql.SQLite: `UPDATE shoal_jobs SET ready = 0`,
+						}[p.d])
+						must(t, pull(t, other, 1)[0].Nak(ctx, 0))
+					},
+					"RetryDead": func() {
+						must(t, other.Enqueue(ctx, jobs.Message{ID: "dead"}))
+						must(t, pull(t, q, 1)[0].Term(ctx, "bad"))
+						n, err := other.RetryDead(ctx, jobs.DeadFilter{})
+						if err != nil || n != 1 {
+							t.Errorf("RetryDead: %d, %v", n, err)
+						}
+					},
+				} {
+					got := make(chan []jobs.Delivery, 1)
+					if what == "Enqueue" || what == "EnqueueTx" { // with a Pull that waits already
+						go func() { got <- pull(t, q, 1) }()
+						time.Sleep(50 * time.Millisecond)
+						do()
+					} else {
+						do()
+						got <- pull(t, q, 1)
+					}
+					must(t, (<-got)[0].Ack(ctx))
+				}
+			})
+		})
+	}
+}
+
+// TestAListenerThatFailsIsCalledAgain: and what was enqueued meanwhile is seen then.
+func TestAListenerThatFailsIsCalledAgain(t *testing.T) {
+	p := postgres(t)
+	var calls atomic.Int64
+	failed := make(chan struct{})
+	listen := listener(p.dsn("postgres"))
+	q := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(time.Hour), shoalsql.WithListener(
+		func(ctx context.Context, channel string, notify func()) error {
+			if calls.Add(1) == 1 {
+				close(failed)
+				return errors.New("the connection is lost")
+			}
+			return listen(ctx, channel, notify)
+		}))
+	got := make(chan []jobs.Delivery, 1)
+	go func() { got <- pull(t, q, 1) }()
+	<-failed
+	time.Sleep(50 * time.Millisecond) // the Pull waits
+	must(t, open(t, p.open(t), p.d, "q").Enqueue(context.Background(), jobs.Message{}))
+	must(t, (<-got)[0].Ack(context.Background()))
+	if calls.Load() != 2 {
+		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// TestAFewConnectionsAreEnough: nothing watches a SQLite database whose handle may have so few,
+// and the poll finds what there is.
+func TestAFewConnectionsAreEnough(t *testing.T) {
+	p := sqlite(t)
+	for n := 1; n < 6; n++ {
+		db := p.open(t)
+		db.SetMaxOpenConns(n)
+		q := open(t, db, p.d, "q", shoalsql.WithPoll(50*time.Millisecond))
+		got := make(chan []jobs.Delivery, 1)
+		go func() { got <- pull(t, q, 1) }()
+		time.Sleep(100 * time.Millisecond)
+		must(t, q.Enqueue(context.Background(), jobs.Message{}))
+		must(t, (<-got)[0].Ack(context.Background()))
+		if n < 4 && db.Stats().InUse > 0 {
+			t.Errorf("of %d connections %d are in use", n, db.Stats().InUse)
+		}
+	}
+}
+
+// TestPullsThatWaitWatchOnce: many queues of a database handle need one connection for that,
+// and give it back.
+func TestPullsThatWaitWatchOnce(t *testing.T) {
+	p := sqlite(t)
+	db := p.open(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	const pulls = 8
+	for i := range pulls {
+		q := open(t, db, p.d, fmt.Sprint("q", i), shoalsql.WithPoll(time.Hour))
+		go func() {
+			_, _ = q.Pull(ctx, 1)
+			done <- struct{}{}
+		}()
+	}
+	inUse := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			have := db.Stats().InUse
+			switch {
+			case have == want:
+				return
+			case time.Now().After(end):
+				t.Fatalf("%d connections are in use, want %d", have, want)
+			}
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	inUse(1)
+	cancel()
+	for range pulls {
+		<-done
+	}
+	inUse(0)
+}

@@ -1,0 +1,214 @@
+package shoalsql
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+)
+
+// While a Pull waits, something watches the database for what other processes do, so that
+// the Pull looks at once and not only when its poll is due: on SQLite one watcher for all
+// queues of a database handle, which asks every few milliseconds whether the file has
+// changed; on Postgres a Listener for each queue. What they miss the poll finds.
+
+// A Listener listens on a channel of Postgres, on a connection of its own. It sends LISTEN,
+// calls notify once when that has succeeded, and then for each notification. It returns when
+// ctx ends, or when the connection is lost. See the example, which uses pgx.
+type Listener func(ctx context.Context, channel string, notify func()) error
+
+// WithListener makes a Pull that waits look for jobs as soon as another process has enqueued or
+// given back one, instead of after the time of [WithPoll]. It is for Postgres; on SQLite a
+// Queue sees that by itself. It works with PgBouncer if l connects to Postgres directly.
+//
+// l runs while a Pull waits, and for 10 s after that. If it returns, it is called again after
+// a second at least, and the Pull polls meanwhile.
+func WithListener(l Listener) Option { return func(c *config) { c.listener = &l } }
+
+const (
+	watchEvery = 5 * time.Millisecond // between two looks at the version of a SQLite database
+	watchConns = 4                    // connections that a handle must be allowed, if one is to watch
+	listenFor  = 10 * time.Second     // after the last Pull
+	watchAgain = time.Second          // after a watcher has failed
+	tellEvery  = 5 * time.Millisecond // between two notifications of Postgres
+	mostRest   = 20 * time.Millisecond
+)
+
+// watches are those under way, by the handle or the queue that they are for.
+var watches struct {
+	mu sync.Mutex
+	m  map[any]*watch
+}
+
+// A watch tells the queues that have Pulls which wait that something has happened.
+type watch struct {
+	pulls  map[*Queue]int // that wait
+	cancel context.CancelFunc
+	end    *time.Timer // of one that nobody needs now
+}
+
+// watch has the queue told of what happens until leave is called. What happened before, after
+// the Pull has looked, is unknown, so it is told at once.
+func (q *Queue) watch() (leave func()) {
+	key, run, linger := any(q.db), q.watchFile, time.Duration(0)
+	switch most := q.db.Stats().MaxOpenConnections; {
+	case q.d == Postgres && q.listener == nil:
+		return func() {}
+	case q.d == Postgres:
+		key, run, linger = q, q.listen, listenFor
+	case q.poll <= watchEvery || most > 0 && most < watchConns: // it would need one for itself
+		return func() {}
+	}
+	watches.mu.Lock()
+	defer watches.mu.Unlock()
+	w := watches.m[key]
+	if w == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		w = &watch{pulls: make(map[*Queue]int), cancel: cancel}
+		if watches.m == nil {
+			watches.m = make(map[any]*watch)
+		}
+		watches.m[key] = w
+		go func() {
+			for ctx.Err() == nil {
+				run(ctx, w.tell)
+				select {
+				case <-ctx.Done():
+				case <-time.After(watchAgain):
+				}
+			}
+		}()
+	}
+	if w.end != nil {
+		w.end.Stop()
+		w.end = nil
+	}
+	w.pulls[q]++
+	q.told()
+	return func() {
+		watches.mu.Lock()
+		defer watches.mu.Unlock()
+		if w.pulls[q]--; w.pulls[q] > 0 {
+			return
+		}
+		if delete(w.pulls, q); len(w.pulls) > 0 {
+			return
+		}
+		over := func() {
+			w.cancel()
+			delete(watches.m, key)
+		}
+		if linger == 0 {
+			over()
+			return
+		}
+		var end *time.Timer
+		end = time.AfterFunc(linger, func() {
+			watches.mu.Lock()
+			defer watches.mu.Unlock()
+			if w.end == end { // or a Pull has come meanwhile
+				over()
+			}
+		})
+		w.end = end
+	}
+}
+
+// tell tells the queues that something has happened.
+func (w *watch) tell() {
+	watches.mu.Lock()
+	defer watches.mu.Unlock()
+	for q := range w.pulls {
+		q.told()
+	}
+}
+
+// told makes the Pulls of this Queue look for what others may have done.
+func (q *Queue) told() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.heard)
+	q.heard = make(chan struct{})
+}
+
+// watchFile tells when a SQLite database has changed.
+func (q *Queue) watchFile(ctx context.Context, tell func()) {
+	conn, err := q.db.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	// It is a number of this connection's, which changes when another one has committed.
+	stmt, err := conn.PrepareContext(ctx, `PRAGMA data_version`)
+	if err != nil {
+		return
+	}
+	defer stmt.Close()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		var version int64
+		// It reads shared memory, and waits for nothing. A context would cost more than that.
+		if err := stmt.QueryRow().Scan(&version); err != nil {
+			return
+		}
+		if version != last {
+			last = version
+			tell()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// listen tells of notifications of Postgres.
+func (q *Queue) listen(ctx context.Context, tell func()) {
+	_ = (*q.listener)(ctx, q.channel(), tell)
+}
+
+// channel is where the queues of this name are told of jobs. Postgres takes up to 63 bytes.
+func (q *Queue) channel() string {
+	const prefix = "shoal_"
+	if len(prefix)+len(q.name) > 63 {
+		sum := sha256.Sum256([]byte(q.name))
+		return prefix + hex.EncodeToString(sum[:16])
+	}
+	return prefix + q.name
+}
+
+// notify tells other processes to look, if there is a way to. It is a transaction of its own,
+// and calls that come meanwhile share the next one: Postgres commits those that notify one
+// after the other. Nothing depends on it, so it waits for no disk.
+func (q *Queue) notify() {
+	if q.d != Postgres {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.untold = true
+	if q.telling {
+		return
+	}
+	q.telling = true
+	go func() {
+		for {
+			q.mu.Lock()
+			q.telling = q.untold
+			q.untold = false
+			more := q.telling
+			q.mu.Unlock()
+			if !more {
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), callFor)
+			// If it fails, the poll finds what it was about.
+			_, _ = q.db.ExecContext(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')`, q.channel())
+			cancel()
+			time.Sleep(tellEvery)
+		}
+	}()
+}
