@@ -45,6 +45,9 @@
 //	  cancelled the job, or
 //	  the pool was closed
 //
+// The context of a job that runs for longer than its time limit ([WithTimeLimit]) ends with
+// the cause [ErrTimeLimit].
+//
 // A lease is lost if the source says so, or if it could not be extended in time. Then the
 // context of the job ends with the cause [ErrLeaseLost]: another machine may have the job.
 // An error that the handler returns after that has no effect.

@@ -8,9 +8,10 @@ import (
 
 // A Handler does a job. The package's documentation lists what its result means.
 //
-// ctx ends when the lease is lost, when [Serve] gives the job back at its end, when the
-// pool is closed, and when the handler has returned. [context.Cause] tells these apart:
-// [ErrLeaseLost], [ErrStopped] or [shoal.ErrClosed].
+// ctx ends when the lease is lost, when [Serve] gives the job back at its end, when the time
+// limit of the job is over, when the pool is closed, and when the handler has returned.
+// [context.Cause] tells these apart: [ErrLeaseLost], [ErrStopped], [ErrTimeLimit] or
+// [shoal.ErrClosed].
 type Handler func(ctx context.Context, j *Job) error
 
 // A Job is one job of a queue, as a [Handler] gets it.

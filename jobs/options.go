@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -19,6 +21,8 @@ type config struct {
 	backoff     func(attempt int) time.Duration
 	drain       time.Duration
 	grace       time.Duration
+	limit       time.Duration            // for a job's handler; 0: none
+	limits      map[string]time.Duration // by type, instead of limit
 	log         *slog.Logger
 	context     func(ctx context.Context, j *Job) context.Context
 }
@@ -52,6 +56,14 @@ func newConfig(opts []Option) (c config, err error) {
 	}
 	if c.drain < 0 {
 		errs = append(errs, fmt.Errorf("%w: WithDrain(%v): want 0 or more", ErrConfig, c.drain))
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.limits)) {
+		if d := c.limits[t]; d < 0 {
+			errs = append(errs, fmt.Errorf("%w: WithTimeLimit(%v, %q): want 0 (no limit) or more", ErrConfig, d, t))
+		}
+	}
+	if c.limit < 0 {
+		errs = append(errs, fmt.Errorf("%w: WithTimeLimit(%v): want 0 (no limit) or more", ErrConfig, c.limit))
 	}
 	if c.log == nil {
 		errs = append(errs, fmt.Errorf("%w: WithLogger(nil): want a logger", ErrConfig))
@@ -88,8 +100,38 @@ func WithBackoff(f func(attempt int) time.Duration) Option {
 // it cancels them and gives them back. The default is 10 s; with 0 they are cancelled at once.
 func WithDrain(d time.Duration) Option { return func(c *config) { c.drain = d } }
 
-// WithLogger sets the logger of [Serve]. It logs lost leases, dead letters and errors of the
-// source. The default is [slog.Default].
+// WithTimeLimit sets how long the handler of a job may run, each time that the job is run. The
+// default is 0: there is no limit. With types the limit is that of the jobs of these types
+// ([TypeHeader]), whatever the limit of the others is.
+//
+// When the time is over, the context of the handler ends with the cause [ErrTimeLimit], and
+// the job counts in [Stats].TimedOut. An error that the handler returns after that is a failure
+// of the job, whose text names the limit. A handler that ignores the end of its context keeps
+// its worker and its lease: nothing can interrupt it.
+func WithTimeLimit(d time.Duration, types ...string) Option {
+	return func(c *config) {
+		if len(types) == 0 {
+			c.limit = d
+		}
+		for _, t := range types {
+			if c.limits == nil {
+				c.limits = make(map[string]time.Duration)
+			}
+			c.limits[t] = d
+		}
+	}
+}
+
+// limitOf is the time limit of j.
+func (c *config) limitOf(j *Job) time.Duration {
+	if d, ok := c.limits[j.Header[TypeHeader]]; ok {
+		return d
+	}
+	return c.limit
+}
+
+// WithLogger sets the logger of [Serve]. It logs lost leases, dead letters, jobs that exceed
+// their time limit, and errors of the source. The default is [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
 // WithJobContext sets a function that derives the context of each job, for example with

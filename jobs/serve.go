@@ -248,16 +248,33 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 		}
 	}()
 	jctx := own
+	limit := s.limitOf(j)
+	if limit > 0 {
+		var cancel context.CancelFunc
+		jctx, cancel = context.WithTimeoutCause(own, limit, ErrTimeLimit)
+		defer cancel()
+		defer context.AfterFunc(jctx, func() { s.overdue(jctx, j, limit) })()
+	}
+	timed := jctx
 	if s.context != nil {
-		jctx = s.context(own, j)
+		jctx = s.context(jctx, j)
 	}
 	if s.maxLeases > 0 && j.Attempt > s.maxLeases { // as of a job that kills its process each time
 		err = errSpent
-	} else {
-		err = s.h(jctx, j)
+	} else if err = s.h(jctx, j); err != nil && context.Cause(timed) == ErrTimeLimit {
+		err = fmt.Errorf("%w: it is %v: %w", ErrTimeLimit, limit, err)
 	}
 	returned = true
 	return err
+}
+
+// overdue notes that the time limit of j is over, if that is why ctx has ended.
+func (s *server) overdue(ctx context.Context, j *Job, limit time.Duration) {
+	if context.Cause(ctx) != ErrTimeLimit {
+		return
+	}
+	s.count(&s.stats.TimedOut)
+	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.ID, "attempt", j.Attempt, "limit", limit)
 }
 
 // errSpent is the result of a job that is not run, as its leases are used up.

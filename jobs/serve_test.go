@@ -205,17 +205,21 @@ func TestServeRefusesBadInput(t *testing.T) {
 	ctx := context.Background()
 	var none context.Context
 	for name, f := range map[string]func() error{
-		"nil context":      func() error { return jobs.Serve(none, p, q, h) },
-		"nil pool":         func() error { return jobs.Serve(ctx, nil, q, h) },
-		"nil source":       func() error { return jobs.Serve(ctx, p, nil, h) },
-		"nil handler":      func() error { return jobs.Serve(ctx, p, q, nil) },
-		"lease":            func() error { return jobs.Serve(ctx, p, jobstest.NewQueue(0), h) },
-		"option 0 is nil":  func() error { return jobs.Serve(ctx, p, q, h, nil) },
-		"WithMaxAttempts(": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxAttempts(-1)) },
-		"WithMaxLeases(":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxLeases(-1)) },
-		"WithBackoff(nil)": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithBackoff(nil)) },
-		"WithDrain(-1s)":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithDrain(-time.Second)) },
-		"WithLogger(nil)":  func() error { return jobs.Serve(ctx, p, q, h, jobs.WithLogger(nil)) },
+		"nil context":        func() error { return jobs.Serve(none, p, q, h) },
+		"nil pool":           func() error { return jobs.Serve(ctx, nil, q, h) },
+		"nil source":         func() error { return jobs.Serve(ctx, p, nil, h) },
+		"nil handler":        func() error { return jobs.Serve(ctx, p, q, nil) },
+		"lease":              func() error { return jobs.Serve(ctx, p, jobstest.NewQueue(0), h) },
+		"option 0 is nil":    func() error { return jobs.Serve(ctx, p, q, h, nil) },
+		"WithMaxAttempts(":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxAttempts(-1)) },
+		"WithMaxLeases(":     func() error { return jobs.Serve(ctx, p, q, h, jobs.WithMaxLeases(-1)) },
+		"WithBackoff(nil)":   func() error { return jobs.Serve(ctx, p, q, h, jobs.WithBackoff(nil)) },
+		"WithDrain(-1s)":     func() error { return jobs.Serve(ctx, p, q, h, jobs.WithDrain(-time.Second)) },
+		"WithTimeLimit(-1s)": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithTimeLimit(-time.Second)) },
+		`WithTimeLimit(-1s, "b")`: func() error {
+			return jobs.Serve(ctx, p, q, h, jobs.WithTimeLimit(time.Second, "a"), jobs.WithTimeLimit(-time.Second, "b"))
+		},
+		"WithLogger(nil)": func() error { return jobs.Serve(ctx, p, q, h, jobs.WithLogger(nil)) },
 	} {
 		if err := f(); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -319,6 +323,63 @@ func TestServeMapsResults(t *testing.T) {
 			}, jobs.WithBackoff(backoff))
 		})
 	}
+}
+
+// TestServeEndsJobsAtTheirTimeLimit: by type, and at each attempt.
+func TestServeEndsJobsAtTheirTimeLimit(t *testing.T) {
+	h := func(ctx context.Context, j *jobs.Job) error {
+		switch string(j.Data) {
+		case "short":
+			time.Sleep(59 * time.Second)
+			return nil
+		case "deaf":
+			time.Sleep(time.Hour)
+			return nil
+		case "put off":
+			<-ctx.Done()
+			return jobs.Retry(24 * time.Hour)
+		case "free": // until the pool is closed
+			<-ctx.Done()
+			return nil
+		}
+		<-ctx.Done()
+		if cause := context.Cause(ctx); cause != jobs.ErrTimeLimit {
+			t.Errorf("job %s: the cause is %v", j.ID, cause)
+		}
+		return ctx.Err()
+	}
+	inWorld(t, 8, h, func(w *world) {
+		typed := func(id, kind string) {
+			m := jobs.Message{ID: id, Data: []byte(id), Header: jobs.Header{jobs.TypeHeader: kind}}
+			if err := w.s.Enqueue(w.ctx, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.put("short", "deaf", "put off", "hangs")
+		typed("report", "report")
+		typed("free", "free")
+		want := func(held int, timedOut, dead uint64) {
+			t.Helper()
+			if s := w.stats(); s.Held != held || s.TimedOut != timedOut || s.Dead != dead {
+				t.Errorf("%v: %d held, %d timed out, %d dead; want %d, %d, %d", time.Since(w.start), s.Held, s.TimedOut, s.Dead, held, timedOut, dead)
+			}
+		}
+		w.after(time.Minute - 1)
+		want(5, 0, 0)
+		w.after(1)
+		want(3, 3, 0) // deaf, put off, and hangs, which comes again after a second
+		w.after(time.Minute + time.Second)
+		want(3, 4, 1)
+		w.after(8 * time.Minute)
+		want(3, 5, 1) // report, which runs again
+		w.after(time.Hour)
+		want(1, 6, 2)
+		dead, err := w.s.DeadLetters(w.ctx, jobs.DeadFilter{IDs: []string{"hangs"}})
+		if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "time limit exceeded: it is 1m0s") {
+			t.Errorf("%v, %v", dead, err)
+		}
+	}, jobs.WithTimeLimit(time.Minute), jobs.WithTimeLimit(10*time.Minute, "report", "export"), jobs.WithTimeLimit(0, "free"),
+		jobs.WithMaxAttempts(2), jobs.WithBackoff(func(int) time.Duration { return time.Second }))
 }
 
 func TestServeBuriesAfterMaxAttempts(t *testing.T) {
@@ -1073,4 +1134,24 @@ func TestNewContext(t *testing.T) {
 	if j.Delivery() != nil {
 		t.Errorf("a job that was not leased has a delivery: %v", j.Delivery())
 	}
+}
+
+// A job that hangs fails when its time is over; reports may take longer than the others.
+func ExampleWithTimeLimit() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	q := jobstest.NewQueue(time.Minute)
+	_ = q.Enqueue(ctx, jobs.Message{ID: "fetch"})
+	err := jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+		<-ctx.Done() // a call that heeds ctx, and hangs
+		fmt.Println(j.ID, "ended:", context.Cause(ctx))
+		cancel()
+		return ctx.Err()
+	}, jobs.WithTimeLimit(10*time.Millisecond), jobs.WithTimeLimit(time.Hour, "report"), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: fetch ended: jobs: time limit exceeded
 }

@@ -88,6 +88,9 @@ var (
 	// ErrStopped is the cause with which a job's context ends when [Serve] gives the job
 	// back at its end.
 	ErrStopped = errors.New("jobs: stopped")
+	// ErrTimeLimit is the cause with which a job's context ends when its time limit is over
+	// ([WithTimeLimit]).
+	ErrTimeLimit = errors.New("jobs: time limit exceeded")
 	// ErrConfig is matched by errors about invalid options and arguments.
 	ErrConfig = errors.New("jobs: invalid configuration")
 )

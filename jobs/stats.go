@@ -22,6 +22,7 @@ type Stats struct {
 	Dead       uint64 // jobs that became dead letters
 	LeasesLost uint64 // jobs whose lease was lost
 	Untold     uint64 // jobs whose result did not reach the source before the lease ended
+	TimedOut   uint64 // runs of a job that exceeded its time limit; the job counts above too
 	Extended   uint64 // extensions of leases
 
 	PullErrors  uint64    // calls of Pull that failed

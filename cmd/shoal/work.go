@@ -56,8 +56,10 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	fs := flag.NewFlagSet("shoal enqueue", flag.ContinueOnError)
 	place(fs, &e.Place)
 	fs.DurationVar(&e.Delay, "delay", 0, "run the jobs after this time at the earliest")
+	fs.StringVar(&e.Type, "type", "", "the `type` of the jobs, for -time-limit of shoal work and for shoal dead")
+	fs.BoolVar(&e.JSON, "json", false, "say on the standard output, in JSON, how many jobs were enqueued")
 	fs.BoolVar(&e.Once, "once", false, "skip a line that was enqueued in the last two minutes")
-	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB.")
+	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly\nthe next one comes. An interrupt ends the command, which says how many lines were\nenqueued.")
 	switch {
 	case err != nil:
 		return err
@@ -66,7 +68,7 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	case e.Delay < 0:
 		return errUsage{fmt.Errorf("-delay %v must be at least 0s", e.Delay)}
 	}
-	return e.Run(ctx, stdin, stderr)
+	return e.Run(ctx, stdin, stdout, stderr)
 }
 
 // builtins lists what work can do without a command, one a line.
@@ -87,12 +89,31 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.IntVar(&w.Workers, "workers", runtime.GOMAXPROCS(0), "run up to this many jobs at once")
 	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job to the dead letters after this many failed attempts; 0: never")
 	fs.DurationVar(&w.Drain, "drain", 10*time.Second, "at the end, let running jobs go on for this time, then cancel them")
+	fs.Func("time-limit", "end a job that runs for longer than this `time`, which counts as a failure;\nTYPE=TIME is for jobs of a type, and may be repeated (default: no limit)", func(s string) error {
+		kind, text, typed := strings.Cut(s, "=")
+		if !typed {
+			text = s
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return fmt.Errorf("%q is no time of at least 0s", text)
+		}
+		if !typed {
+			w.Limit = d
+			return nil
+		}
+		if w.Limits == nil {
+			w.Limits = make(map[string]time.Duration)
+		}
+		w.Limits[kind] = d
+		return nil
+	})
 	fs.DurationVar(&w.Empty, "empty", 0, "end when no job came for this time (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
-		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB and SHOAL_ATTEMPT. Its exit status decides what\nbecomes of the job:\n\n"+
+		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status decides what\nbecomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\n"+
 		"Output that cannot be written is a failure of the job too. Each command has a\nprocess group of its own. What it leaves behind when it ends is killed, and so\nis all when this process is killed.\n\n"+
 		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
 	"github.com/shoal-go/shoal/internal/postgres"
 )
 
@@ -130,6 +132,63 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestEnqueueFromASlowPipe: each line is a job at once, and an interrupt ends the wait for
+// the next one.
+func TestEnqueueFromASlowPipe(t *testing.T) {
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	out, in := io.Pipe()
+	defer in.Close()
+	var stdout bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- enqueueCommand(ctx, append([]string{"-json"}, place...), out, &stdout, io.Discard)
+	}()
+	for _, l := range []string{"a", "b"} {
+		fmt.Fprintln(in, l)
+		for done := ""; done != l+"\n"; {
+			done, _ = doWork(t, append(place, "-do", "print")...)
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "interrupted after line 2") {
+		t.Errorf("shoal enqueue: %v", err)
+	}
+	if !strings.HasPrefix(stdout.String(), `{"enqueued":2,`) {
+		t.Errorf("it said %s", stdout.String())
+	}
+}
+
+func TestTheLongestLine(t *testing.T) {
+	for name, place := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			long := strings.Repeat("x", work.MostLine)
+			enqueue(t, "a\n"+long+"\r\n"+long, place...)
+			if out, _ := doWork(t, append(place, "-do", "print")...); out != "a\n"+long+"\n"+long+"\n" && out != long+"\n"+"a\n"+long+"\n" {
+				t.Errorf("%d bytes", len(out))
+			}
+			err := enqueueCommand(context.Background(), place, strings.NewReader("b\n"+long+"x\n"), io.Discard, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), "reading line 2: it has more than 1048576 bytes") {
+				t.Errorf("a line that is too long: %v", err)
+			}
+		})
+	}
+}
+
+func TestTimeLimits(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, "hangs\n", place...)
+	enqueue(t, "free\n", append(place, "-type", "report")...)
+	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "report=1m", "--", "sh", "-c", `sleep 1; echo "$SHOAL_TYPE"`)...)
+	if out != "report\n" || !strings.Contains(said, "time limit exceeded: it is 300ms") {
+		t.Errorf("%q; work said %q", out, said)
+	}
+}
+
 func TestOnceAndDelay(t *testing.T) {
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	for range 3 {
@@ -200,6 +259,8 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		"-drain -1s cat":                    "-drain -1s",
 		"-empty -1s cat":                    "-empty -1s",
 		"-lease 1ms cat":                    "-lease 1ms",
+		"-time-limit soon cat":              `"soon" is no time`,
+		"-time-limit a=-1s cat":             `"-1s" is no time`,
 		"-dir  cat":                         "-dir",
 		"-nats x -sql y cat":                "-nats and -sql",
 		"-nats nats://127.0.0.1:1 cat":      "-nats nats://127.0.0.1:1",

@@ -60,6 +60,8 @@ var counters = []instrument[int64]{
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.LeasesLost) })},
 	{"shoal.jobs.leases_extended", "{lease}", "Leases that were extended.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Extended) })},
+	{"shoal.jobs.timed_out", "{run}", "Runs of jobs that exceeded their time limit.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.TimedOut) })},
 	{"shoal.jobs.source_errors", "{error}", "Calls of the queue that failed.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.PullErrors + s.Untold) })},
 }
@@ -128,6 +130,7 @@ func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
 			sum.LeasesLost += s.LeasesLost
 			sum.Extended += s.Extended
 			sum.Untold += s.Untold
+			sum.TimedOut += s.TimedOut
 			sum.PullErrors += s.PullErrors
 		}
 	}

@@ -656,7 +656,7 @@ func TestDurableQueues(t *testing.T) {
 	got := collect(t, reader)
 	for name, want := range map[string]float64{
 		"shoal.jobs.held": 4, "shoal.jobs.running": 4, "shoal.jobs.leased": 4, "shoal.jobs.acked": 0, "shoal.jobs.retried": 0,
-		"shoal.jobs.dead": 0, "shoal.jobs.leases_lost": 0, "shoal.jobs.leases_extended": 0, "shoal.jobs.source_errors": 0,
+		"shoal.jobs.dead": 0, "shoal.jobs.leases_lost": 0, "shoal.jobs.leases_extended": 0, "shoal.jobs.timed_out": 0, "shoal.jobs.source_errors": 0,
 	} {
 		if v := values(t, got[name]); !maps.Equal(v, map[string]float64{"a": want}) {
 			t.Errorf("%s: got %v, want %v", name, v, want)

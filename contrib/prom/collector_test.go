@@ -705,7 +705,7 @@ func TestDurableQueues(t *testing.T) {
 	got := byPool(t, gather(t, reg))
 	for name, want := range map[string]float64{
 		"shoal_jobs_held": 2, "shoal_jobs_running": 2, "shoal_jobs_leased_total": 2, "shoal_jobs_acked_total": 0,
-		"shoal_jobs_retried_total": 0, "shoal_jobs_dead_total": 0, "shoal_jobs_leases_lost_total": 0, "shoal_jobs_source_errors_total": 0,
+		"shoal_jobs_retried_total": 0, "shoal_jobs_dead_total": 0, "shoal_jobs_leases_lost_total": 0, "shoal_jobs_timed_out_total": 0, "shoal_jobs_source_errors_total": 0,
 	} {
 		if m := got["a"][name]; m == nil || number(t, m) != want {
 			t.Errorf("%s is %v, want %v", name, m, want)

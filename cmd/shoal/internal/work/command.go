@@ -29,7 +29,7 @@ const (
 	// killAfter is from SIGTERM to SIGKILL. It is less than the second that jobs.Serve waits
 	// for handlers that it has cancelled.
 	killAfter = 800 * time.Millisecond
-	mostTail  = 800 // bytes of what a command says at last, on its standard error
+	mostTail  = 4 << 10 // bytes of what a command says at last, on its standard error
 )
 
 // A Missing command is one that cannot be found.
@@ -118,7 +118,7 @@ func (w Work) command(path string, ps *processes, stdout io.Writer, fatal func(e
 		c := exec.CommandContext(ctx, path, w.Command[1:]...)
 		c.Args[0] = w.Command[0]
 		c.Stdin, c.Stdout, c.Stderr = io.MultiReader(bytes.NewReader(j.Data), strings.NewReader("\n")), &out, &errs
-		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt))
+		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Header[jobs.TypeHeader])
 		told, err := ps.run(c)
 		if c.ProcessState == nil { // it has not run, and the job is not at fault
 			if told {
@@ -143,7 +143,7 @@ func (w Work) command(path string, ps *processes, stdout io.Writer, fatal func(e
 			return nil
 		}
 		if s := errs.String(); s != "" {
-			err = fmt.Errorf("%w: %s", err, s)
+			err = jobs.WithOutput(fmt.Errorf("%w: %s", err, s[strings.LastIndexByte(s, '\n')+1:]), []byte(s))
 		}
 		switch code := c.ProcessState.ExitCode(); {
 		case code == exitPoison:

@@ -2,9 +2,11 @@ package work
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,16 +19,23 @@ import (
 type Enqueue struct {
 	Place
 	Delay time.Duration // of all jobs
+	Type  string        // of all jobs; "": none
 	Once  bool          // skip a line that was enqueued lately
+	JSON  bool          // say it in JSON
 }
 
+// MostLine is how long a line may be, in bytes.
+const MostLine = 1 << 20
+
 const (
-	batch    = 256
-	mostLine = 1 << 20
+	batch      = 256                   // lines that are enqueued together
+	batchBytes = 4 << 20               // and their bytes, but for the last
+	batchFor   = 50 * time.Millisecond // that a line waits for others
 )
 
-// Run enqueues the lines of in, and writes their number to stderr.
-func (e Enqueue) Run(ctx context.Context, in io.Reader, stderr io.Writer) error {
+// Run enqueues the lines of in, and says how many there were: on stdout with JSON, else on
+// stderr.
+func (e Enqueue) Run(ctx context.Context, in io.Reader, stdout, stderr io.Writer) error {
 	q, err := Open(ctx, e.Place)
 	if err != nil {
 		return err
@@ -34,43 +43,99 @@ func (e Enqueue) Run(ctx context.Context, in io.Reader, stderr io.Writer) error 
 	start := time.Now()
 	n, err := e.lines(ctx, q, in)
 	took := time.Since(start)
-	fmt.Fprintf(stderr, "enqueued %d jobs in %v into queue %s at %s\n", n, took.Round(time.Millisecond), e.Queue, q.Where)
+	if e.JSON {
+		err = errors.Join(err, json.NewEncoder(stdout).Encode(struct {
+			Enqueued int     `json:"enqueued"`
+			Seconds  float64 `json:"seconds"`
+			Queue    string  `json:"queue"`
+			At       string  `json:"at"`
+		}{n, took.Seconds(), e.Queue, q.Where}))
+	} else {
+		fmt.Fprintf(stderr, "enqueued %d jobs in %v into queue %s at %s\n", n, took.Round(time.Millisecond), e.Queue, q.Where)
+	}
 	return errors.Join(err, q.Close())
 }
 
-// lines enqueues lines, and returns how many were confirmed.
+// lines enqueues lines, and returns how many were confirmed. A line waits for others for
+// batchFor at most, so one from a slow pipe is soon a job.
 func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err error) {
-	var ms []jobs.Message
-	flush := func() error {
-		if len(ms) == 0 {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := make(chan []byte)
+	var bad error // of the input, once lines is closed
+	go func() {   // which may stay in a read when ctx has ended
+		defer close(lines)
+		bad = readLines(ctx, in, lines)
+	}()
+	for {
+		ms, more := e.gather(ctx, lines)
+		if ctx.Err() != nil {
+			return n, fmt.Errorf("interrupted after line %d; no line after it is enqueued", n)
+		}
+		if len(ms) > 0 {
+			if err := q.Enqueue(ctx, ms...); err != nil {
+				return n, fmt.Errorf("lines %d to %d may not all be enqueued; with -once the input can be enqueued again: %w", n+1, n+len(ms), err)
+			}
+			n += len(ms)
+		}
+		if !more {
+			if bad != nil {
+				return n, fmt.Errorf("reading line %d: %w", n+1, bad)
+			}
+			return n, nil
+		}
+	}
+}
+
+// gather returns the lines that come together, as jobs, and whether there may be more.
+func (e Enqueue) gather(ctx context.Context, lines <-chan []byte) (ms []jobs.Message, more bool) {
+	var over <-chan time.Time // nil until there is a line
+	size := 0
+	for len(ms) < batch && size < batchBytes {
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				return ms, false
+			}
+			m := jobs.Message{Data: l, Delay: e.Delay}
+			if e.Type != "" {
+				m.Header = jobs.Header{jobs.TypeHeader: e.Type}
+			}
+			if e.Once {
+				sum := sha256.Sum256(l)
+				m.ID = hex.EncodeToString(sum[:])
+			}
+			ms, size = append(ms, m), size+len(l)
+			if over == nil {
+				over = time.After(batchFor)
+			}
+		case <-over:
+			return ms, true
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+	return ms, true
+}
+
+// readLines sends the lines of in, until it ends, or ctx does.
+func readLines(ctx context.Context, in io.Reader, lines chan<- []byte) error {
+	sc := bufio.NewScanner(in)
+	sc.Buffer(make([]byte, 0, 64<<10), MostLine+len("\r\n")+1)
+	for sc.Scan() {
+		if len(sc.Bytes()) > MostLine {
+			return errLong
+		}
+		select {
+		case lines <- bytes.Clone(sc.Bytes()):
+		case <-ctx.Done():
 			return nil
 		}
-		if err := q.Enqueue(ctx, ms...); err != nil {
-			return fmt.Errorf("lines %d to %d may not all be enqueued; with -once the input can be enqueued again: %w", n+1, n+len(ms), err)
-		}
-		n += len(ms)
-		ms = ms[:0]
-		return nil
 	}
-	sc := bufio.NewScanner(in)
-	sc.Buffer(make([]byte, 0, 64<<10), mostLine)
-	for sc.Scan() {
-		m := jobs.Message{Data: append([]byte(nil), sc.Bytes()...), Delay: e.Delay}
-		if e.Once {
-			sum := sha256.Sum256(m.Data)
-			m.ID = hex.EncodeToString(sum[:])
-		}
-		if ms = append(ms, m); len(ms) == batch {
-			if err := flush(); err != nil {
-				return n, err
-			}
-		}
+	if errors.Is(sc.Err(), bufio.ErrTooLong) {
+		return errLong
 	}
-	if err := flush(); err != nil {
-		return n, err
-	}
-	if err := sc.Err(); err != nil {
-		return n, fmt.Errorf("reading line %d, which may have at most %d bytes: %w", n+1, mostLine, err)
-	}
-	return n, nil
+	return sc.Err()
 }
+
+var errLong = fmt.Errorf("it has more than %d bytes", MostLine)

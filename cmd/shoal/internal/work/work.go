@@ -26,11 +26,13 @@ type Work struct {
 	Workers     int
 	MaxAttempts int
 	Drain       time.Duration
-	Empty       time.Duration // end when no job came for this time; 0: never
-	Listen      string        // where the page is; "": nowhere
-	Quiet       bool          // no progress
-	Do          string        // a name in Builtins, or
-	Command     []string      // a program and its arguments
+	Limit       time.Duration            // for a job; 0: none
+	Limits      map[string]time.Duration // for jobs of a type, instead of Limit
+	Empty       time.Duration            // end when no job came for this time; 0: never
+	Listen      string                   // where the page is; "": nowhere
+	Quiet       bool                     // no progress
+	Do          string                   // a name in Builtins, or
+	Command     []string                 // a program and its arguments
 }
 
 // Run works until ctx ends. Of signals it takes SIGINT and SIGTERM: at the first one it
@@ -85,7 +87,12 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	served := make(chan struct{})
 	watching.Go(func() { w.heed(signals, served, p, ps, stderr, stop) })
 	start := time.Now()
-	err = jobs.Serve(ctx, p, q.Source, h, jobs.WithName(w.Queue+" at "+q.Where), jobs.WithMaxAttempts(w.MaxAttempts), jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log))
+	opts := []jobs.Option{jobs.WithName(w.Queue + " at " + q.Where), jobs.WithMaxAttempts(w.MaxAttempts),
+		jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
+	for t, d := range w.Limits {
+		opts = append(opts, jobs.WithTimeLimit(d, t))
+	}
+	err = jobs.Serve(ctx, p, q.Source, h, opts...)
 	if f := (*fault)(nil); errors.As(context.Cause(ctx), &f) {
 		err = errors.Join(f.error, err)
 	}
