@@ -19,6 +19,7 @@ import (
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
 	"github.com/shoal-go/shoal/internal/servetest"
 	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -116,7 +117,7 @@ func kindOf(m metricdata.Metrics) string {
 			return "updowncounter"
 		}
 		return "counter"
-	case metricdata.Gauge[float64]:
+	case metricdata.Gauge[int64], metricdata.Gauge[float64]:
 		return "gauge"
 	}
 	return fmt.Sprintf("%T", m.Data)
@@ -679,6 +680,9 @@ func TestReadmeListsInstruments(t *testing.T) {
 	register(t, mp, p)
 	run(t, p, 1)
 	servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
+	if _, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"mails": jobstest.NewQueue(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
 	made := make(map[string]string)
 	for name, m := range collect(t, reader) {
 		made[name] = kindOf(m) + " in " + m.Unit

@@ -29,6 +29,7 @@ import (
 	"github.com/shoal-go/shoal/contrib/prom"
 	"github.com/shoal-go/shoal/internal/servetest"
 	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
 // busyPool is a pool at a quiet moment of which no count is 0, of those that one
@@ -721,6 +722,11 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 	p := newPool(t, "a")
 	c, reg := register(t, p)
 	servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
+	queues, err := prom.NewQueueCollector(map[string]jobs.Depther{"mails": jobstest.NewQueue(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg.MustRegister(queues)
 	var table strings.Builder
 	names := map[string]bool{}
 	for _, f := range gather(t, reg) {
@@ -743,6 +749,7 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 
 	ch := make(chan *prometheus.Desc, 100)
 	c.Describe(ch)
+	queues.Describe(ch)
 	close(ch)
 	described := map[string]bool{}
 	for d := range ch {

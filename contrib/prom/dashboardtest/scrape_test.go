@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,8 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/contrib/prom"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
 const (
@@ -71,7 +74,12 @@ func (d *day) live(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(c)
+	mails := jobstest.NewQueue(time.Hour)
+	queues, err := prom.NewQueueCollector(map[string]jobs.Depther{"mails": mails, "away": away{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg.MustRegister(c, queues)
 	handler := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
 	get := func(format expfmt.FormatType) []byte {
 		req := httptest.NewRequest("GET", "/metrics", nil)
@@ -111,6 +119,7 @@ func (d *day) live(t *testing.T) {
 			batch.Submit(func() { time.Sleep(20 * time.Second) })
 		}
 		stuck.Submit(func() { <-release })
+		d.work(t, mails)
 		time.Sleep(interval - time.Since(began)%interval)
 		synctest.Wait()
 	}
@@ -121,6 +130,36 @@ func (d *day) live(t *testing.T) {
 	for _, p := range []*shoal.Pool{api, web, batch, stuck} {
 		p.Shutdown(context.Background())
 	}
+}
+
+// away is a queue that does not answer.
+type away struct{}
+
+func (away) Depth(context.Context) (jobs.Depth, error) { return jobs.Depth{}, errors.New("away") }
+
+// work is a turn of a worker that does some jobs of a queue and gives up others, and comes too
+// seldom. It works for the first half of the day.
+func (d *day) work(t *testing.T, q *jobstest.Queue) {
+	ctx := context.Background()
+	if err := q.Enqueue(ctx, jobs.Message{}, jobs.Message{}, jobs.Message{}, jobs.Message{Delay: time.Hour}); err != nil {
+		t.Error(err)
+	}
+	if len(d.pages) > scrapes/2 {
+		return
+	}
+	ds, err := q.Pull(ctx, 2)
+	if err != nil || len(ds) != 2 {
+		t.Error(len(ds), err)
+		return
+	}
+	if err := ds[0].Term(ctx, "bad"); err != nil {
+		t.Error(err)
+	}
+	time.AfterFunc(interval+time.Second, func() {
+		if err := ds[1].Ack(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A mode is what a scraper takes of histograms.
@@ -208,8 +247,16 @@ func TestPagesParse(t *testing.T) {
 	last := d.pages[len(d.pages)-1]
 	want := map[string]int{} // series, by name
 	pools := 4
+	ofQueues := 0
 	for _, f := range d.families {
 		want[f.GetName()] = pools
+		if strings.HasPrefix(f.GetName(), "shoal_jobs_queue_") {
+			want[f.GetName()] = len(f.GetMetric())
+			ofQueues += len(f.GetMetric())
+		}
+	}
+	if ofQueues != 6+1 { // of one that is away there is only that
+		t.Errorf("%d series of queues", ofQueues)
 	}
 	for _, m := range modes {
 		got := map[string]int{}
@@ -232,7 +279,7 @@ func TestPagesParse(t *testing.T) {
 		if m.classic && m.native {
 			each += 2
 		}
-		if series != pools*each {
+		if series -= ofQueues; series != pools*each {
 			t.Errorf("%s: %d series of %d pools, want %d of each", m.name, series, pools, each)
 		}
 		for name, n := range want {

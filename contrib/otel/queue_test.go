@@ -1,0 +1,122 @@
+package shoalotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	shoalotel "github.com/shoal-go/shoal/contrib/otel"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// A depther is a queue that holds what the function returns.
+type depther func(ctx context.Context) (jobs.Depth, error)
+
+func (f depther) Depth(ctx context.Context) (jobs.Depth, error) { return f(ctx) }
+
+// TestQueuesAreReported: those that answer, beside one that has an error and one that is slow.
+func TestQueuesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, mp := newMetrics()
+		r, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{
+			"mails": depther(func(context.Context) (jobs.Depth, error) {
+				return jobs.Depth{Ready: 1, Delayed: 2, Leased: 3, Dead: 4, Oldest: 1500 * time.Millisecond}, nil
+			}),
+			"away": depther(func(context.Context) (jobs.Depth, error) { return jobs.Depth{Ready: 9}, errors.New("away") }),
+			"slow": depther(func(ctx context.Context) (jobs.Depth, error) { <-ctx.Done(); return jobs.Depth{}, ctx.Err() }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		got := collect(t, reader)
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("a slow queue holds a collection up for %v", d)
+		}
+		for name, want := range map[string]map[string]float64{
+			"shoal.jobs.queue.ready":   {"mails": 1},
+			"shoal.jobs.queue.delayed": {"mails": 2},
+			"shoal.jobs.queue.leased":  {"mails": 3},
+			"shoal.jobs.queue.dead":    {"mails": 4},
+			"shoal.jobs.queue.oldest":  {"mails": 1.5},
+			"shoal.jobs.queue.up":      {"mails": 1, "away": 0, "slow": 0},
+		} {
+			if have := ofQueues(got[name]); !maps.Equal(have, want) {
+				t.Errorf("%s: %v, want %v", name, have, want)
+			}
+		}
+		if err := r.Unregister(); err != nil {
+			t.Error(err)
+		}
+		if got := collect(t, reader); len(got) > 0 {
+			t.Errorf("%d metrics are left", len(got))
+		}
+	})
+}
+
+// ofQueues are the values of a gauge, by queue.
+func ofQueues(m metricdata.Metrics) map[string]float64 {
+	all := make(map[string]float64)
+	switch d := m.Data.(type) {
+	case metricdata.Gauge[int64]:
+		for _, p := range d.DataPoints {
+			name, _ := p.Attributes.Value("shoal.queue.name")
+			all[name.AsString()] = float64(p.Value)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			name, _ := p.Attributes.Value("shoal.queue.name")
+			all[name.AsString()] = p.Value
+		}
+	}
+	return all
+}
+
+func TestRegisterQueuesRefusesBadInput(t *testing.T) {
+	q := jobstest.NewQueue(time.Minute)
+	_, err := shoalotel.RegisterQueues(nil, map[string]jobs.Depther{"": q, "none": nil, "good": q})
+	for _, want := range []string{`queue name ""`, `queue "none" is nil`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+}
+
+func ExampleRegisterQueues() {
+	ctx := context.Background()
+	reader := sdkmetric.NewManualReader() // in a program, a periodic one, or Prometheus's
+	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	queue := jobstest.NewQueue(time.Minute) // in a program, one of contrib/sql or contrib/nats
+	registration, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"mails": queue})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer registration.Unregister()
+	if err := queue.Enqueue(ctx, jobs.Message{}, jobs.Message{}, jobs.Message{Delay: time.Hour}); err != nil {
+		fmt.Println(err)
+	}
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(ctx, &rm); err != nil {
+		fmt.Println(err)
+	}
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		if g, ok := m.Data.(metricdata.Gauge[int64]); ok {
+			fmt.Println(m.Name, g.DataPoints[0].Value)
+		}
+	}
+	// Unordered output:
+	// shoal.jobs.queue.ready 2
+	// shoal.jobs.queue.delayed 1
+	// shoal.jobs.queue.leased 0
+	// shoal.jobs.queue.dead 0
+	// shoal.jobs.queue.up 1
+}

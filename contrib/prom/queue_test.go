@@ -1,0 +1,103 @@
+package prom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/shoal-go/shoal/contrib/prom"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+)
+
+// A depther is a queue that holds what the function returns.
+type depther func(ctx context.Context) (jobs.Depth, error)
+
+func (f depther) Depth(ctx context.Context) (jobs.Depth, error) { return f(ctx) }
+
+// TestQueuesAreReported: those that answer, beside one that has an error and one that is slow.
+func TestQueuesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := prom.NewQueueCollector(map[string]jobs.Depther{
+			"mails": depther(func(context.Context) (jobs.Depth, error) {
+				return jobs.Depth{Ready: 1, Delayed: 2, Leased: 3, Dead: 4, Oldest: 1500 * time.Millisecond}, nil
+			}),
+			"away": depther(func(context.Context) (jobs.Depth, error) { return jobs.Depth{Ready: 9}, errors.New("away") }),
+			"slow": depther(func(ctx context.Context) (jobs.Depth, error) { <-ctx.Done(); return jobs.Depth{}, ctx.Err() }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(c)
+		began := time.Now()
+		var want strings.Builder
+		for _, f := range gather(t, reg) {
+			fmt.Fprintf(&want, "# HELP %s %s\n# TYPE %[1]s gauge\n", f.GetName(), f.GetHelp())
+			want.WriteString(map[string]string{
+				"shoal_jobs_queue_dead":           "shoal_jobs_queue_dead{queue=\"mails\"} 4\n",
+				"shoal_jobs_queue_delayed":        "shoal_jobs_queue_delayed{queue=\"mails\"} 2\n",
+				"shoal_jobs_queue_leased":         "shoal_jobs_queue_leased{queue=\"mails\"} 3\n",
+				"shoal_jobs_queue_oldest_seconds": "shoal_jobs_queue_oldest_seconds{queue=\"mails\"} 1.5\n",
+				"shoal_jobs_queue_ready":          "shoal_jobs_queue_ready{queue=\"mails\"} 1\n",
+				"shoal_jobs_queue_up":             "shoal_jobs_queue_up{queue=\"away\"} 0\nshoal_jobs_queue_up{queue=\"mails\"} 1\nshoal_jobs_queue_up{queue=\"slow\"} 0\n",
+			}[f.GetName()])
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("a slow queue holds a scrape up for %v", d)
+		}
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want.String())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNewQueueCollectorRefusesBadInput(t *testing.T) {
+	q := jobstest.NewQueue(time.Minute)
+	_, err := prom.NewQueueCollector(map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "good": q})
+	for _, want := range []string{`a queue is named ""`, `"a\xff": want UTF-8`, `queue "none" is nil`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "good") {
+		t.Error(err)
+	}
+}
+
+func ExampleNewQueueCollector() {
+	ctx := context.Background()
+	queue := jobstest.NewQueue(time.Minute) // in a program, one of contrib/sql or contrib/nats
+	queues, err := prom.NewQueueCollector(map[string]jobs.Depther{"mails": queue})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	registry := prometheus.NewRegistry() // or prometheus.MustRegister(queues)
+	registry.MustRegister(queues)
+
+	if err := queue.Enqueue(ctx, jobs.Message{}, jobs.Message{}, jobs.Message{Delay: time.Hour}); err != nil {
+		fmt.Println(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "shoal_jobs_queue_oldest_seconds" {
+			fmt.Println(f.GetName(), f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	// Output:
+	// shoal_jobs_queue_dead 0
+	// shoal_jobs_queue_delayed 1
+	// shoal_jobs_queue_leased 0
+	// shoal_jobs_queue_ready 2
+	// shoal_jobs_queue_up 1
+}
