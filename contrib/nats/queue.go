@@ -73,6 +73,7 @@ const (
 	confirmIn         = 10 * time.Second           // in which the server has to confirm what was sent to it
 	mostWaiting       = 1 << 14                    // machines that wait for a job at the same time
 	mostDelay         = 100 * 365 * 24 * time.Hour // the server counts nanoseconds, from 1970 to 2262
+	mostSending       = 1 << 10                    // messages of Enqueue: the client allows no number of them
 	moreStatuses      = 16                         // than heartbeats, in answer to a pull
 )
 
@@ -117,6 +118,8 @@ type Queue struct {
 	js    jetstream.JetStream
 	lease time.Duration
 	next  string // the subject of the API to pull by
+
+	sending chan struct{} // holds the messages of Enqueue that are sent and not confirmed
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
@@ -153,11 +156,11 @@ func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Que
 	case c.deadAge < 0:
 		return nil, fmt.Errorf("%w: WithDeadAge(%v): want 0 or more", jobs.ErrConfig, c.deadAge)
 	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<10), jetstream.WithPublishAsyncTimeout(confirmIn))
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4*mostSending), jetstream.WithPublishAsyncTimeout(confirmIn))
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{name: name, nc: nc, js: js, lease: c.lease}
+	q := &Queue{name: name, nc: nc, js: js, lease: c.lease, sending: make(chan struct{}, mostSending)}
 	q.next = fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", api, q.stream(), consumerName)
 	if err := q.stand(ctx, c); err != nil {
 		return nil, fmt.Errorf("shoalnats: queue %s: %w", name, err)
@@ -282,26 +285,48 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 			return fmt.Errorf("shoalnats: queue %s: message %d of %d: %w", q.name, i, len(ms), err)
 		}
 	}
-	acks := make([]jetstream.PubAckFuture, 0, len(msgs))
+	var acks []jetstream.PubAckFuture // of those that are sent and not yet known to be confirmed
 	var failed error
-	for _, m := range msgs {
-		a, err := q.js.PublishMsgAsync(m)
-		if err != nil {
-			failed = err
-			break
-		}
-		acks = append(acks, a)
-	}
 	done := 0
-	for _, a := range acks {
+	// confirm waits until it is known of the first of them. Its place is free then.
+	confirm := func() {
 		select {
-		case <-a.Ok():
+		case <-acks[0].Ok():
 			done++
-		case err := <-a.Err():
+		case err := <-acks[0].Err():
 			failed = cmp.Or(failed, err) // the others say the same
 		case <-ctx.Done():
-			return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), ctx.Err())
+			failed = cmp.Or(failed, ctx.Err())
 		}
+		acks = acks[1:]
+		<-q.sending
+	}
+	for len(msgs) > 0 && failed == nil {
+		if len(acks) > 0 {
+			select {
+			case q.sending <- struct{}{}:
+			default:
+				confirm()
+				continue
+			}
+		} else {
+			select {
+			case q.sending <- struct{}{}:
+			case <-ctx.Done():
+				failed = ctx.Err()
+				continue
+			}
+		}
+		a, err := q.js.PublishMsgAsync(msgs[0])
+		if err != nil {
+			failed = err
+			<-q.sending
+			break
+		}
+		acks, msgs = append(acks, a), msgs[1:]
+	}
+	for len(acks) > 0 {
+		confirm()
 	}
 	if failed != nil {
 		return fmt.Errorf("shoalnats: queue %s: %d of %d messages are confirmed: %w", q.name, done, len(ms), why(failed))

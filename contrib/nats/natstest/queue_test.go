@@ -301,6 +301,56 @@ func TestAnAnswerWaitsForNoConnection(t *testing.T) {
 	}
 }
 
+// TestEnqueueOfMany: more than the client has under way at once, and by several calls.
+func TestEnqueueOfMany(t *testing.T) {
+	const calls, each = 4, 3000
+	s := start(t, t.TempDir(), withoutSync())
+	nc := connect(t, s)
+	q := open(t, nc, "q", shoalnats.WithMemory())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for c := range calls {
+		wg.Go(func() {
+			ms := make([]jobs.Message, each)
+			for i := range ms {
+				ms[i].Data = fmt.Appendf(nil, "%d %d", c, i)
+			}
+			if err := q.Enqueue(ctx, ms...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var next [calls]int // of each call, as its messages keep their order
+	for range calls * each {
+		ds, err := q.Pull(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c, i int
+		fmt.Sscan(string(ds[0].Data()), &c, &i)
+		if i != next[c] {
+			t.Fatalf("message %d of call %d came when %d was due", i, c, next[c])
+		}
+		next[c]++
+	}
+}
+
+// TestEnqueueEndsWithItsContext: with a part confirmed, and another call goes on.
+func TestEnqueueEndsWithItsContext(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir(), withoutSync())), "q", shoalnats.WithMemory())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	err := q.Enqueue(ctx, make([]jobs.Message, 200_000)...)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 200000 messages are confirmed") {
+		t.Errorf("%v", err)
+	}
+	if err := q.Enqueue(context.Background(), make([]jobs.Message, 5000)...); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestADelayForEver: it is not so long that it is none.
 func TestADelayForEver(t *testing.T) {
 	q := open(t, connect(t, start(t, t.TempDir())), "q", shoalnats.WithLease(500*time.Millisecond))
