@@ -467,6 +467,7 @@ function drawPools() {
   setText($('shown'), list.length === n ? some(n, 'pool') : `${count(list.length)} of ${some(n, 'pool')}`);
   setAttr(table, 'aria-rowcount', list.length + 1);
   poolRows.set(list);
+  showSideways();
   const i = list.findIndex(p => p.href === chosen);
   if (reveal && i >= 0) {
     reveal = false;
@@ -474,6 +475,14 @@ function drawPools() {
   }
   if (i >= 0 && poolRows.live.has(list[i].id)) setAttr(table, 'aria-activedescendant', 'pool-' + list[i].id);
   else table.removeAttribute('aria-activedescendant');
+}
+
+// showSideways says that there is more at the right of the table, as long as there is.
+function showSideways() {
+  const box = $('pools-box');
+  const more = box.scrollWidth > box.clientWidth + 2;
+  $('sideways').hidden = !more;
+  setClass($('sideways'), 'muted sideways' + (more && box.scrollLeft + box.clientWidth >= box.scrollWidth - 2 ? ' end' : ''));
 }
 
 function makePool() {
@@ -591,6 +600,8 @@ function initPools() {
       $('d-name').focus();
     }
   });
+  $('pools-box').addEventListener('scroll', showSideways, {passive: true});
+  new ResizeObserver(showSideways).observe($('pools-box'));
   table.addEventListener('pointermove', () => { touched = performance.now(); }, {passive: true});
   $('filter').addEventListener('input', () => { if (view) drawPools(); });
   $('filter').addEventListener('keydown', e => {

@@ -521,6 +521,15 @@ func TestNoSidewaysScrolling(t *testing.T) {
 		if !eval[bool](p, `document.querySelector('#pools tbody tr:not(.pad)').cells[1].getBoundingClientRect().right <= innerWidth`) {
 			t.Errorf("the state is out of sight at %d px", width)
 		}
+		// It says that there are more columns, until the last one is seen.
+		cue := `getComputedStyle(document.querySelector('#sideways'))`
+		if width < 1190 {
+			p.until(cue + `.display === 'block' && ` + cue + `.visibility === 'visible'`)
+			p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#pools-box').scrollLeft = 1e6`))
+			p.until(cue + `.visibility === 'hidden'`)
+		} else {
+			p.until(cue + `.display === 'none'`)
+		}
 		p = open(t, url, size(width, 740), noScript)
 		if wide := eval[int](p, `document.documentElement.scrollWidth`); int64(wide) > width {
 			t.Errorf("without JavaScript the page is %d px wide on a screen of %d", wide, width)
