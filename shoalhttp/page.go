@@ -52,7 +52,7 @@
 //
 // A page looks at its pools by itself: every second while somebody reads events, else every
 // five. That takes about 10 µs for each pool. There is a timer and no goroutine between two
-// looks. A pool in which nothing changes keeps about 2 kB, a busy one up to 30 kB; from the
+// looks. A pool in which nothing changes keeps about 2 kB, a busy one about 32 kB; from the
 // 2,001st pool on it keeps a minute instead of ten. The looks end when all pools of the page
 // are closed or removed, or when the page is not referenced any more. The page keeps pools that
 // were added in memory until they are removed, but no sub-pools.

@@ -88,7 +88,10 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	if old := t.hanging(usual, measured); len(old) > 0 && !stalled {
 		text := fmt.Sprintf("%s of %s has run for %s", count(len(old)), some(r.Running, "running task", "running tasks"), atLeast(old[0]))
 		if n := len(old); n > 1 {
-			text = fmt.Sprintf("%s of %s have run for %s each, the oldest for %s", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]), atLeast(old[0]))
+			text = fmt.Sprintf("%s of %s have run for %s each", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]))
+			if span(old[0]) != span(old[n-1]) {
+				text += ", the oldest for " + atLeast(old[0])
+			}
 		}
 		if measured {
 			text += fmt.Sprintf("; 99 of 100 tasks take at most %s", duration(usual.Seconds()))

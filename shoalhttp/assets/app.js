@@ -681,7 +681,7 @@ function drawDetail() {
   if (controls) controls.hidden = !view.snap.controls || !p;
   $('s-get').disabled = !p || stacksBusy;
   const panels = document.querySelector('.panels');
-  panels.hidden = $('plots').hidden = !p;
+  panels.hidden = $('plots').hidden = $('zoom').hidden = !p;
   if (!p) {
     const name = chosen.slice(6).split('/').map(decodeURIComponent).join(' / ');
     setText($('d-name'), name);
@@ -811,18 +811,21 @@ const CAPACITY = -1; // not in the ring: it never changes
 // others: it is far above them, or there is none. One of what is below is for
 // pools with sub-pools.
 const PLOTS = [
-  {title: 'Tasks in and out', unit: 'tasks/s', text: perSecond, series: [['in', IN], ['out', OUT], ['in sub-pools', BELOW, 'below']]},
+  {title: 'Tasks in and out', unit: 'tasks/s', text: perSecond, series: [['in', IN], ['out', OUT], ['subs', BELOW, 'below']]},
   {title: 'Queue', unit: 'tasks', text: tasks, whole: true, series: [['queued', QUEUED], ['capacity', CAPACITY, 'bound']]},
   {title: 'Workers', unit: 'workers', text: hands, whole: true, series: [['running', RUNNING], ['idle', IDLE], ['limit', LIMIT, 'bound']]},
   {title: 'Wait in the queue', unit: 'time, log', text: secs, log: true, series: [['p50', WAIT50], ['p99', WAIT99]]},
   {title: 'Run time', unit: 'time, log', text: secs, log: true, series: [['p50', RUN50], ['p99', RUN99]]},
-  {title: 'Rejected and dropped', unit: 'tasks/s', text: perSecond, series: [['rejected', REJECT], ['dropped', DROP]]},
+  {title: 'Failed, rejected and dropped', unit: 'tasks/s', text: perSecond, series: [['failed', FAIL], ['rejected', REJECT], ['dropped', DROP, 'third']]},
 ];
 const DASH = [[], [6, 4], [2, 3]]; // as the swatches in style.css
 const LABELS = 56; // px at the right, for the names of the lines
 let plots = null;
 let colour = {};
-let span = [0, 60];
+let span = [0, 60];   // that the plots show
+let zoom = null;      // the span that was chosen; null: all
+let all = [0, 60];    // the span of all that there is
+const LEAST = 5;      // seconds that can be shown
 
 function readColours() {
   const css = getComputedStyle(document.documentElement);
@@ -973,7 +976,7 @@ function makePlot(plot) {
     height: 132,
     padding: [6, LABELS, 0, 0],
     legend: {show: false},
-    cursor: {sync: {key: 'shoal'}, drag: {x: false, y: false}, y: false, points: {size: 7}},
+    cursor: {sync: {key: 'shoal'}, drag: {x: true, y: false, setScale: false, dist: 6}, y: false, points: {size: 7}},
     scales: {
       x: {time: true, range: () => span},
       y: plot.log
@@ -981,7 +984,7 @@ function makePlot(plot) {
         : {range: (_, lo, hi) => [0, Math.max(1, 1.08 * (hi || 0))]},
     },
     axes: [
-      {...axis, size: 22, space: 58, incrs: [5, 10, 15, 30, 60, 120, 180, 300], values: (_, splits, __, ___, step) => splits.map(t => step < 60 ? clock(t) : clock(t).slice(0, 5))},
+      {...axis, size: 22, space: 58, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 300], values: (_, splits, __, ___, step) => splits.map(t => step < 60 ? clock(t) : clock(t).slice(0, 5))},
       {
         ...axis, size: 48, space: 24, label: plot.unit, labelSize: 14, labelGap: 0, labelFont: font,
         values: (_, splits) => splits.map(v => v === null ? '' : plot.log ? tick(v) : short(v)),
@@ -992,8 +995,15 @@ function makePlot(plot) {
     hooks: {
       draw: [u => names(u, plot)],
       setCursor: [() => readout(state)],
+      setSelect: [u => {
+        const {left, width} = u.select;
+        if (width < 2) return;
+        u.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
+        setZoom(u.posToVal(left, 'x'), u.posToVal(left + width, 'x'));
+      }],
     },
   }, [[], ...plot.series.map(() => [])], canvas);
+  u.over.addEventListener('dblclick', () => setZoom(0, Infinity));
   state.u = u;
   return state;
 }
@@ -1027,9 +1037,10 @@ function names(u, plot) {
   const ctx = u.ctx, px = devicePixelRatio, ends = [];
   for (const [i, [name]] of plot.series.entries()) {
     const d = u.data[i + 1];
+    const xs = u.data[0];
     let k = d.length - 1;
-    while (k >= 0 && d[k] == null) k--;
-    if (k < 0 || u.data[0][d.length - 1] - u.data[0][k] > 60) continue;
+    while (k >= 0 && (d[k] == null || xs[k] > span[1])) k--;
+    if (k < 0 || xs[k] < span[0] || span[1] - xs[k] > (span[1] - span[0]) / 10) continue;
     ends.push({name, i, y: u.valToPos(d[k], 'y', true)});
   }
   const gap = 12 * px, top = u.bbox.top + 5 * px, bottom = u.bbox.top + u.bbox.height - 3 * px;
@@ -1064,7 +1075,10 @@ function drawPlots(p) {
   const last = xs[xs.length - 1];
   $('plots').dataset.points = xs.length;
   $('plots').dataset.since = first ? Math.round(first - xs[0]) : 0; // what was before the page was opened
-  span = [last - Math.max(60, Math.min(WINDOW, last - xs[0])), last];
+  all = [last - Math.max(60, Math.min(WINDOW, last - xs[0])), last];
+  if (zoom && zoom[1] <= all[0]) zoom = null; // it is over ten minutes ago
+  span = zoom || all;
+  drawZoom();
   for (const s of plots) {
     let cols = s.plot.series.map(([, field, kind]) => kind === 'below' && !p.seen.below.pools ? xs.map(() => null) : column(p, field, list, s.plot.log));
     s.all = cols;
@@ -1082,6 +1096,35 @@ function drawPlots(p) {
     s.u.setData([xs, ...cols]);
     readout(s);
   }
+}
+
+// setZoom shows a span of time, or all if that is no less.
+function setZoom(from, to) {
+  if (to - from < LEAST) {
+    const middle = (from + to) / 2;
+    [from, to] = [middle - LEAST / 2, middle + LEAST / 2];
+  }
+  const width = Math.min(to - from, all[1] - all[0]);
+  from = Math.max(all[0], Math.min(from, all[1] - width));
+  zoom = width >= all[1] - all[0] ? null : [from, from + width];
+  const p = current();
+  if (p) drawPlots(p);
+}
+
+// scaleZoom shows f times as much, around the cursor or else what comes last.
+function scaleZoom(f) {
+  if (!plots) return;
+  const u = plots[0].u;
+  const at = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, 'x') : span[1];
+  setZoom(at - (at - span[0]) * f, at + (span[1] - at) * f);
+}
+
+function drawZoom() {
+  const seconds = Math.round(span[1] - span[0]);
+  setText($('z-span'), zoom ? `${clock(zoom[0])} to ${clock(zoom[1])}, ${age(seconds)}` : `the last ${age(seconds)}`);
+  $('z-out').disabled = $('z-all').disabled = !zoom;
+  $('z-in').disabled = span[1] - span[0] <= LEAST;
+  setAttr($('plots'), 'data-zoom', zoom ? seconds : 0);
 }
 
 // readout writes a plot's values: at the cursor if there is one, else the last.
@@ -1102,17 +1145,27 @@ function readout(s) {
 function initPlots() {
   $('plots').addEventListener('keydown', e => {
     const by = {ArrowLeft: -1, ArrowRight: 1}[e.key];
-    if (!plots || (by === undefined && e.key !== 'Escape')) return;
+    const scale = {'+': 0.5, '=': 0.5, '-': 2, '0': Infinity}[e.key];
+    if (!plots || e.ctrlKey || e.metaKey || e.altKey || (by === undefined && scale === undefined && e.key !== 'Escape')) return;
     e.preventDefault();
     const u = plots[0].u, n = u.data[0].length;
+    if (scale === Infinity || (e.key === 'Escape' && u.cursor.left < 0)) return setZoom(0, Infinity);
+    if (scale) return scaleZoom(scale);
     let left = -10;
     if (by && n) {
-      const now = u.cursor.left >= 0 ? u.posToIdx(u.cursor.left) : n;
+      const now = u.cursor.left >= 0 ? u.posToIdx(u.cursor.left) : u.posToIdx(u.valToPos(span[1], 'x')) + 1;
       const step = by * (e.shiftKey ? 10 : 1);
-      left = u.valToPos(u.data[0][Math.max(0, Math.min(n - 1, now + step))], 'x');
+      const t = u.data[0][Math.max(0, Math.min(n - 1, now + step))];
+      // A zoom follows the cursor.
+      if (zoom && t < span[0]) setZoom(t, t + span[1] - span[0]);
+      else if (zoom && t > span[1]) setZoom(t - (span[1] - span[0]), t);
+      left = Math.max(0, u.valToPos(t, 'x'));
     }
     for (const s of plots) s.u.setCursor({left, top: left < 0 ? -10 : 1});
   });
+  $('z-in').addEventListener('click', () => scaleZoom(0.5));
+  $('z-out').addEventListener('click', () => scaleZoom(2));
+  $('z-all').addEventListener('click', () => setZoom(0, Infinity));
   $('plots').addEventListener('blur', () => {
     if (plots && !$('plots').matches(':hover')) for (const s of plots) s.u.setCursor({left: -10, top: -10});
   });

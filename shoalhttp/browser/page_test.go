@@ -58,12 +58,58 @@ func TestHoverNamesValues(t *testing.T) {
 		`running \d workers?;idle \d workers?;limit 2 workers`,
 		`p50 (–|[\d.]+[nµm]?s);p99 (–|[\d.]+[nµm]?s)`,
 		`p50 (–|[\d.]+[nµm]?s);p99 (–|[\d.]+[nµm]?s)`,
-		`rejected 0/s;dropped 0/s`,
+		`failed 0/s;rejected 0/s;dropped 0/s`,
 	} {
 		p.until(fmt.Sprintf(`new RegExp(%q).test([...document.querySelectorAll('.plot')[%d].querySelectorAll('.key')].map(e => e.textContent).join(';'))`, "^"+want+"$", i))
 	}
 	p.do(chromedp.MouseEvent(chromedp.MouseMoved, 5, 5))
 	p.until(`document.querySelector('.plot time').textContent === 'now'`)
+}
+
+func TestZoom(t *testing.T) {
+	t.Parallel()
+	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
+	p := open(t, url, size(1280, 1400))
+	p.live()
+	p.until(`+document.querySelector('#plots').dataset.points >= 10`)
+	const zoomed = `+document.querySelector('#plots').dataset.zoom`
+	p.until(zoomed + ` === 0 && document.querySelector('#z-span').textContent.startsWith('the last ')`)
+	// The last seventh of a minute, by the mouse.
+	at := eval[[]float64](p, `(() => {
+		const r = document.querySelectorAll('.plot .u-over')[1].getBoundingClientRect();
+		return [r.left + r.width * 6 / 7, r.right - 2, r.top + r.height / 2];
+	})()`)
+	p.do(chromedp.MouseEvent(chromedp.MousePressed, at[0], at[2], chromedp.ButtonLeft))
+	p.do(chromedp.MouseEvent(chromedp.MouseMoved, (at[0]+at[1])/2, at[2], chromedp.ButtonLeft))
+	p.do(chromedp.MouseEvent(chromedp.MouseMoved, at[1], at[2], chromedp.ButtonLeft))
+	p.do(chromedp.MouseEvent(chromedp.MouseReleased, at[1], at[2], chromedp.ButtonLeft))
+	p.until(zoomed + ` >= 5 && ` + zoomed + ` <= 10`)
+	p.until(`/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d, \d+s$/.test(document.querySelector('#z-span').textContent)`)
+	points := eval[int](p, `window.points = +document.querySelector('#plots').dataset.points`)
+	p.until(fmt.Sprintf(`+document.querySelector('#plots').dataset.points > %d && %s <= 10`, points, zoomed)) // it holds
+	for n := range 2 {
+		click := []chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(n + 1)}
+		p.do(chromedp.MouseEvent(chromedp.MousePressed, at[0], at[2], click...), chromedp.MouseEvent(chromedp.MouseReleased, at[0], at[2], click...))
+	}
+	p.until(zoomed + ` === 0`)
+
+	p.click("#z-in")
+	p.until(zoomed + ` === 30`)
+	p.click("#z-all")
+	p.until(zoomed + ` === 0 && document.querySelector('#z-all').disabled`)
+
+	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#plots').focus()`))
+	p.press("+")
+	p.press("+")
+	p.until(zoomed + ` === 15`)
+	p.press("-")
+	p.until(zoomed + ` === 30`)
+	p.keys(kb.ArrowLeft)
+	p.until(`/^\d\d:/.test(document.querySelector('.plot time').textContent)`)
+	p.keys(kb.Escape) // the cursor
+	p.until(`document.querySelector('.plot time').textContent === 'now' && ` + zoomed + ` === 30`)
+	p.keys(kb.Escape) // the zoom
+	p.until(zoomed + ` === 0`)
 }
 
 func TestStacksNameTheHangingFunction(t *testing.T) {
@@ -435,7 +481,7 @@ func TestParentsShowWhatRunsBelow(t *testing.T) {
 	p.live()
 	p.until(`/^Σ [1-9]/.test(document.querySelector('#pools tbody tr:not(.pad)').cells[3].textContent)`)
 	p.until(`/in its 1 sub-pool: [1-9][\d,]* tasks\/s in, [1-9][\d,]* out, \d+ queued; /.test(document.querySelector('#d-why').textContent)`)
-	p.until(`/in sub-pools [1-9][\d,]*\/s/.test(document.querySelector('.plot .keys').textContent)`)
+	p.until(`/subs [1-9][\d,]*\/s/.test(document.querySelector('.plot .keys').textContent)`)
 	if p := open(t, url, noScript); !strings.Contains(eval[string](p, `document.querySelector('#pools tbody tr').innerText`), "Σ ") {
 		t.Error("without JavaScript the parent looks idle")
 	}
