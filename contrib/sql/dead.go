@@ -21,7 +21,8 @@ var (
 // writers of SQLite wait for it.
 const mostDead = 256
 
-// DeadLetters implements [jobs.DeadStore]. Ages are measured by the clock of the database.
+// DeadLetters implements [jobs.DeadStore]. Ages are measured by the clock of the database. With
+// a type it reads the headers of all dead letters: of 50,000 in one to three seconds.
 func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.DeadLetter, err error) {
 	_, err = q.eachDead(ctx, f, func(seqs []any) (int, error) {
 		some, err := q.readDead(ctx, seqs)
@@ -246,8 +247,8 @@ func (d Dialect) deleteDead(n int) []string {
 	return []string{d.say("DELETE FROM shoal_dead WHERE queue = $1 AND seq IN (" + places(1, n) + ")")}
 }
 
-// Depth implements [jobs.Depther]. Jobs whose lease has ended are ready. It counts the jobs in an
-// index, so it takes longer the more there are: about 0.1 s for a million.
+// Depth implements [jobs.Depther]. Jobs whose lease has ended are ready. Depth counts rows, so
+// it takes longer the more there are: with a million jobs 0.1 s on SQLite and 0.3 s on Postgres.
 func (q *Queue) Depth(ctx context.Context) (d jobs.Depth, err error) {
 	if err := ctx.Err(); err != nil {
 		return d, err

@@ -54,7 +54,8 @@
 // Set SetMaxOpenConns to at least 4, and to at least three more than the number of
 // transactions that handlers hold at the same time. One connection is for watching the file
 // while Pulls wait; with less than 4 they poll instead. With 1, a handler with an open
-// transaction that calls Enqueue waits for itself. Watching takes about 1 % of a CPU.
+// transaction that calls Enqueue waits for itself. Watching takes 1 to 4 % of a CPU, of which
+// the greater part is that of waking up 200 times a second.
 //
 // Each lease and each extension rewrites the row with its payload, so keep large payloads
 // elsewhere. A database in memory cannot be used: it is another one for each connection.
