@@ -228,6 +228,17 @@ func TestThereIsRoomForADeadLetter(t *testing.T) {
 			t.Errorf("%s: ID %.20q, %d bytes, reason %.2000q", what, l.ID, len(l.Data), l.Reason)
 		}
 	}
+	// Those that lack a part of their job stay where they are.
+	if n, err := q.RetryDead(ctx, jobs.DeadFilter{}); n != 1 || err == nil || !strings.Contains(err.Error(), "lacks a part of its job") {
+		t.Errorf("%d were retried, %v", n, err)
+	}
+	ds, err := q.Pull(ctx, 10)
+	if err != nil || len(ds) != 1 || ds[0].ID() != "ours" || len(ds[0].Data()) != n+1 || ds[0].Header()["k"] != "v" {
+		t.Errorf("%d jobs, %v", len(ds), err)
+	}
+	if n, err := q.DeleteDead(ctx, jobs.DeadFilter{}); n != 3 || err != nil {
+		t.Errorf("%d were deleted, %v", n, err)
+	}
 }
 
 // TestPullIsBoundedInBytes: what it leases has to arrive within a lease.

@@ -1,0 +1,121 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	shoalsql "github.com/shoal-go/shoal/contrib/sql"
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// TestManyDeadLetters: more than one statement reads or changes, and some at the same time.
+func TestManyDeadLetters(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 2*time.Minute)
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		const n = 1000
+		ids := make([]string, n)
+		tx, err := db.Begin()
+		must(t, err)
+		for i := range n {
+			ids[i] = fmt.Sprintf("%04d", i)
+			header := fmt.Sprintf(`{"shoal-type": "%d"}`, i%3)
+			at := fmt.Sprint(i / 300 * 1000) // many at the same time
+			if p.d == shoalsql.Postgres {
+				at = fmt.Sprintf("timestamptz 'epoch' + %d * interval '1 second'", i/300)
+			}
+			_, err := tx.Exec(fmt.Sprintf(`INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
+				VALUES (%d, 'q', '%s', '', '%s', 1, 'bad', %s)`, 10_000+i, ids[i], header, at))
+			must(t, err)
+		}
+		must(t, tx.Commit())
+		must(t, open(t, db, p.d, "other").Enqueue(ctx, jobs.Message{ID: "0007"}))
+
+		reversed := slices.Clone(ids)
+		slices.Reverse(reversed)
+		var ones []string
+		for i := 1; i < n; i += 3 {
+			ones = append(ones, ids[i])
+		}
+		for name, c := range map[string]struct {
+			f    jobs.DeadFilter
+			want []string
+		}{
+			"all":                 {jobs.DeadFilter{}, ids},
+			"the newest first":    {jobs.DeadFilter{Newest: true}, reversed},
+			"some":                {jobs.DeadFilter{Limit: 700}, ids[:700]},
+			"the newest":          {jobs.DeadFilter{Limit: 700, Newest: true}, reversed[:700]},
+			"of a type":           {jobs.DeadFilter{Type: "1"}, ones},
+			"some of a type":      {jobs.DeadFilter{Type: "1", Limit: 299}, ones[:299]},
+			"of many IDs":         {jobs.DeadFilter{IDs: reversed[:600]}, ids[400:]},
+			"of a few IDs":        {jobs.DeadFilter{IDs: reversed[:100]}, ids[900:]},
+			"of many IDs, a type": {jobs.DeadFilter{IDs: ids[:600], Type: "1"}, ones[:200]},
+		} {
+			all, err := q.DeadLetters(ctx, c.f)
+			must(t, err)
+			var have []string
+			for _, l := range all {
+				have = append(have, l.ID)
+			}
+			if !slices.Equal(have, c.want) {
+				t.Errorf("%s: %d dead letters, %q, want %d", name, len(have), have, len(c.want))
+			}
+		}
+		change := func(f func(context.Context, jobs.DeadFilter) (int, error), filter jobs.DeadFilter, want int) {
+			t.Helper()
+			if have, err := f(ctx, filter); err != nil || have != want {
+				t.Errorf("%+v: %d, %v; want %d", filter, have, err, want)
+			}
+		}
+		change(q.DeleteDead, jobs.DeadFilter{IDs: ones[:300]}, 300)
+		change(q.DeleteDead, jobs.DeadFilter{Type: "1"}, len(ones)-300)
+		change(q.RetryDead, jobs.DeadFilter{Limit: 400}, 400)
+		ds := pull(t, q, 1000)
+		for i, d := range ds {
+			if want := ids[i/2*3+i%2*2]; d.ID() != want {
+				t.Fatalf("job %d is %s, want %s", i, d.ID(), want)
+			}
+		}
+		if len(ds) != 400 {
+			t.Errorf("%d jobs", len(ds))
+		}
+		if left := count(t, db, `SELECT count(*) FROM shoal_dead`); left != n-len(ones)-400 {
+			t.Errorf("%d dead letters are left", left)
+		}
+	})
+}
+
+// TestARetryEnds: jobs that fail at once are given up again while the call is under way, and it
+// retries each once.
+func TestARetryEnds(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 2*time.Minute)
+		q := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(10*time.Millisecond))
+		const n = 600
+		serve(t, q, func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New("bad")) },
+			jobs.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+		settled := func() {
+			t.Helper()
+			for ctx.Err() == nil {
+				if d, err := q.Depth(ctx); err == nil && d == (jobs.Depth{Dead: n}) {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Fatal("there are jobs left")
+		}
+		must(t, q.Enqueue(ctx, make([]jobs.Message, n)...))
+		settled()
+		if k, err := q.RetryDead(ctx, jobs.DeadFilter{}); err != nil || k != n {
+			t.Errorf("%d were retried, %v; want %d", k, err, n)
+		}
+		settled()
+	})
+}
