@@ -53,4 +53,11 @@
 // An error that the handler returns after that has no effect.
 //
 // A panic of a handler reaches the pool's panic handler, as that of any task.
+//
+// # Dead letters
+//
+// A queue keeps its dead letters until somebody retries or deletes them. A queue that is a
+// [DeadStore] does so by ID, type or age. Each dead letter has the last error of its job, and
+// what the job has written ([WithOutput]). A queue that is a [Depther] tells how many jobs are
+// ready, delayed, leased and dead, and for how long the oldest has been ready.
 package jobs
