@@ -54,6 +54,9 @@ func status(err error, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "shoal:", err)
+	if dead := (*work.DeadError)(nil); errors.As(err, &dead) {
+		return 3
+	}
 	if missing := (*work.Missing)(nil); errors.As(err, &errUsage{}) || errors.As(err, &missing) {
 		return 2
 	}

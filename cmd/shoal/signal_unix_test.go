@@ -114,7 +114,7 @@ func (w *worker) ends(n int) {
 	w.groupsEnd()
 	start := time.Now()
 	out, said := doWork(w.t, append(w.place(), "-attempts", "2", "-do", "print")...)
-	if strings.Count(out, "\n") != n || strings.Contains(w.said()+said, "dead") {
+	if strings.Count(out, "\n") != n || strings.Contains(w.said()+said, "became") {
 		w.t.Errorf("%q were given back, want %d\n%s%s", out, n, w.said(), said)
 	}
 	if d := time.Since(start); d > 15*time.Second {

@@ -110,13 +110,14 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	})
 	fs.DurationVar(&w.Empty, "empty", 0, "end when no job came for this time (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it")
+	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status decides what\nbecomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\n"+
 		"Output that cannot be written is a failure of the job too. Each command has a\nprocess group of its own. What it leaves behind when it ends is killed, and so\nis all when this process is killed.\n\n"+
-		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.")
+		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.\n\nThe exit status is 0 if no job became a dead letter here, 3 if some did, 2 if the\ncommand line is wrong, and 1 after another error.")
 	_, known := work.Builtins[w.Do]
 	switch {
 	case err != nil:

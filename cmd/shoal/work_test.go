@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +38,8 @@ func doWork(t *testing.T, args ...string) (stdout, stderr string) {
 	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := workCommand(ctx, append([]string{"-q", "-empty", "1s"}, args...), &out, &errs); err != nil {
+	err := workCommand(ctx, append([]string{"-q", "-empty", "1s"}, args...), &out, &errs)
+	if dead := (*work.DeadError)(nil); err != nil && !errors.As(err, &dead) {
 		t.Errorf("shoal work %q: %v\n%s", args, err, errs.String())
 	}
 	return out.String(), errs.String()
@@ -186,6 +189,56 @@ func TestTimeLimits(t *testing.T) {
 	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "report=1m", "--", "sh", "-c", `sleep 1; echo "$SHOAL_TYPE"`)...)
 	if out != "report\n" || !strings.Contains(said, "time limit exceeded: it is 300ms") {
 		t.Errorf("%q; work said %q", out, said)
+	}
+}
+
+// TestWorkInJSON: each line is an object, and the exit status tells of dead letters.
+func TestWorkInJSON(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, "good\nbad\nlater\n", append(place, "-type", "mail")...)
+	var out, said bytes.Buffer
+	err := workCommand(context.Background(), append(place, "-json", "-empty", "2500ms", "-attempts", "2", "--", "sh", "-c", `
+		read -r job; echo "$job"
+		case $job in
+		bad) echo why >&2; exit 65;;
+		later) [ "$SHOAL_ATTEMPT" = 2 ] || exit 1;;
+		esac`), &out, &said)
+	if n := status(err, &said); n != 3 || !strings.Contains(said.String(), "1 jobs became dead letters") {
+		t.Errorf("exit status %d, %s", n, said.String())
+	}
+	count := make(map[string]int)
+	for l := range strings.Lines(out.String()) {
+		var e struct {
+			Event, Job, Type, Result, Output, Error string
+			Attempt, Done, Back, Dead, Workers      int
+			Ready                                   *int64
+		}
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			t.Fatalf("%s: %v", l, err)
+		}
+		switch e.Event {
+		case "job":
+			count[fmt.Sprintf("job %s %d %s %s", e.Type, e.Attempt, e.Result, e.Error)]++
+		case "output":
+			count["output "+e.Output]++
+		case "progress":
+			if e.Workers == 0 || e.Ready == nil {
+				t.Errorf("%s", l)
+			}
+			count["progress"] = 1
+		case "end":
+			count[fmt.Sprint("end ", e.Done, e.Back, e.Dead)]++
+		}
+	}
+	want := map[string]int{
+		"job mail 1 done ": 1, "job mail 1 dead exit status 65: why": 1, "job mail 1 back exit status 1": 1, "job mail 2 done ": 1,
+		"output good\n": 1, "output bad\n": 1, "output later\n": 2, "progress": 1, "end 2 1 1": 1,
+	}
+	if !maps.Equal(count, want) {
+		t.Errorf("have %v,\nwant %v\n%s", count, want, out.String())
 	}
 }
 

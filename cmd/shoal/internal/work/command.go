@@ -109,9 +109,8 @@ func (ps *processes) tell(s syscall.Signal) {
 	}
 }
 
-// command runs a program for each job: the payload is its standard input. fatal is told what
-// no other job will do better with.
-func (w Work) command(path string, ps *processes, stdout io.Writer, fatal func(error)) jobs.Handler {
+// command runs a program for each job: the payload is its standard input.
+func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
 		var out bytes.Buffer
 		var errs tail
@@ -126,17 +125,13 @@ func (w Work) command(path string, ps *processes, stdout io.Writer, fatal func(e
 			}
 			err = &Missing{w.Command[0], err}
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
-				fatal(err)
+				r.fatal(err) // no other job would do better
 				return jobs.Retry(0)
 			}
 			w.Log.Error("work: a command did not start; its job is tried again", "job", j.ID, "after", retryAfter, "err", err)
 			return jobs.Retry(retryAfter)
 		}
-		if _, e := stdout.Write(out.Bytes()); e != nil {
-			e = fmt.Errorf("the output of the command cannot be written: %w", e)
-			if errors.Is(e, syscall.EPIPE) { // nobody reads it any more
-				fatal(e)
-			}
+		if e := r.output(j, out.Bytes()); e != nil {
 			return e
 		}
 		if err == nil {
@@ -177,19 +172,4 @@ func (t *tail) String() string {
 		s = "…" + s
 	}
 	return s
-}
-
-// lines keeps what several jobs write apart.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
 }

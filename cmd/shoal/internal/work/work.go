@@ -31,6 +31,7 @@ type Work struct {
 	Empty       time.Duration            // end when no job came for this time; 0: never
 	Listen      string                   // where the page is; "": nowhere
 	Quiet       bool                     // no progress
+	JSON        bool                     // say all in JSON, on the standard output
 	Do          string                   // a name in Builtins, or
 	Command     []string                 // a program and its arguments
 }
@@ -71,51 +72,55 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	stop := func() { cancel(nil) }
 	defer stop()
 	ps := &processes{running: make(map[*exec.Cmd]struct{})}
-	out := &lines{w: stdout}
-	h := w.builtin(out)
+	r := &reporter{json: w.JSON, quiet: w.Quiet, out: stdout, err: stderr, fatal: func(err error) { cancel(&fault{err}) }}
+	h := w.builtin(r)
 	if w.Do == "" {
 		if ps.guard, err = startGuard(); err != nil {
 			return err
 		}
 		defer ps.guard.close()
 		defer ps.tell(syscall.SIGKILL)
-		h = w.command(path, ps, out, func(err error) { cancel(&fault{err}) })
+		h = w.command(path, ps, r)
 	}
-	w.say(stderr, "running up to %d jobs at once from queue %s at %s", w.Workers, w.Queue, q.Where)
+	r.say("running up to %d jobs at once from queue %s at %s", w.Workers, w.Queue, q.Where)
 	var watching sync.WaitGroup
-	watching.Go(func() { w.watch(ctx, p, stderr, stop) })
+	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
-	watching.Go(func() { w.heed(signals, served, p, ps, stderr, stop) })
-	start := time.Now()
+	watching.Go(func() { w.heed(signals, served, p, ps, r, stop) })
 	opts := []jobs.Option{jobs.WithName(w.Queue + " at " + q.Where), jobs.WithMaxAttempts(w.MaxAttempts),
 		jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
 	for t, d := range w.Limits {
 		opts = append(opts, jobs.WithTimeLimit(d, t))
 	}
-	err = jobs.Serve(ctx, p, q.Source, h, opts...)
+	start := time.Now()
+	err = jobs.Serve(ctx, p, toldSource{q.Source, r}, r.handler(h), opts...)
 	if f := (*fault)(nil); errors.As(context.Cause(ctx), &f) {
 		err = errors.Join(f.error, err)
 	}
 	stop()
 	close(served)
 	watching.Wait()
-	s := p.Stats()
-	fmt.Fprintf(stderr, "work: %d jobs run in %v, %d of them failed\n", s.Completed, time.Since(start).Round(time.Millisecond), s.Failed)
+	took, n := time.Since(start), r.now()
+	if w.JSON {
+		err = errors.Join(err, r.event(struct {
+			Event string `json:"event"`
+			Tally
+			Seconds float64 `json:"seconds"`
+		}{"end", n, took.Seconds()}))
+	} else {
+		fmt.Fprintf(stderr, "work: %d jobs run in %v: %d done, %d given back, %d dead letters\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Back, n.Dead)
+	}
+	if err == nil && n.Dead > 0 {
+		err = &DeadError{n.Dead}
+	}
 	return err
 }
 
 // A fault is why the work ends: no other job could be done either.
 type fault struct{ error }
 
-// say tells of the progress.
-func (w Work) say(stderr io.Writer, format string, args ...any) {
-	if !w.Quiet {
-		fmt.Fprintf(stderr, "work: "+format+"\n", args...)
-	}
-}
-
 // heed does what signals ask for, until the work has ended.
-func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, stderr io.Writer, stop func()) {
+func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, r *reporter, stop func()) {
 	for n := 1; ; n++ {
 		var s os.Signal
 		select {
@@ -129,15 +134,15 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 			if all := jobs.Of(p); len(all) > 0 {
 				running = all[0].Running
 			}
-			w.say(stderr, "stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
+			r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
 			stop()
 		case 2:
-			w.say(stderr, "passing the signal on")
+			r.say("passing the signal on")
 			if s, ok := s.(syscall.Signal); ok {
 				ps.tell(s)
 			}
 		case 3:
-			w.say(stderr, "killing what runs")
+			r.say("killing what runs")
 			signal.Stop(signals) // one more ends this process
 			ps.tell(syscall.SIGKILL)
 			go p.Close() // with it ends what is no command; either way the jobs are given back
@@ -160,11 +165,19 @@ func (w Work) page(p *shoal.Pool, stderr io.Writer) (stop func(), err error) {
 	return func() { srv.Close() }, nil
 }
 
+const (
+	tickEvery = 250 * time.Millisecond
+	sayEvery  = 2 * time.Second
+)
+
 // watch reports the progress, and ends the work when the queue stays empty.
-func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel func()) {
-	tick := time.NewTicker(250 * time.Millisecond)
+func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) {
+	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	in := depths{}
+	in.q, _ = q.Source.(jobs.Depther)
 	var said jobs.Stats
+	var tally Tally
 	saidAt, busyAt := time.Now(), time.Now()
 	var leased, failed uint64
 	for {
@@ -182,13 +195,20 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, stderr io.Writer, cancel
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
-			cancel()
+			stop()
 			return
 		}
-		if d := time.Since(saidAt); !w.Quiet && d > 2*time.Second && s != said {
-			fmt.Fprintf(stderr, "work: %d jobs done (%.0f/s), %d given back, %d dead letters, %d of %d workers busy\n",
-				s.Acked, float64(s.Acked-said.Acked)/d.Seconds(), s.Retried, s.Dead, s.Running, w.Workers)
-			said, saidAt = s, time.Now()
+		if d := time.Since(saidAt); !w.Quiet && d > sayEvery && s != said {
+			now := r.now()
+			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), in.look(ctx)}
+			if w.JSON {
+				if err := r.event(e); err != nil {
+					r.fatal(err)
+				}
+			} else {
+				r.say("%v", e)
+			}
+			said, tally, saidAt = s, now, time.Now()
 		}
 	}
 }
@@ -200,12 +220,11 @@ var Builtins = map[string]string{
 	"sleep":  "sleep for as long as the job says",
 }
 
-func (w Work) builtin(stdout io.Writer) jobs.Handler {
+func (w Work) builtin(r *reporter) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
 		switch w.Do {
 		case "print":
-			_, err := fmt.Fprintf(stdout, "%s\n", j.Data)
-			return err
+			return r.output(j, fmt.Appendf(nil, "%s\n", j.Data))
 		case "sha256":
 			f, err := os.Open(string(j.Data))
 			if err != nil {
@@ -216,8 +235,7 @@ func (w Work) builtin(stdout io.Writer) jobs.Handler {
 			if _, err := io.Copy(h, f); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(stdout, "%x  %s\n", h.Sum(nil), j.Data)
-			return err
+			return r.output(j, fmt.Appendf(nil, "%x  %s\n", h.Sum(nil), j.Data))
 		case "sleep":
 			d, err := time.ParseDuration(string(j.Data))
 			if err != nil {

@@ -1,0 +1,270 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// DeadError is the error of Run if all went well, but for jobs that became dead letters.
+type DeadError struct{ N int }
+
+func (e *DeadError) Error() string {
+	return fmt.Sprintf("%d jobs became dead letters; shoal dead list shows them", e.N)
+}
+
+// A Tally is how many jobs came to what.
+type Tally struct {
+	Done     int `json:"done"`
+	Back     int `json:"back"` // given back, to be run again
+	Dead     int `json:"dead"`
+	TimedOut int `json:"timed_out"` // runs that were too long
+}
+
+// A reporter says what becomes of the jobs, for people or in JSON.
+type reporter struct {
+	json  bool
+	quiet bool
+	err   io.Writer // for people
+	fatal func(error)
+
+	mu    sync.Mutex
+	out   io.Writer // what commands write, or JSON
+	tally Tally
+}
+
+// say tells people of the progress.
+func (r *reporter) say(format string, args ...any) {
+	if !r.quiet && !r.json {
+		fmt.Fprintf(r.err, "work: "+format+"\n", args...)
+	}
+}
+
+// event writes one line of JSON.
+func (r *reporter) event(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err = r.out.Write(append(b, '\n'))
+	return err
+}
+
+// output writes what the job has written, in one piece. That it cannot be written is a
+// failure of the job; if nobody reads it any more, it is the end of the work.
+func (r *reporter) output(j *jobs.Job, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	var err error
+	if r.json {
+		err = r.event(struct {
+			Event  string `json:"event"`
+			Job    string `json:"job"`
+			Output string `json:"output"`
+		}{"output", j.ID, strings.ToValidUTF8(string(b), "\uFFFD")})
+	} else {
+		r.mu.Lock()
+		_, err = r.out.Write(b)
+		r.mu.Unlock()
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("the output of the job cannot be written: %w", err)
+	if errors.Is(err, syscall.EPIPE) {
+		r.fatal(err)
+	}
+	return err
+}
+
+// A jobEvent says what has become of a run of a job, once the queue knows.
+type jobEvent struct {
+	Event   string  `json:"event"` // job
+	Job     string  `json:"job"`
+	Type    string  `json:"type,omitempty"`
+	Attempt int     `json:"attempt"`
+	Result  string  `json:"result"` // done, back or dead
+	Seconds float64 `json:"seconds"`
+	Error   string  `json:"error,omitempty"`
+}
+
+// A told source is one whose deliveries say to r what becomes of them.
+type toldSource struct {
+	jobs.Source
+	r *reporter
+}
+
+func (s toldSource) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := s.Source.Pull(ctx, n)
+	for i, d := range ds {
+		ds[i] = &toldDelivery{Delivery: d, r: s.r}
+	}
+	return ds, err
+}
+
+type toldDelivery struct {
+	jobs.Delivery
+	r *reporter
+
+	mu   sync.Mutex
+	took time.Duration
+	err  error
+}
+
+func (d *toldDelivery) Unwrap() jobs.Delivery { return d.Delivery }
+
+func (d *toldDelivery) Ack(ctx context.Context) error {
+	return d.told(d.Delivery.Ack(ctx), "done", &d.r.tally.Done)
+}
+
+func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
+	return d.told(d.Delivery.Nak(ctx, after), "back", &d.r.tally.Back)
+}
+
+func (d *toldDelivery) Term(ctx context.Context, reason string) error {
+	return d.told(d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead)
+}
+
+// told says what has become of the job, if the queue has confirmed it.
+func (d *toldDelivery) told(err error, result string, n *int) error {
+	if err != nil {
+		return err
+	}
+	d.r.mu.Lock()
+	*n++
+	d.r.mu.Unlock()
+	if !d.r.json {
+		return nil
+	}
+	d.mu.Lock()
+	e := jobEvent{"job", d.ID(), d.Header()[jobs.TypeHeader], d.Attempt(), result, d.took.Seconds(), ""}
+	if d.err != nil && result != "done" {
+		e.Error = d.err.Error()
+	}
+	d.mu.Unlock()
+	if err := d.r.event(e); err != nil {
+		d.r.fatal(err)
+	}
+	return nil
+}
+
+// handler is h, whose results are known to the deliveries.
+func (r *reporter) handler(h jobs.Handler) jobs.Handler {
+	return func(ctx context.Context, j *jobs.Job) error {
+		start := time.Now()
+		err := h(ctx, j)
+		if context.Cause(ctx) == jobs.ErrTimeLimit {
+			r.mu.Lock()
+			r.tally.TimedOut++
+			r.mu.Unlock()
+		}
+		if d, ok := j.Delivery().(*toldDelivery); ok {
+			d.mu.Lock()
+			d.took, d.err = time.Since(start), err
+			d.mu.Unlock()
+		}
+		return err
+	}
+}
+
+func (r *reporter) now() Tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally
+}
+
+// A progress is what is known of the work at one moment.
+type progress struct {
+	Event string `json:"event"` // progress
+	Tally
+	Running int     `json:"running"`
+	Workers int     `json:"workers"`
+	Rate    float64 `json:"rate"` // jobs a second that this process has done, lately
+	*depth
+}
+
+// A depth is what is in the queue, for all that work on it.
+type depth struct {
+	Ready   int64    `json:"ready"`
+	Delayed int64    `json:"delayed"`
+	Leased  int64    `json:"leased"`
+	Oldest  float64  `json:"oldest_seconds"`
+	Left    *float64 `json:"left_seconds,omitempty"` // until the queue is empty, if it goes on so; nil: it does not shrink
+}
+
+// depths measures a queue now and then.
+type depths struct {
+	q     jobs.Depther // nil if it cannot be measured
+	next  time.Time
+	at    time.Time // of last
+	last  int64
+	speed float64 // by which it shrinks, a second
+	known *depth
+}
+
+// look measures the queue if it is time, and returns what is known of it. A measurement that
+// takes long is made seldom.
+func (d *depths) look(ctx context.Context) *depth {
+	start := time.Now()
+	if d.q == nil || start.Before(d.next) {
+		return d.known
+	}
+	once, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	now, err := d.q.Depth(once)
+	d.next = time.Now().Add(20 * time.Since(start))
+	if err != nil {
+		return d.known
+	}
+	all := now.Ready + now.Delayed + now.Leased
+	d.known = &depth{Ready: now.Ready, Delayed: now.Delayed, Leased: now.Leased, Oldest: now.Oldest.Seconds()}
+	if !d.at.IsZero() {
+		speed := float64(d.last-all) / start.Sub(d.at).Seconds()
+		if d.speed == 0 {
+			d.speed = speed
+		}
+		d.speed = (2*d.speed + speed) / 3 // so that it does not jump
+		if d.speed > 0 {
+			left := float64(all) / d.speed
+			d.known.Left = &left
+		}
+	}
+	d.at, d.last = start, all
+	return d.known
+}
+
+func (p progress) String() string {
+	s := fmt.Sprintf("%d jobs done (%.0f/s), %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Back, p.Dead, p.Running, p.Workers)
+	if p.TimedOut > 0 {
+		s += fmt.Sprintf(", %d over the time limit", p.TimedOut)
+	}
+	if p.depth == nil {
+		return s
+	}
+	s += fmt.Sprintf("; in the queue %d ready", p.Ready)
+	if p.Ready > 0 {
+		s += fmt.Sprintf(", for up to %v", seconds(p.Oldest))
+	}
+	if p.Delayed > 0 {
+		s += fmt.Sprintf(", %d delayed", p.Delayed)
+	}
+	if p.Left != nil && p.Ready > 0 {
+		s += fmt.Sprintf("; about %v left", seconds(*p.Left))
+	}
+	return s
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, 1e9) * float64(time.Second)).Round(time.Second)
+}
