@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ var manyRows = append(rows("Pools", "shoal", Workload{
 	run: func(b *testing.B, s Subject) {
 		measure(b, s, perCPU(), func(p Pool) {
 			for range b.N {
-				grow(func() (func(func()), func()) { return s.Group(p) }, 3)
+				grow(context.Background(), func(ctx context.Context) group { return s.Group(ctx, p) }, 3)
 			}
 		})
 	},
@@ -117,16 +118,16 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-func grow(group func() (run func(task func()), wait func()), depth int) {
+func grow(ctx context.Context, newGroup func(context.Context) group, depth int) {
 	if depth == 0 {
 		spin(time.Microsecond)
 		return
 	}
-	run, wait := group()
+	g := newGroup(ctx)
 	for range 16 {
-		run(func() { grow(group, depth-1) })
+		g.run(func(ctx context.Context) { grow(ctx, newGroup, depth-1) })
 	}
-	wait()
+	g.wait()
 }
 
 // loopRows are loops whose iterations are shared out. Who has no loop is given four chunks for each

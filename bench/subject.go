@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"time"
@@ -41,8 +42,14 @@ type Subject struct {
 	// What only some offer; nil: not this one.
 
 	Many  func(n int, cfg Config) (pools []Pool, closeAll func()) // cheaper than New n times
-	Group func(p Pool) (run func(task func()), wait func())       // tasks may make groups, and wait for them
+	Group func(ctx context.Context, p Pool) group                 // tasks may make groups, and wait for them
 	Range func(p Pool, n int, f func(lo, hi int))                 // a parallel loop
+}
+
+// A group runs tasks, and waits for them.
+type group struct {
+	run  func(task func(context.Context))
+	wait func()
 }
 
 // Subjects are all contestants, shoal first.
@@ -172,18 +179,18 @@ func must(err error) {
 
 // Groups. Who has no pool for tasks that wait for others makes a group with a limit in each.
 
-func groupGoroutines(Pool) (run func(task func()), wait func()) {
+func groupGoroutines(ctx context.Context, _ Pool) group {
 	var wg sync.WaitGroup
-	return wg.Go, wg.Wait
+	return group{func(task func(context.Context)) { wg.Go(func() { task(ctx) }) }, wg.Wait}
 }
 
-func groupConc(Pool) (run func(task func()), wait func()) {
+func groupConc(ctx context.Context, _ Pool) group {
 	p := concpool.New().WithMaxGoroutines(runtime.GOMAXPROCS(0))
-	return p.Go, p.Wait
+	return group{func(task func(context.Context)) { p.Go(func() { task(ctx) }) }, p.Wait}
 }
 
-func groupErrgroup(Pool) (run func(task func()), wait func()) {
+func groupErrgroup(ctx context.Context, _ Pool) group {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	return func(task func()) { g.Go(func() error { task(); return nil }) }, func() { must(g.Wait()) }
+	return group{func(task func(context.Context)) { g.Go(func() error { task(ctx); return nil }) }, func() { must(g.Wait()) }}
 }

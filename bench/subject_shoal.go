@@ -33,9 +33,9 @@ func manyShoal(n int, c Config) (pools []Pool, closeAll func()) {
 	return pools, func() { must(p.Shutdown(context.Background())) }
 }
 
-func groupShoal(p Pool) (run func(task func()), wait func()) {
-	g := p.(funcs).of.(*shoal.Pool).Group(context.Background())
-	return func(task func()) { g.Go(func(context.Context) error { task(); return nil }) }, func() { must(g.Wait()) }
+func groupShoal(ctx context.Context, p Pool) group {
+	g := p.(funcs).of.(*shoal.Pool).Group(ctx)
+	return group{func(task func(context.Context)) { g.Go(func(ctx context.Context) error { task(ctx); return nil }) }, func() { must(g.Wait()) }}
 }
 
 func rangeShoal(p Pool, n int, f func(lo, hi int)) {
