@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -18,6 +19,31 @@ func laneModels() (ms []suite.Model) {
 		}
 		of := func(max int) conf { return conf{Max: max, Capacity: 4, Config: Config{Spin: spin}} }
 		to := func(max, capacity int) LaneConfig { return LaneConfig{Max: max, Capacity: capacity} }
+		// In one of five tasks of a lane, a task of another one comes.
+		comes := func(at int) func(s *sim) {
+			return func(s *sim) {
+				s.Timed()
+				s.Procs = 0 // nobody yields
+				s.pool(6, conf{Max: 1, Capacity: 8, Config: Config{Spin: spin}})
+				a, b := s.sub(0, to(1, 8)), s.sub(0, to(1, 8))
+				s.root.Pause()
+				for i := range 5 {
+					s.and(a, i, func() {
+						if i == at {
+							s.submit(b, 5)
+						}
+						s.Advance(60 * time.Microsecond)
+					})
+				}
+				s.root.Resume()
+				s.end()
+				if slices.Index(s.order, 5) > 3 {
+					s.Failf("the other lane waited for too long: %v", s.order)
+				}
+			}
+		}
+		add("a turn ends", 1, nil, comes(0))
+		add("a worker that was alone has seen tasks, another lane is ready", 1, nil, comes(1))
 		add("one task", 3, nil, func(s *sim) {
 			s.pool(1, of(1))
 			a := s.sub(0, to(1, 4))
@@ -89,6 +115,22 @@ func laneModels() (ms []suite.Model) {
 			s.submit(a, 1)
 			s.submit(b, 2)
 			s.shutdown(b)
+			s.submit(a, 3)
+			s.end()
+		})
+		add("a worker has looked at an empty lane, whose cells are dropped and made anew", 2, []string{"drop cells"}, func(s *sim) {
+			c := of(2)
+			c.Spin = 1
+			s.pool(4, c)
+			a, b := s.sub(0, to(1, 4)), s.sub(0, to(1, 4))
+			began, e, f, g := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+			s.and(0, 0, func() { began.Set(); e.Wait() })
+			began.Wait()
+			s.and(a, 1, f.Set) // one worker comes for it from the root, the other is started
+			e.Set()
+			f.Wait()
+			s.and(b, 2, g.Set)
+			g.Wait()
 			s.submit(a, 3)
 			s.end()
 		})

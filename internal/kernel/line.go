@@ -162,11 +162,8 @@ func (l *line) takeAllLocked() (t, n uint64, tasks iter.Seq[queue.Item]) {
 // exit makes one goroutine busy no more. It returns the head word as it is then.
 func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
 
-// enterLocked makes one more goroutine busy without a ticket, unless most are.
-func (l *line) enterLocked(most uint64) bool {
-	_, ok := change(&l.head, func(h uint64) (uint64, bool) { return h + 1, numOf(h) < most })
-	return ok
-}
+// enterLocked makes one more goroutine busy without a ticket.
+func (l *line) enterLocked() { l.head.Add(1) }
 
 // dropCells gives back the memory of a line in which nobody is and that has no lease. It skips
 // the n tickets that are left of the segment, so whoever has loaded a word and then an end

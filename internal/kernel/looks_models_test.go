@@ -179,6 +179,30 @@ func looksModels() (ms []suite.Model) {
 			s.end()
 		})
 	}
+	add("a guest waits for a place, and the task before it is displaced", 2, []string{"displace"}, func(s *sim) {
+		s.drops = true
+		s.pool(5, leaves)
+		a, b := s.sub(0, to(1, 2)), s.sub(0, first)
+		started, proceed, waits, began, end, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeLatch()
+		r := s.record(a, 1, nil)
+		s.and(0, 0, func() {
+			started.Set()
+			proceed.Wait()
+			s.giveRecord(r, Block)
+			waits.Set()
+			s.await(r, s.root)
+			e.Open()
+		})
+		started.Wait()
+		s.and(a, 2, func() { began.Set(); end.Wait() })
+		began.Wait()
+		s.give(a, 4, s.loose(a, 4, nil), Block, nil)
+		proceed.Set()
+		waits.Wait()
+		s.give(a, 5, s.task(a, 5, nil), DropOldest, nil)
+		s.Go("other", func() { end.Set(); s.and(b, 3, e.Wait) })
+		s.end()
+	})
 	add("Wait, and a canceled task is left", 3, nil, func(s *sim) {
 		s.drops = true
 		s.pool(3, conf{Max: 1, Capacity: 4, Config: Config{TasksPerWorker: 1}})

@@ -323,7 +323,7 @@ func policyModels() (ms []suite.Model) {
 	})
 	add("DropOldest passes a tombstone as the last task ends, and Wait", 2, nil, func(s *sim) {
 		s.drops = true
-		s.pool(0, of(3, 1))
+		s.pool(0, of(4, 2))
 		e, began, claim, claimed := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
 		b := s.record(0, 1, nil)
 		b.waiter = s.root
@@ -337,10 +337,11 @@ func policyModels() (ms []suite.Model) {
 			e.Wait()
 		})
 		began.Wait()
-		if r, err := s.root.Reserve(context.Background(), 2); err != nil || r.Len() != 2 {
+		if r, err := s.root.Reserve(context.Background(), 3); err != nil || r.Len() != 3 {
 			s.Failf("Reserve")
 		}
 		s.root.Pause()
+		s.give(0, 3, s.loose(0, 3, nil), Reject, nil) // before it: the look of its worker is not an old one
 		if err := s.giveRecord(b, Reject); err != nil {
 			s.Failf("%v", err)
 		}
@@ -348,7 +349,7 @@ func policyModels() (ms []suite.Model) {
 		claimed.Wait()
 		s.resize(0, 1)
 		s.root.Resume()
-		s.most[0] = 3
+		s.most[0] = 4
 		s.Go("displacer", func() { s.give(0, 2, s.loose(0, 2, nil), DropOldest, nil) })
 		s.Go("opener", e.Set)
 		s.wait(0)

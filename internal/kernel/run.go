@@ -194,19 +194,19 @@ func (l *Lane) widen(d int) {
 // between; if one of these is at its maximum, that is returned. Locked.
 func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	if l == stay {
-		l.enterLocked(numMask)
+		l.enterLocked()
 		l.widen(+1)
 		return nil
 	}
-	l.fence() // also: who leaves it after the look sees the flag
+	// From here on nobody comes without the lock, and who leaves sees the flag. That stays until the
+	// ticket of head moves, and whoever moves it has left l, and called freed.
+	l.fence()
 	for a := l; a != stay; a = a.up {
 		if a.atMax() {
 			return a
 		}
 	}
-	if !l.enterLocked(uint64(l.max + l.inline)) {
-		return l // a worker has come, without the lock
-	}
+	l.enterLocked()
 	l.came(stay)
 	stay.hosts++
 	return nil

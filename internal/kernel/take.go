@@ -25,7 +25,8 @@ func (w *Worker) take() (queue.Item, bool) {
 		h := l.head.Load()
 		seg := l.front.Load() // between the two: see offer
 		alone := c.solo.Load() == l
-		if h&flag != 0 || !alone && (w.turn.began == 0 || c.calls(l.prio)) {
+		// Not alone it goes on while it has a turn, and no lane of a higher priority is ready.
+		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.prio) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
@@ -101,13 +102,6 @@ func (w *Worker) comeIn() (queue.Item, bool) {
 			return w.fetch(seg, t), true
 		}
 	}
-}
-
-// calls reports whether a worker that has a turn in a lane of priority prio is to come to the lock: a
-// lane of a higher one is ready, or none is, as in a pause of the root.
-func (c *Crew) calls(prio int64) bool {
-	u := c.urgent.Load()
-	return u > prio || u == none
 }
 
 // fetch empties the cell of ticket t and, if the ticket is timed, begins its timing. seg was

@@ -227,6 +227,29 @@ func treeModels() (ms []suite.Model) {
 			s.root.Resume()
 			s.end()
 		})
+		add("Pause of the root, a worker has a turn in a lane, and DropOldest", 2, []string{"displace"}, func(s *sim) {
+			s.drops = true
+			s.pool(4, of(1))
+			a, b := s.sub(0, LaneConfig{Max: 1, Capacity: 2}), s.sub(0, LaneConfig{Max: 1, Capacity: 4, Priority: -1})
+			hold, began, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
+			s.and(0, 0, hold.Wait)
+			s.and(a, 1, func() { began.Set(); e.Wait() })
+			s.give(a, 2, s.loose(a, 2, nil), Block, nil)
+			s.submit(a, 3)
+			s.submit(b, 4)
+			hold.Set()
+			began.Wait()
+			s.root.Pause()
+			s.give(a, 5, s.loose(a, 5, nil), DropOldest, nil) // moves the ticket of head
+			e.Set()
+			sy.Yield()
+			sy.Access(&s.alone, sy.Read)
+			if len(s.order) > 2 {
+				s.Failf("ran in a pause of the root: %v", s.order)
+			}
+			s.root.Resume()
+			s.end()
+		})
 	}
 	return ms
 }

@@ -37,16 +37,26 @@ type Model struct {
 	Run   func(m *explore.M)
 }
 
-func (m *Model) modes() []explore.Mode {
-	switch {
-	case *random > 0:
+// modes are what m is explored by, one after the other. If that may end early, schedules with few
+// preemptions come first: most faults need no more, and there are not many of these.
+func (m *Model) modes() (all []explore.Mode) {
+	if *random > 0 {
 		return []explore.Mode{explore.Random(*random, *seed), explore.PCT(*random, 3, *seed)}
-	case *night && m.Night > 0:
-		return []explore.Mode{explore.Bound(m.Night)}
-	case m.Bound > 0:
-		return []explore.Mode{explore.Bound(m.Bound)}
 	}
-	return []explore.Mode{explore.All()}
+	bound, last := m.Bound, explore.All()
+	if *night && m.Night > 0 {
+		bound = m.Night
+	}
+	few := 3
+	if bound > 0 {
+		few, last = bound, explore.Bound(bound)
+	}
+	if *most > 0 || *limit > 0 {
+		for n := 1; n < few; n++ {
+			all = append(all, explore.Bound(n))
+		}
+	}
+	return append(all, last)
 }
 
 // Test explores all models, each as a subtest, and says at the end how much
@@ -96,15 +106,19 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 	reached := map[string]int{}
 	complete = true
 	modes := m.modes()
+	last := len(modes) - 1 // the one that has all schedules
+	left := explore.Limits{Schedules: *most, Time: *limit}
 	for i := 0; i < len(modes); i++ {
 		mode := modes[i]
 		begun := time.Now()
-		limits := explore.Limits{Time: *limit}
-		if *random == 0 && i == 0 {
-			limits.Schedules = *most
+		limits := explore.Limits{Time: *limit} // of what is drawn
+		if *random == 0 && i <= last {
+			limits = explore.Limits{Schedules: share(*most, left.Schedules, last-i), Time: share(*limit, left.Time, last-i)}
 		}
 		r := explore.Explore(m.Run, mode, limits)
 		schedules += r.Schedules
+		left.Schedules -= r.Schedules
+		left.Time -= time.Since(begun)
 		if r.Failure != nil {
 			f, err := explore.Replay(m.Run, r.Failure.Replay)
 			if err != nil || f.Why != r.Failure.Why {
@@ -117,16 +131,20 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 		took := time.Since(begun).Round(time.Millisecond)
 		switch {
 		case r.Complete:
+		case i < last && *random == 0: // the next one has these too
 		case limits.Schedules > 0 && r.Schedules >= limits.Schedules:
 			complete = false
 			modes = append(modes, explore.Random(*most/2+1, *seed), explore.PCT(*most/2+1, 3, *seed))
-		case *limit > 0 && took >= *limit:
+		case limits.Time > 0:
 			complete = false // that is no fault: a mutant must not be killed by it
 		default:
 			t.Errorf("%v: not complete after %d schedules in %v", mode, r.Schedules, took)
 		}
 		for place, n := range r.Reached {
 			reached[place] += n
+		}
+		if i < last && *random == 0 {
+			continue
 		}
 		t.Logf("%v: %d schedules of %d threads and up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Threads, r.Longest, r.Cut, took)
 	}
@@ -136,4 +154,12 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 		}
 	}
 	return schedules, complete, true
+}
+
+// share is what may be used of left, if others come after; without a limit it is 0.
+func share[T int | time.Duration](limit, left T, others int) T {
+	if limit == 0 {
+		return 0
+	}
+	return max(1, left/T(others+1))
 }
