@@ -1,5 +1,6 @@
 // Command shoal runs jobs of a durable queue on a pool, and shows pools at work.
 //
+//	shoal dead       look at the jobs that were given up, retry or delete them
 //	shoal demo       run pools, and serve a page to watch them
 //	shoal enqueue    put jobs into a durable queue
 //	shoal work       run the jobs of a durable queue
@@ -21,8 +22,9 @@ import (
 	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
 )
 
-const usage = `usage: shoal demo|enqueue|work|version [flags]
+const usage = `usage: shoal dead|demo|enqueue|work|version [flags]
 
+dead      look at the jobs that were given up, retry or delete them
 demo      run pools, and serve a page to watch them
 enqueue   put each line of the standard input as a job into a durable queue
 work      run a command for each job of a durable queue
@@ -31,7 +33,7 @@ version   print the version of this command, the version of Go, and the platform
 shoal demo -h, and so on, lists the flags of a command.
 `
 
-const commands = "demo, enqueue, work and version"
+const commands = "dead, demo, enqueue, work and version"
 
 // errUsage is an error in what the user typed.
 type errUsage struct{ error }
@@ -72,6 +74,8 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return errUsage{errors.New("bench is a command of its own: go run github.com/shoal-go/shoal/cmd/shoal-bench@latest -quick")}
 	case "demo":
 		return demoCommand(ctx, args[1:], stdout, stderr)
+	case "dead":
+		return deadCommand(ctx, args[1:], stdout, stderr)
 	case "enqueue":
 		return enqueueCommand(ctx, args[1:], os.Stdin, stdout, stderr)
 	case "work":

@@ -74,7 +74,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"help": "version", "-h": "enqueue", "demo -h": "-listen", "enqueue -h": "-once", "work -h": "-attempts", "version -h": "usage: shoal version",
+		"help": "version", "-h": "enqueue", "demo -h": "-listen", "enqueue -h": "-once", "dead -h": "retry", "work -h": "-attempts", "version -h": "usage: shoal version",
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(context.Background(), strings.Fields(args), &stdout, devNull(t))

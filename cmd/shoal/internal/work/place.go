@@ -27,6 +27,8 @@ type Place struct {
 	Queue string
 	Lease time.Duration
 	Log   *slog.Logger
+
+	Existing bool // make no queue
 }
 
 // A Queue is an open queue.
@@ -49,11 +51,14 @@ const (
 func Open(ctx context.Context, p Place) (*Queue, error) {
 	switch {
 	case p.SQL != "":
+		if _, err := os.Stat(p.SQL); p.Existing && !isPostgres(p.SQL) && err != nil {
+			return nil, fmt.Errorf("-sql %s: %w", p.SQL, err)
+		}
 		return openSQL(ctx, p, p.SQL, "-sql "+withoutSecrets(p.SQL))
 	case p.NATS != "":
 		return openNATS(ctx, p)
 	}
-	file, err := inDir(p.Dir)
+	file, err := inDir(p.Dir, p.Existing)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +68,8 @@ func Open(ctx context.Context, p Place) (*Queue, error) {
 // fileName is that of the database in a folder.
 const fileName = "jobs.db"
 
-// inDir is the database in a folder, which it makes if it is missing.
-func inDir(dir string) (file string, err error) {
+// inDir is the database in a folder, which it makes if it is missing, unless it is to exist.
+func inDir(dir string, existing bool) (file string, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("-dir %s names a file; for an SQLite database use -sql %s", dir, dir)
 	}
@@ -74,6 +79,9 @@ func inDir(dir string) (file string, err error) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "jetstream")); err == nil {
 		return "", fmt.Errorf("-dir %s has the jobs of a NATS server, which this command does not start any more; run nats-server -js -sd %s and use -nats instead of -dir, or name another folder", dir, dir)
+	}
+	if existing {
+		return "", fmt.Errorf("-dir %s has no queue", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("-dir %s: %w", dir, err)
@@ -89,7 +97,11 @@ func openNATS(ctx context.Context, p Place) (*Queue, error) {
 	}
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	q, err := shoalnats.Open(once, nc, p.Queue, shoalnats.WithLease(p.Lease))
+	opts := []shoalnats.Option{shoalnats.WithLease(p.Lease)}
+	if p.Existing {
+		opts = append(opts, shoalnats.WithExisting())
+	}
+	q, err := shoalnats.Open(once, nc, p.Queue, opts...)
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("-nats %s: %w", where, err)

@@ -17,11 +17,15 @@ import (
 // connections are enough for a source that is pulled, and for what workers say meanwhile.
 const connections = 8
 
+func isPostgres(name string) bool {
+	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
 // openSQL opens a queue in a database: Postgres where its name says so, else the SQLite
 // database in that file, which is made if it is missing. flag is what named it.
 func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	driver, dsn, dialect := "sqlite", shoalsql.SQLiteDSN(name), shoalsql.SQLite
-	if strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://") {
+	if isPostgres(name) {
 		driver, dsn, dialect = "pgx", name, shoalsql.Postgres
 	}
 	db, err := sql.Open(driver, dsn)
@@ -32,6 +36,9 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	opts := []shoalsql.Option{shoalsql.WithLease(p.Lease)}
+	if p.Existing {
+		opts = append(opts, shoalsql.WithExisting())
+	}
 	if dialect == shoalsql.Postgres {
 		opts = append(opts, shoalsql.WithListener(listener(dsn)))
 	}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
+)
+
+const deadUsage = `usage: shoal dead list|show|retry|rm [flags] [ID ...]
+
+Look at the dead letters of a durable queue: the jobs that were given up. Name them
+by ID, by -type, by -age, or by several of these; then all conditions must be met.
+
+	list   one a line, the last ones first; all, if no condition is given
+	show   all that is known: the last error, what the command has written on its
+	       standard error, the payload
+	retry  make them jobs again, with all their attempts before them
+	rm     delete them for ever
+
+retry and rm need a condition, or -all. An ID that no dead letter has is an error.`
+
+var deadDos = []string{"list", "show", "retry", "rm"}
+
+// deadCommand looks at dead letters.
+func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var d work.Dead
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if d.Do, args = args[0], args[1:]; !slices.Contains(deadDos, d.Do) {
+			return errUsage{fmt.Errorf("unknown command dead %q; the commands are dead %s", d.Do, strings.Join(deadDos, ", dead "))}
+		}
+	}
+	fs := flag.NewFlagSet("shoal dead", flag.ContinueOnError)
+	place(fs, &d.Place)
+	fs.StringVar(&d.Filter.Type, "type", "", "those of this `type`")
+	fs.DurationVar(&d.Filter.Age, "age", 0, "those that were given up at least this `time` ago")
+	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
+	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter")
+	all := fs.Bool("all", false, "with retry and rm: all dead letters")
+	if err := parsePlace(fs, &d.Place, args, stdout, deadUsage); err != nil {
+		return err
+	}
+	d.Filter.IDs, d.Filter.Newest = fs.Args(), d.Do == "list" || d.Do == "show"
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if d.Do == "list" && !given["n"] {
+		d.Filter.Limit = 50
+	}
+	some := len(d.Filter.IDs) > 0 || d.Filter.Type != "" || given["age"]
+	late := slices.IndexFunc(fs.Args(), func(s string) bool { return strings.HasPrefix(s, "-") })
+	switch {
+	case late >= 0 && !slices.Contains(args, "--"):
+		return errUsage{fmt.Errorf("the flag %s comes after an ID; give it before (an ID that begins with a hyphen comes after --)", fs.Arg(late))}
+	case d.Do == "":
+		return errUsage{errors.New("what to do is missing: dead " + strings.Join(deadDos, ", dead "))}
+	case d.Filter.Check() != nil:
+		return errUsage{fmt.Errorf("%w; shoal dead -h lists the flags", d.Filter.Check())}
+	case *all && some:
+		return errUsage{errors.New("-all and a condition are both given; give one of them")}
+	case (d.Do == "retry" || d.Do == "rm") && !some && !*all:
+		return errUsage{fmt.Errorf("dead %s needs an ID, -type or -age, or -all for all dead letters", d.Do)}
+	}
+	return d.Run(ctx, stdout, stderr)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// dead runs shoal dead.
+func dead(args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	err = deadCommand(context.Background(), args, &out, &errs)
+	return out.String(), errs.String(), err
+}
+
+// TestDead: an operator finds out why jobs failed, retries some, and deletes others.
+func TestDead(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	for name, place := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			run := func(wants string, args ...string) (out, said string) {
+				t.Helper()
+				out, said, err := dead(append(append(args[:1:1], place...), args[1:]...)...)
+				if wants == "" && err != nil || wants != "" && (err == nil || !strings.Contains(err.Error(), wants)) {
+					t.Errorf("shoal dead %q: %v, want %q", args, err, wants)
+				}
+				return out, said
+			}
+			enqueue(t, "mail \x1b[31m\n", append(place, "-type", "mail")...)
+			enqueue(t, "photo\n", append(place, "-type", "resize")...)
+			enqueue(t, "other\n", place...)
+			if out, said := run("", "list"); out != "" || said != "no dead letters\n" {
+				t.Errorf("before: %q, %q", out, said)
+			}
+			doWork(t, append(place, "--", "sh", "-c", `echo "first of $SHOAL_TYPE" >&2; printf 'last \033 of %s' "$SHOAL_TYPE" >&2; exit 65`)...)
+
+			out, _ := run("", "list")
+			lines := strings.Split(out, "\n")
+			if len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.Contains(out, `exit status 65: last \x1b of mail`) || strings.ContainsRune(out, 0x1b) {
+				t.Errorf("list: %s", out)
+			}
+			if out, said := run("", "list", "-n", "1"); strings.Count(out, "\n") != 2 || !strings.Contains(said, "-n 0 lists all") {
+				t.Errorf("list -n 1: %s, %s", out, said)
+			}
+			if out, _ := run("", "show", "-type", "mail"); !strings.Contains(out, "type      mail\n") || !strings.Contains(out, "attempts  1\n") ||
+				!strings.Contains(out, "output\n    first of mail\n    last \\x1b of mail\n") || !strings.HasSuffix(out, "payload\n    mail \\x1b[31m\n") {
+				t.Errorf("show: %s", out)
+			}
+			var l struct {
+				Job, Type, Reason, Output, Data string
+				Attempt                         int
+			}
+			out, _ = run("", "list", "-json", "-type", "resize")
+			if err := json.Unmarshal([]byte(out), &l); err != nil || l.Type != "resize" || l.Attempt != 1 || l.Data != "photo" || !strings.HasPrefix(l.Output, "first of resize\n") {
+				t.Errorf("list -json: %s: %v", out, err)
+			}
+
+			run("needs an ID", "retry")
+			run("needs an ID", "rm")
+			run(`has the ID "nobody"`, "retry", "nobody")
+			run("of 2 IDs only 1", "show", l.Job, "nobody")
+			run("comes after an ID", "rm", l.Job, "-all")
+			if _, said := run("", "retry", "-age", "1h"); said != "0 dead letters retried\n" {
+				t.Errorf("retry -age 1h: %s", said)
+			}
+			if _, said := run("", "retry", l.Job); said != "1 dead letters retried\n" {
+				t.Errorf("retry: %s", said)
+			}
+			if out, _ := run("", "rm", "-json", "-type", "mail"); out != "{\"deleted\":1}\n" {
+				t.Errorf("rm: %s", out)
+			}
+			if out, _ := doWork(t, append(place, "-do", "print")...); out != "photo\n" {
+				t.Errorf("after the retry work has done %q", out)
+			}
+			if _, said := run("", "rm", "-all"); said != "1 dead letters deleted\n" {
+				t.Errorf("rm -all: %s", said)
+			}
+		})
+	}
+}
+
+func TestDeadRefusesBadInput(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	for args, want := range map[string]string{
+		"":                        "what to do is missing",
+		"-all":                    "what to do is missing",
+		"eat":                     `dead "eat"`,
+		"list -n -1":              "-1",
+		"rm -age -1s":             "-1s",
+		"rm -all -type a":         "-all and a condition",
+		"rm -all x":               "-all and a condition",
+		"list -nats a -sql b":     "-nats and -sql",
+		"list -dir " + nowhere:    nowhere + " has no queue",
+		"rm -all -sql " + nowhere: nowhere,
+	} {
+		_, _, err := dead(strings.Fields(args)...)
+		if usage := errors.As(err, &errUsage{}); err == nil || !strings.Contains(err.Error(), want) || usage == strings.Contains(args, nowhere) {
+			t.Errorf("shoal dead %s: %v, want an error with %q", args, err, want)
+		}
+	}
+}
