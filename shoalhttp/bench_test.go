@@ -72,4 +72,43 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
+// BenchmarkStream is how much a viewer is sent each second, by the two streams, plain and
+// compressed. It is no matter of time.
+func BenchmarkStream(b *testing.B) {
+	for _, n := range []int{1, 1000} {
+		for _, busy := range []bool{false, true} {
+			b.Run(fmt.Sprintf("pools=%d/busy=%v", n, busy), func(b *testing.B) {
+				h := newPage(b)
+				pools := make([]*shoal.Pool, n)
+				for i := range pools {
+					pools[i] = newPool(b, shoal.WithName(fmt.Sprint("pool-", i)), shoal.WithTiming(shoal.TimingFull))
+				}
+				if err := h.Add(pools...); err != nil {
+					b.Fatal(err)
+				}
+				work := func() {
+					for i, p := range pools {
+						for range 1 + i%10 {
+							p.SubmitWait(b.Context(), nop)
+						}
+					}
+				}
+				work()
+				shoalhttp.Stream(h)
+				var sent [4][]byte
+				for b.Loop() {
+					if busy {
+						work()
+					}
+					time.Sleep(300 * time.Millisecond) // else it would not be looked at
+					sent = shoalhttp.Stream(h)
+				}
+				for i, kind := range []string{"events", "events-gzip", "changes", "changes-gzip"} {
+					b.ReportMetric(float64(len(sent[i])), kind+"-B/s")
+				}
+			})
+		}
+	}
+}
+
 func nop(context.Context) error { return nil }

@@ -25,60 +25,96 @@ var patience = 10 * time.Second
 
 // A viewer is a stream of events.
 type viewer struct {
-	next chan []byte   // holds the latest one that was not sent
-	gone chan struct{} // closed when it is to end
+	changes bool          // it wants what has changed, not all
+	next    chan message  // holds the latest one that was not sent
+	gone    chan struct{} // closed when it is to end
 }
 
 // serveEvents sends events to the client of r until it is gone.
-func (h *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (h *Page) serveEvents(w http.ResponseWriter, r *http.Request, changes bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for proxies that else wait for more
+	packed := takesGzip(r.Header.Get("Accept-Encoding"))
+	if packed {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
 	if r.Method == http.MethodHead {
 		return
 	}
 	c := http.NewResponseController(w)
-	send := func(prefix string, data []byte) bool {
+	z := &gzipped{w: w}
+	send := func(m message) bool {
 		c.SetWriteDeadline(time.Now().Add(patience)) // where that is not supported, r's context must do
-		if _, err := w.Write(append(append([]byte(prefix), data...), "\n\n"...)); err != nil {
+		if packed {
+			if z.send(m) != nil {
+				return false
+			}
+		} else if _, err := w.Write(m.plain()); err != nil {
 			return false
 		}
 		return c.Flush() == nil
 	}
-	v := h.join()
+	v, first := h.join(changes)
 	defer h.leave(v)
-	_, data := h.latest()
-	if !send("retry: 1000\ndata: ", data) {
+	if !send(hello) || !send(first) {
 		return
 	}
 	end := time.NewTimer(maxStream)
 	defer end.Stop()
 	for {
 		select {
-		case data := <-v.next:
-			if !send("data: ", data) {
+		case m := <-v.next:
+			if !send(m) {
 				return
 			}
+			continue
 		case <-v.gone:
-			return
 		case <-end.C:
-			return
 		case <-r.Context().Done():
 			return
 		}
+		if packed {
+			z.end()
+		}
+		return
 	}
 }
 
-func (h *Page) join() *viewer {
-	v := &viewer{next: make(chan []byte, 1), gone: make(chan struct{})}
+// hello is what a stream begins with: after how many milliseconds to connect again.
+var hello = func() message {
+	plain := func() []byte { return []byte("retry: 1000\n") }
+	return message{plain, func() []byte { return pack(plain()) }}
+}()
+
+// told is what the viewers know.
+type told struct {
+	snapshot *Snapshot // nil: there are none
+	all      message
+}
+
+func (h *Page) tellLocked() (was *Snapshot) {
+	was = h.told.snapshot
+	data := h.sample.data
+	h.told = told{h.sample.snapshot, newMessage(func() []byte { return data })}
+	return was
+}
+
+// join adds a viewer and returns what it is to be sent first: what those that are there know.
+func (h *Page) join(changes bool) (*viewer, message) {
+	v := &viewer{changes: changes, next: make(chan message, 1), gone: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.told.snapshot == nil {
+		h.latestLocked()
+		h.tellLocked()
+	}
 	if len(h.viewers) == maxViewers {
 		close(h.viewers[0].gone)
 		h.viewers = h.viewers[1:]
 	}
 	h.viewers = append(h.viewers, v)
 	h.lookOnLocked()
-	return v
+	return v, h.told.all
 }
 
 func (h *Page) leave(v *viewer) {
@@ -125,12 +161,24 @@ func (h *Page) tick() {
 	defer h.mu.Unlock()
 	h.pace = 0 // the timer has ended
 	h.takeLocked()
+	if len(h.viewers) == 0 {
+		h.told = told{}
+		h.lookOnLocked()
+		return
+	}
+	was, is := h.tellLocked(), h.told.snapshot
+	changed := newMessage(func() []byte { return changes(was, is) })
 	for _, v := range h.viewers {
-		select { // one that was not sent is replaced: only h sends to it, locked
+		m := h.told.all
+		if v.changes {
+			m = changed
+		}
+		select { // one that was not sent is replaced by all: only h sends to it, locked
 		case <-v.next:
+			m = h.told.all
 		default:
 		}
-		v.next <- h.sample.data
+		v.next <- m
 	}
 	h.lookOnLocked()
 }

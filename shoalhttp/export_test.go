@@ -1,6 +1,9 @@
 package shoalhttp
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 // MaxViewers is maxViewers.
 const MaxViewers = maxViewers
@@ -53,3 +56,35 @@ func Looks(h *Page) bool {
 
 // Foreignness is foreignness.
 var Foreignness = foreignness
+
+// Stream is the next events for the viewers, as they would be sent: all plain, all packed, changes
+// plain, changes packed.
+func Stream(h *Page) (sent [4][]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.takeLocked()
+	was := h.tellLocked()
+	is := h.told.snapshot
+	if was == nil {
+		was = is
+	}
+	changed := newMessage(func() []byte { return changes(was, is) })
+	return [4][]byte{h.told.all.plain(), h.told.all.packed(), changed.plain(), changed.packed()}
+}
+
+// Changes is changes.
+var Changes = changes
+
+// Gzipped is what a viewer who takes gzip gets of these events.
+func Gzipped(events ...string) []byte {
+	var b bytes.Buffer
+	z := &gzipped{w: &b}
+	for _, e := range events {
+		z.send(newMessage(func() []byte { return []byte(e) }))
+	}
+	z.end()
+	return b.Bytes()
+}
+
+// TakesGzip is takesGzip.
+var TakesGzip = takesGzip

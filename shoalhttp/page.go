@@ -11,6 +11,8 @@
 //
 //	stats.json                      a [Snapshot] of all pools
 //	events                          a [Snapshot] each second, as server-sent events
+//	changes                         the same, but after the first one only what has changed: rows and fields
+//	                                that are as before are left out, and "partial" is true
 //	history.json?pool=ID            the [History] of a pool: ten minutes, one point every five seconds
 //	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
 //	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks, also folded: N is 10 by default, at most 100
@@ -56,6 +58,10 @@
 // 2,001st pool on it keeps a minute instead of ten. The looks end when all pools of the page
 // are closed or removed, or when the page is not referenced any more. The page keeps pools that
 // were added in memory until they are removed, but no sub-pools.
+//
+// Streams are compressed for clients that take gzip, once for all of them. A browser that shows
+// 1,000 pools is sent 0.2 kB a second while none works, and 44 kB while all do, where snapshots
+// would be 776 kB and 870 kB. At most 64 clients read streams; one more ends that of the oldest.
 package shoalhttp
 
 import (
@@ -138,7 +144,8 @@ type Page struct {
 	pools   []*tracked
 	sample  sample
 	ticks   ticks
-	viewers []*viewer   // the oldest first
+	viewers []*viewer // the oldest first
+	told    told
 	timer   *time.Timer // of the next look; see [Page.lookOnLocked]
 	pace    time.Duration
 }
@@ -273,7 +280,9 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "application/json")
 		w.Write(data)
 	case "events":
-		h.serveEvents(w, r)
+		h.serveEvents(w, r, false)
+	case "changes":
+		h.serveEvents(w, r, true)
 	case "history.json":
 		h.serveHistory(w, r)
 	case "workers.json":

@@ -2,7 +2,6 @@ package shoalhttp
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -134,10 +133,14 @@ const (
 func (h *Page) latest() (*Snapshot, []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.latestLocked()
+	return h.sample.snapshot, h.sample.data
+}
+
+func (h *Page) latestLocked() {
 	if h.sample.snapshot == nil || time.Since(h.sample.at) >= fresh {
 		h.takeLocked()
 	}
-	return h.sample.snapshot, h.sample.data
 }
 
 // takeLocked takes a snapshot of all pools. If the last look is younger than fresh, it looks at
@@ -224,11 +227,7 @@ func (h *Page) takeLocked() {
 		h.judgeLocked(t, h.sample.at)
 		s.Pools = append(s.Pools, t.row)
 	}
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers and strings can be marshaled
-	}
-	h.sample.snapshot, h.sample.data = s, data
+	h.sample.snapshot, h.sample.data = s, marshal(s)
 }
 
 func longer(a, b time.Duration) int { return cmp.Compare(b, a) }

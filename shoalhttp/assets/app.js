@@ -191,7 +191,7 @@ function connect() {
   clearTimeout(retry);
   if (source) source.close();
   heard = performance.now();
-  source = new EventSource('events');
+  source = new EventSource('changes');
   source.onopen = () => { connected++; };
   source.onmessage = e => {
     heard = performance.now();
@@ -201,13 +201,20 @@ function connect() {
     } catch {
       return; // cut off; the next one will do
     }
-    receive(snap);
+    receive(complete(snap));
   };
   source.onerror = () => {
     setConnection('reconnecting…');
     // The browser tries again by itself, unless the answer was an error.
     if (source.readyState === EventSource.CLOSED) retry = setTimeout(connect, 1000);
   };
+}
+
+// complete is a snapshot of which only what has changed has come.
+function complete(snap) {
+  if (!snap.partial) return snap;
+  const changed = new Map(snap.pools.map(row => [row.id, row]));
+  return {...snap, pools: latest.pools.map(row => changed.has(row.id) ? {...row, ...changed.get(row.id)} : row)};
 }
 
 function receive(snap) {
