@@ -45,7 +45,8 @@ var watches struct {
 type watch struct {
 	pulls  map[*Queue]int // that wait
 	cancel context.CancelFunc
-	end    *time.Timer // of one that nobody needs now
+	end    *time.Timer   // of one that nobody needs now
+	done   chan struct{} // closed when it has given back its connection
 }
 
 // watch has the queue told of what happens until leave is called. What happened before, after
@@ -65,12 +66,13 @@ func (q *Queue) watch() (leave func()) {
 	w := watches.m[key]
 	if w == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		w = &watch{pulls: make(map[*Queue]int), cancel: cancel}
+		w = &watch{pulls: make(map[*Queue]int), cancel: cancel, done: make(chan struct{})}
 		if watches.m == nil {
 			watches.m = make(map[any]*watch)
 		}
 		watches.m[key] = w
 		go func() {
+			defer close(w.done)
 			for ctx.Err() == nil {
 				run(ctx, w.tell)
 				select {
@@ -86,22 +88,23 @@ func (q *Queue) watch() (leave func()) {
 	}
 	w.pulls[q]++
 	q.told()
-	return func() {
+	over := func() {
+		w.cancel()
+		delete(watches.m, key)
+	}
+	// last takes the Pull away, and reports whether it was the last one.
+	last := func() bool {
 		watches.mu.Lock()
 		defer watches.mu.Unlock()
 		if w.pulls[q]--; w.pulls[q] > 0 {
-			return
+			return false
 		}
 		if delete(w.pulls, q); len(w.pulls) > 0 {
-			return
-		}
-		over := func() {
-			w.cancel()
-			delete(watches.m, key)
+			return false
 		}
 		if linger == 0 {
 			over()
-			return
+			return true
 		}
 		var end *time.Timer
 		end = time.AfterFunc(linger, func() {
@@ -112,6 +115,17 @@ func (q *Queue) watch() (leave func()) {
 			}
 		})
 		w.end = end
+		return true
+	}
+	return func() {
+		if !last() || linger > 0 {
+			return
+		}
+		// Who closes the database now closes all of its connections.
+		select {
+		case <-w.done:
+		case <-time.After(endFor):
+		}
 	}
 }
 

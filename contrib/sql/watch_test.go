@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,24 +16,24 @@ import (
 // TestAListenerEndsWhenNobodyWaits: after a while, in which it is used again.
 func TestAListenerEndsWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, ended := 0, 0
+		var began, ended atomic.Int64
 		q := &Queue{db: sql.OpenDB(&slowDB{}), d: Postgres, name: "q", heard: make(chan struct{})}
 		defer q.db.Close()
 		WithListener(func(ctx context.Context, channel string, notify func()) error {
 			if channel != "shoal_q" {
 				t.Errorf("channel %q", channel)
 			}
-			began++
+			began.Add(1)
 			notify()
 			<-ctx.Done()
-			ended++
+			ended.Add(1)
 			return ctx.Err()
 		})(&q.config)
-		is := func(b, e int) {
+		is := func(b, e int64) {
 			t.Helper()
 			synctest.Wait()
-			if began != b || ended != e {
-				t.Errorf("it has begun %d times and ended %d times, want %d and %d", began, ended, b, e)
+			if began.Load() != b || ended.Load() != e {
+				t.Errorf("it has begun %d times and ended %d times, want %d and %d", began.Load(), ended.Load(), b, e)
 			}
 		}
 		first, second := q.watch(), q.watch()

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,6 +225,7 @@ func TestPullsThatWaitWatchOnce(t *testing.T) {
 	p := sqlite(t)
 	db := p.open(t)
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	done := make(chan struct{})
 	const pulls = 8
 	for i := range pulls {
@@ -251,4 +254,26 @@ func TestPullsThatWaitWatchOnce(t *testing.T) {
 		<-done
 	}
 	inUse(0)
+}
+
+// TestNothingIsOpenAfterClose: who closes the database after the last Pull has the whole of it in
+// its file.
+func TestNothingIsOpenAfterClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "queue.db")
+	for i := range 20 {
+		db, err := sql.Open("sqlite", shoalsql.SQLiteDSN(path))
+		must(t, err)
+		q := open(t, db, shoalsql.SQLite, "q")
+		must(t, q.Enqueue(context.Background(), jobs.Message{Delay: time.Hour}))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)
+		_, err = q.Pull(ctx, 1)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		must(t, db.Close())
+		if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("after %d ms: the log is still there: %v", i, err)
+		}
+	}
 }
