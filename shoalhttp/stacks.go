@@ -20,11 +20,11 @@ func fold(tasks []shoal.RunningTask) []StackGroup {
 	groups := []StackGroup{}
 	at := make(map[string]int) // in groups
 	for _, t := range tasks {
-		places := places(t.Stack)
-		i, ok := at[places]
+		key := places(t.Stack)
+		i, ok := at[key]
 		if !ok {
 			i = len(groups)
-			at[places] = i
+			at[key] = i
 			own, place := ownFrame(t.Stack)
 			groups = append(groups, StackGroup{Age: t.Age.Seconds(), Func: own, Place: place, Stack: t.Stack})
 		}
