@@ -59,7 +59,7 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	fs.StringVar(&e.Type, "type", "", "the `type` of the jobs, for -time-limit of shoal work and for shoal dead")
 	fs.BoolVar(&e.JSON, "json", false, "say on the standard output, in JSON, how many jobs were enqueued")
 	fs.BoolVar(&e.Once, "once", false, "skip a line that was enqueued in the last two minutes")
-	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly\nthe next one comes. An interrupt ends the command, which says how many lines were\nenqueued.")
+	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly the next one\ncomes. An interrupt ends the command, which says how many lines were enqueued.")
 	switch {
 	case err != nil:
 		return err
@@ -114,8 +114,8 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
-		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status decides what\nbecomes of the job:\n\n"+
-		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\n"+
+		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
+		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and what the command\nhas written on its standard error.\n\n"+
 		"Output that cannot be written is a failure of the job too. Each command has a\nprocess group of its own. What it leaves behind when it ends is killed, and so\nis all when this process is killed.\n\n"+
 		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.\n\nThe exit status is 0 if no job became a dead letter here, 3 if some did, 2 if the\ncommand line is wrong, and 1 after another error.")
 	_, known := work.Builtins[w.Do]

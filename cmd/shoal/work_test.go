@@ -348,7 +348,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while")
 	}
-	for _, engine := range []string{"sqlite", "postgres"} {
+	for _, engine := range []string{"sqlite", "postgres", "nats"} {
 		t.Run(engine, func(t *testing.T) {
 			out, err := exec.Command("go", "run", "./internal/chaos", "-engine", engine, "-jobs", "1000", "-kills", "10", "-restarts", "2", "-away", "2s", "-seed", "1").CombinedOutput()
 			if err != nil && strings.Contains(string(out), postgres.ErrNone.Error()) && os.Getenv("SHOAL_POSTGRES") != "required" {

@@ -5,7 +5,10 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"net"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -36,8 +39,10 @@ func newEngine(name, dir string) (engine, error) {
 			return nil, err
 		}
 		return server{c}, nil
+	case "nats":
+		return newNATS(dir)
 	}
-	return nil, fmt.Errorf("-engine %q: want sqlite or postgres", name)
+	return nil, fmt.Errorf("-engine %q: want sqlite, postgres or nats", name)
 }
 
 // server is a Postgres.
@@ -52,6 +57,67 @@ func (s server) away(ctx context.Context, _ *field, d time.Duration) error {
 	s.c.Crash()
 	sleep(ctx, d)
 	return s.c.Start()
+}
+
+// natsServer is a NATS server in a process of its own.
+type natsServer struct {
+	binary, dir, addr string
+	c                 *exec.Cmd
+}
+
+// newNATS builds a server, in the module that has one, and starts it.
+func newNATS(dir string) (*natsServer, error) {
+	s := &natsServer{binary: filepath.Join(dir, "nats-server"), dir: filepath.Join(dir, "nats")}
+	build := exec.Command("go", "build", "-o", s.binary, "github.com/nats-io/nats-server/v2")
+	build.Dir = filepath.Join("..", "..", "contrib", "nats", "natstest")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building nats-server: %w: %s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s.addr = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	return s, s.start()
+}
+
+func (s *natsServer) start() error {
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return err
+	}
+	s.c = exec.Command(s.binary, "-a", host, "-p", port, "-js", "-sd", s.dir)
+	if err := s.c.Start(); err != nil {
+		return err
+	}
+	for range 200 {
+		if c, err := net.Dial("tcp", s.addr); err == nil {
+			return c.Close()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.Join(fmt.Errorf("nats-server does not listen at %s", s.addr), s.close())
+}
+
+func (s *natsServer) place() []string { return []string{"-nats", "nats://" + s.addr} }
+
+func (s *natsServer) close() error {
+	_ = s.c.Process.Kill()
+	_ = s.c.Wait()
+	return nil
+}
+
+func (s *natsServer) restart(ctx context.Context, f *field) error { return s.away(ctx, f, 0) }
+
+func (s *natsServer) away(ctx context.Context, _ *field, d time.Duration) error {
+	if err := s.close(); err != nil {
+		return err
+	}
+	sleep(ctx, d)
+	return s.start()
 }
 
 // sqlite is a folder: there is no process that could fail but those that work.

@@ -46,7 +46,7 @@ type config struct {
 func main() {
 	var c config
 	flag.StringVar(&c.binary, "shoal", "", "the shoal `command` to test (default: build it)")
-	flag.StringVar(&c.engine, "engine", "sqlite", "the `engine` of the queue: sqlite or postgres")
+	flag.StringVar(&c.engine, "engine", "sqlite", "the `engine` of the queue: sqlite, postgres or nats")
 	flag.IntVar(&c.jobs, "jobs", 20_000, "number of jobs, at least 1")
 	flag.IntVar(&c.kills, "kills", 100, "number of kills")
 	flag.IntVar(&c.restarts, "restarts", 10, "number of times that the engine fails and starts again")

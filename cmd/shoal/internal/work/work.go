@@ -102,11 +102,14 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	watching.Wait()
 	took, n := time.Since(start), r.now()
 	if w.JSON {
-		err = errors.Join(err, r.event(struct {
+		e := r.event(struct {
 			Event string `json:"event"`
 			Tally
 			Seconds float64 `json:"seconds"`
-		}{"end", n, took.Seconds()}))
+		}{"end", n, took.Seconds()})
+		if err == nil {
+			err = e
+		}
 	} else {
 		fmt.Fprintf(stderr, "work: %d jobs run in %v: %d done, %d given back, %d dead letters\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Back, n.Dead)
 	}
