@@ -42,8 +42,8 @@
 //   - hanging: a task has run for 10 seconds, and for ten times as long as 99 of 100 tasks
 //     take (30 seconds if no task was measured so far)
 //   - failing: a tenth or more of the tasks that ended in the last minute failed
-//   - rejecting, dropping, slow tasks, stalled before, dead letters: there were any in the
-//     last minute
+//   - rejecting, dropping, slow tasks, stalled before, dead letters, time limit: there were
+//     any in the last minute
 //   - queue full, submitters wait, queue away: now
 //   - paused, while tasks wait
 //

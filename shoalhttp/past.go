@@ -23,7 +23,7 @@ const (
 type point struct {
 	tick int // the number of the look; nothing changed until the next point
 
-	submitted, completed, failed, rejected, dropped, stalls, slow, dead uint64
+	submitted, completed, failed, rejected, dropped, stalls, slow, dead, timedOut uint64
 
 	queued, running, idle, limit int32
 	below                        float32   // tasks per second that sub-pools ended
@@ -79,7 +79,7 @@ func (h *Page) noteLocked(all []*tracked) {
 	now := k.first + len(k.times) - 1
 	for i, t := range all {
 		next := pointOf(t.stats)
-		next.dead = t.row.dead()
+		next.dead, next.timedOut = t.row.lost()
 		next.below = float32(t.row.Below.CompleteRate)
 		next.wait = quantilesOf(t.stats.WaitTime.Since(t.past.stats.WaitTime))
 		next.run = quantilesOf(t.stats.RunTime.Since(t.past.stats.RunTime))

@@ -257,7 +257,7 @@ func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
 	for _, q := range jobs.Of(p) {
 		row := SourceRow{
 			Name: visible(q.Source), Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
-			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, Extended: q.Extended,
+			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, TimedOut: q.TimedOut, Extended: q.Extended,
 			PullErrors: q.PullErrors, LastError: visible(q.LastError),
 		}
 		if !q.LastErrorAt.IsZero() {

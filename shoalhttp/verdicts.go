@@ -116,10 +116,14 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		}
 		add(level, label, "%s of %s (%s) failed %s", count(failed), some(ended, "task", "tasks"), percent(failed, ended), in)
 	}
-	if n := diff(r.dead(), was.dead); n > 0 {
+	dead, timedOut := r.lost()
+	if n := diff(timedOut, was.timedOut); n > 0 {
+		add(problem, "time limit", "%s a time limit %s", some(n, "run of a job exceeded", "runs of jobs exceeded"), in)
+	}
+	if n := diff(dead, was.dead); n > 0 {
 		add(problem, "dead letters", "%s %s", some(n, "job became a dead letter", "jobs became dead letters"), in)
-	} else if n := r.dead(); n > 0 {
-		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(n), "job became a dead letter", "jobs became dead letters"))
+	} else if dead > 0 {
+		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(dead), "job became a dead letter", "jobs became dead letters"))
 	}
 	if n := diff(r.Rejected, was.rejected); n > 0 {
 		add(problem, "rejecting", "%s rejected %s", some(n, "task was", "tasks were"), in)

@@ -74,12 +74,14 @@ type PoolRow struct {
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
-// dead is how many jobs of durable queues became dead letters.
-func (r *PoolRow) dead() (n uint64) {
+// lost is how many jobs of durable queues became dead letters, and how many runs of jobs exceeded
+// their time limit.
+func (r *PoolRow) lost() (dead, timedOut uint64) {
 	for _, q := range r.Sources {
-		n += q.Dead
+		dead += q.Dead
+		timedOut += q.TimedOut
 	}
-	return n
+	return dead, timedOut
 }
 
 // Below is the part of a [PoolRow] about all pools below it. All fields are 0 if there are none.
@@ -148,6 +150,7 @@ type SourceRow struct {
 	Dead        uint64  `json:"dead"`
 	LeasesLost  uint64  `json:"leases_lost"`
 	Untold      uint64  `json:"untold"`
+	TimedOut    uint64  `json:"timed_out"`
 	Extended    uint64  `json:"extended"`
 	PullErrors  uint64  `json:"pull_errors"`
 	Failing     bool    `json:"failing"` // whether a Pull failed in the last ten seconds

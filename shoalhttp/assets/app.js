@@ -796,12 +796,12 @@ function drawSources(r) {
       const tr = el('tr'), th = el('th', 'l');
       th.scope = 'row';
       tr.append(th);
-      for (let k = 0; k < 9; k++) tr.append(el('td', k === 8 ? 'l' : ''));
+      for (let k = 0; k < 10; k++) tr.append(el('td', k === 9 ? 'l' : ''));
       body.append(tr);
     }
     const cells = body.rows[i].cells;
     const texts = [q.name, secs(q.lease), count(q.held), count(q.running), count(q.acked), count(q.retried), count(q.dead),
-      count(q.leases_lost), count(q.pull_errors + q.untold),
+      count(q.leases_lost), count(q.timed_out), count(q.pull_errors + q.untold),
       q.last_error ? `${new Date(q.last_error_at * 1000).toLocaleTimeString()} ${q.last_error}` : ''];
     for (const [k, text] of texts.entries()) setText(cells[k], text);
   }
