@@ -108,7 +108,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		w.Limits[kind] = d
 		return nil
 	})
-	fs.DurationVar(&w.Empty, "empty", 0, "end when no job came for this time (default: end when interrupted)")
+	fs.DurationVar(&w.Empty, "empty", 0, "end when the queue has been empty for this time; jobs that are delayed, or run\nelsewhere, are in it (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it")
 	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")

@@ -242,6 +242,23 @@ func TestWorkInJSON(t *testing.T) {
 	}
 }
 
+// TestWorkEndsWhenTheQueueIsEmpty: and not while a job waits for its next attempt.
+func TestWorkEndsWhenTheQueueIsEmpty(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	for name, place := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			enqueue(t, "a\n", place...)
+			enqueue(t, "b\n", append(place, "-delay", "1500ms")...)
+			out, _ := doWork(t, append(place, "-empty", "50ms", "--", "sh", "-c", `read -r job; [ "$SHOAL_ATTEMPT" = 2 ] && echo "$job"`)...)
+			if got := sortedLines(out); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
 func TestOnceAndDelay(t *testing.T) {
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	for range 3 {

@@ -28,7 +28,7 @@ type Work struct {
 	Drain       time.Duration
 	Limit       time.Duration            // for a job; 0: none
 	Limits      map[string]time.Duration // for jobs of a type, instead of Limit
-	Empty       time.Duration            // end when no job came for this time; 0: never
+	Empty       time.Duration            // end when the queue was empty for this time; 0: never
 	Listen      string                   // where the page is; "": nowhere
 	Quiet       bool                     // no progress
 	JSON        bool                     // say all in JSON, on the standard output
@@ -198,8 +198,10 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
-			stop()
-			return
+			if d := in.look(ctx); d == nil || d.Ready+d.Delayed+d.Leased == 0 {
+				stop()
+				return
+			}
 		}
 		if d := time.Since(saidAt); !w.Quiet && d > sayEvery && s != said {
 			now := r.now()
