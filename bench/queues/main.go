@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,6 +31,7 @@ type config struct {
 	jobs    int
 	workers int
 	runs    int
+	drips   int
 	kills   int
 	only    string
 	model   bool
@@ -45,6 +47,7 @@ func main() {
 	flag.IntVar(&c.jobs, "jobs", 10_000, "number of jobs in the throughput measurement, at least 1")
 	flag.IntVar(&c.workers, "workers", 64, "number of producers, and then of workers, in that measurement, at least 1")
 	flag.IntVar(&c.runs, "runs", 3, "measure this often, at least once; the table has medians")
+	flag.IntVar(&c.drips, "drips", 100, "number of jobs that are put at a low rate, about five a second, in each run, at least 1")
 	flag.IntVar(&c.kills, "kills", 1, "kill a worker this often; each time can take minutes")
 	flag.StringVar(&c.only, "run", "", "measure only the subjects whose name matches this `regexp`")
 	flag.BoolVar(&c.model, "model", false, "check the capacity model of docs/beyond-one-machine.md instead")
@@ -91,6 +94,10 @@ func child(ctx context.Context, c config) error {
 		err = flow(ctx, c, q)
 	case "retry":
 		err = retry(ctx, q)
+	case "listen":
+		err = listen(ctx, c, q)
+	case "drip":
+		err = drip(ctx, c, q)
 	case "hang":
 		err = hang(ctx, q)
 	case "rescue":
@@ -202,6 +209,46 @@ func retry(ctx context.Context, q queue) error {
 	return say(result{Late: late})
 }
 
+// drip puts jobs now and then, each with the time as its ID.
+func drip(ctx context.Context, c config, q queue) error {
+	for range c.jobs {
+		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
+		if err := q.put(ctx, int(time.Now().UnixNano())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen takes the jobs of drip, which is another process, and says how long after the call
+// of put each of them began.
+func listen(ctx context.Context, c config, q queue) error {
+	began := make(chan float64, c.jobs)
+	wctx, stop := context.WithCancel(ctx)
+	defer stop()
+	worked := make(chan error, 1)
+	go func() {
+		worked <- q.work(wctx, 4, func(_ context.Context, id int) error {
+			began <- time.Since(time.Unix(0, int64(id))).Seconds()
+			return nil
+		})
+	}()
+	time.Sleep(time.Second) // it is there
+	fmt.Println("ready")
+	var late []float64
+	for range c.jobs {
+		select {
+		case d := <-began:
+			late = append(late, d)
+		case err := <-worked:
+			return errors.Join(err, fmt.Errorf("%d of %d jobs began", len(late), c.jobs))
+		}
+	}
+	stop()
+	slices.Sort(late)
+	return errors.Join(<-worked, say(result{Late: late}))
+}
+
 // hang takes a job and does not end.
 func hang(ctx context.Context, q queue) error {
 	go func() {
@@ -272,7 +319,7 @@ const (
 // A row is what was measured of a subject.
 type row struct {
 	put, done, process, engine, again []float64
-	late                              []float64
+	late, delay                       []float64
 }
 
 func measure(ctx context.Context, c config) error {
@@ -280,7 +327,7 @@ func measure(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	for name, n := range map[string]int{"-jobs": c.jobs, "-workers": c.workers, "-runs": c.runs} {
+	for name, n := range map[string]int{"-jobs": c.jobs, "-workers": c.workers, "-runs": c.runs, "-drips": c.drips} {
 		if n < 1 {
 			return fmt.Errorf("%s %d must be at least 1", name, n)
 		}
@@ -309,17 +356,20 @@ func measure(ctx context.Context, c config) error {
 	if err := each("jobs a second", c.runs, c.flow); err != nil {
 		return err
 	}
+	if err := each("start at a low rate", c.runs, c.delay); err != nil {
+		return err
+	}
 	if err := each("retry", 1, c.retry); err != nil {
 		return err
 	}
 	if err := each("a worker is killed", c.kills, c.killed); err != nil {
 		return err
 	}
-	fmt.Println("| | durable | enqueued/s | done/s | retry of 2 s is late by | a killed worker's job runs again after | process | engine |")
-	fmt.Println("|---|---|---:|---:|---|---:|---:|---:|")
+	fmt.Println("| | durable | enqueued/s | done/s | starts after, p50 and p99 | retry of 2 s is late by | a killed worker's job runs again after | process | engine |")
+	fmt.Println("|---|---|---:|---:|---:|---|---:|---:|---:|")
 	for i, s := range subjects {
 		if r := rows[i]; re.MatchString(s.name) {
-			fmt.Printf("| %s | %s | %.0f | %.0f | %s | %s | %.0f MB | %s |\n", s.name, s.note, median(r.put), median(r.done), spread(r.late),
+			fmt.Printf("| %s | %s | %.0f | %.0f | %s | %s | %s | %.0f MB | %s |\n", s.name, s.note, median(r.put), median(r.done), percentiles(r.delay), spread(r.late),
 				seconds(r.again), median(r.process)/1e6, beside(r.engine))
 		}
 	}
@@ -339,6 +389,15 @@ func seconds(v []float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.1f s", median(v))
+}
+
+// percentiles are the median and what 99 of 100 do not exceed.
+func percentiles(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	v = slices.Sorted(slices.Values(v))
+	return fmt.Sprintf("%.1f ms, %.0f", 1000*v[len(v)/2], 1000*v[(len(v)*99)/100])
 }
 
 // spread is the median and the largest.
@@ -443,6 +502,27 @@ func (c config) retry(ctx context.Context, s subject, r *row) error {
 		got, err := p.result()
 		r.late = append(r.late, got.Late...)
 		return errors.Join(err, p.Wait())
+	})
+}
+
+// delay has one process put jobs at a low rate, and another one do them.
+func (c config) delay(ctx context.Context, s subject, r *row) error {
+	c.jobs = c.drips
+	return c.with(s, func(e *engine) error {
+		worker, err := c.start(ctx, "listen", s, e)
+		if err != nil {
+			return err
+		}
+		if err := worker.wait("ready"); err != nil {
+			return errors.Join(err, worker.Wait())
+		}
+		putter, err := c.start(ctx, "drip", s, e)
+		if err != nil {
+			return err
+		}
+		got, err := worker.result()
+		r.delay = append(r.delay, got.Late...)
+		return errors.Join(err, putter.Wait(), worker.Wait())
 	})
 }
 

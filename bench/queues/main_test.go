@@ -21,7 +21,7 @@ func TestTheTableIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-jobs", "200", "-runs", "1", "-kills", "1", "-run", "^shoal, (NATS|SQLite)$")
+	cmd := exec.Command(self, "-jobs", "200", "-runs", "1", "-kills", "1", "-drips", "3", "-run", "^shoal, (NATS|SQLite)$")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -31,7 +31,7 @@ func TestTheTableIsMade(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	for _, l := range lines[2:] {
-		if n := strings.Count(l, "|"); n != 9 || strings.Contains(l, "–") || strings.Contains(l, "| 0 |") {
+		if n := strings.Count(l, "|"); n != 10 || strings.Contains(l, "–") || strings.Contains(l, "| 0 |") {
 			t.Errorf("%s", l)
 		}
 	}

@@ -88,8 +88,32 @@ func openSQL(ctx context.Context, driver, dsn string, d shoalsql.Dialect) (queue
 	}
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	n, err := shoalsql.Open(ctx, db, d, "bench", shoalsql.WithLease(lease))
+	opts := []shoalsql.Option{shoalsql.WithLease(lease)}
+	if d == shoalsql.Postgres {
+		opts = append(opts, shoalsql.WithListener(func(ctx context.Context, channel string, notify func()) error {
+			return listenPgx(ctx, dsn, channel, notify)
+		}))
+	}
+	n, err := shoalsql.Open(ctx, db, d, "bench", opts...)
 	return &shoalQueue{source: n, sink: n, ends: []func() error{db.Close}}, err
+}
+
+// listenPgx tells of the notifications of a channel.
+func listenPgx(ctx context.Context, dsn, channel string, notify func()) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	for {
+		notify()
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (q *shoalQueue) put(ctx context.Context, id int) error {

@@ -31,6 +31,7 @@ var limits = []struct {
 }{
 	{[]string{"README.md"}, 1200},
 	{[]string{"docs/choosing.md", "docs/tuning.md", "docs/migrate.md", "docs/observe.md", "docs/beyond-one-machine.md"}, 5000},
+	{[]string{"docs/engines.md"}, 1000},
 }
 
 // history tells what was; its commands need not work any more.
