@@ -367,7 +367,7 @@ func TestChaos(t *testing.T) {
 	}
 	for _, engine := range []string{"sqlite", "postgres", "nats"} {
 		t.Run(engine, func(t *testing.T) {
-			out, err := exec.Command("go", "run", "./internal/chaos", "-engine", engine, "-jobs", "1000", "-kills", "10", "-restarts", "2", "-away", "2s", "-seed", "1").CombinedOutput()
+			out, err := exec.Command("go", "run", "./internal/chaos", "-engine", engine, "-jobs", "1000", "-kills", "10", "-ends", "4", "-stops", "1", "-restarts", "2", "-away", "2s", "-seed", "1").CombinedOutput()
 			if err != nil && strings.Contains(string(out), postgres.ErrNone.Error()) && os.Getenv("SHOAL_POSTGRES") != "required" {
 				t.Skip(postgres.ErrNone)
 			}
@@ -377,8 +377,12 @@ func TestChaos(t *testing.T) {
 			t.Logf("%s", out)
 		})
 	}
-	out, err := exec.Command("go", "run", "./internal/chaos", "-jobs", "0").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "-jobs 0 must be at least 1") {
-		t.Errorf("%v\n%s", err, out)
+	for flag, want := range map[string]string{
+		"-jobs=0": "-jobs 0 must be at least 1", "-stops=-1": "-stops -1 must be at least 0", "-hang=8": "-hang 8 must be less than -slots 8",
+	} {
+		out, err := exec.Command("go", "run", "./internal/chaos", flag).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }

@@ -1,13 +1,20 @@
 //go:build unix
 
-// Command chaos has processes of shoal work share a queue, kills them over and over with
-// SIGKILL, has the engine fail and begin again under load, and has it be away for a while.
-// It counts what became of the jobs, and ends with
+// Command chaos has processes of shoal work share a queue, and one more process that serves
+// this queue and a second one on one pool. It does to them, in an order made by a seed, what
+// can happen: it kills them with SIGKILL; it ends them with SIGINT or SIGTERM to their whole
+// group, as Ctrl-C does; it stops them with SIGSTOP for longer than a lease; it has the engine
+// fail and begin again under load, and be away for a while. Some jobs hang until their process
+// ends. It counts what became of the jobs, and ends with
 //
-//	chaos: J jobs, K kills, 0 lost, D ran twice
+//	chaos: J jobs, K kills, 0 lost, D ran twice; at most B may: …
 //
-// It fails if a job was lost, or more ran twice than the processes can have had under way
-// when they were killed or their engine failed.
+// It fails if a job was lost, if more than B ran twice, or if a process that was told to end
+// did not end in order.
+//
+// B is how many jobs can have been under way when something failed. That is the number of
+// jobs that a process runs at once, for each kill and for each stop; and the number that all
+// processes run at once, for each failure of the engine. An end in order adds nothing.
 package main
 
 import (
@@ -16,9 +23,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,6 +42,9 @@ type config struct {
 	engine    string
 	jobs      int
 	kills     int
+	ends      int
+	stops     int
+	hang      int
 	restarts  int
 	processes int
 	slots     int
@@ -49,15 +61,26 @@ func main() {
 	flag.StringVar(&c.engine, "engine", "sqlite", "the `engine` of the queue: sqlite, postgres or nats")
 	flag.IntVar(&c.jobs, "jobs", 20_000, "number of jobs, at least 1")
 	flag.IntVar(&c.kills, "kills", 100, "number of kills")
+	flag.IntVar(&c.ends, "ends", 20, "number of times that a process is told to end")
+	flag.IntVar(&c.stops, "stops", 5, "number of times that a process is stopped for one and a half leases")
+	flag.IntVar(&c.hang, "hang", 3, "number of jobs that hang until their process ends, fewer than -slots")
 	flag.IntVar(&c.restarts, "restarts", 10, "number of times that the engine fails and starts again")
-	flag.IntVar(&c.processes, "processes", 3, "number of processes that work")
+	flag.IntVar(&c.processes, "processes", 3, "number of processes of shoal work, beside the one with two queues")
 	flag.IntVar(&c.slots, "slots", 8, "number of jobs that each process runs at once")
 	flag.DurationVar(&c.every, "every", 300*time.Millisecond, "average time between two kills or failures")
 	flag.DurationVar(&c.away, "away", 30*time.Second, "stop the engine once for this time; 0: never")
 	flag.DurationVar(&c.lease, "lease", 2*time.Second, "the lease of a job")
 	flag.DurationVar(&c.limit, "limit", 15*time.Minute, "give up after this time")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the random choices")
+	serve := flag.Bool("serve", false, "for internal use")
 	flag.Parse()
+	if *serve {
+		if err := serveTwo(flag.Args(), os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos -serve:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := c.check(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
@@ -74,10 +97,13 @@ func (c config) check() error {
 			return fmt.Errorf("%s %d must be at least 1", name, n)
 		}
 	}
-	for name, n := range map[string]int{"-kills": c.kills, "-restarts": c.restarts} {
+	for name, n := range map[string]int{"-kills": c.kills, "-ends": c.ends, "-stops": c.stops, "-hang": c.hang, "-restarts": c.restarts} {
 		if n < 0 {
 			return fmt.Errorf("%s %d must be at least 0", name, n)
 		}
+	}
+	if c.hang >= c.slots {
+		return fmt.Errorf("-hang %d must be less than -slots %d", c.hang, c.slots)
 	}
 	return nil
 }
@@ -99,12 +125,14 @@ func run(c config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // the processes have groups of their own
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	fmt.Printf("chaos: %s, %d processes with %d jobs at once each, seed %d\n", c.engine, c.processes, c.slots, c.seed)
+	fmt.Printf("chaos: %s, %d processes and one with two queues, with %d jobs at once each, seed %d\n", c.engine, c.processes, c.slots, c.seed)
 	f := &field{config: c, engine: e, rand: rand.New(rand.NewPCG(c.seed, 0)), dir: dir, runs: filepath.Join(dir, "runs")}
 	defer f.stopAll()
-	for range c.processes {
+	for range c.processes + 1 {
 		if err := f.start(len(f.procs)); err != nil {
 			return err
 		}
@@ -123,10 +151,13 @@ func run(c config) (err error) {
 func (f *field) faults(ctx context.Context) error {
 	const (
 		kill = iota
+		end
+		stop
 		restart
 		away
 	)
-	faults := slices.Concat(slices.Repeat([]int{kill}, f.kills), slices.Repeat([]int{restart}, f.restarts))
+	faults := slices.Concat(slices.Repeat([]int{kill}, f.kills), slices.Repeat([]int{end}, f.ends),
+		slices.Repeat([]int{stop}, f.stops), slices.Repeat([]int{restart}, f.restarts))
 	f.rand.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	if f.away > 0 {
 		faults = slices.Insert(faults, len(faults)/2, away)
@@ -135,33 +166,43 @@ func (f *field) faults(ctx context.Context) error {
 		if !sleep(ctx, time.Duration(float64(f.every)*(0.2+1.6*f.rand.Float64()))) {
 			return errOutOfTime
 		}
+		i := f.rand.IntN(len(f.procs))
 		var err error
 		switch fault {
 		case kill:
 			f.killed++
-			f.held += f.slots
-			err = f.replace(f.rand.IntN(len(f.procs)))
+			err = f.replace(i)
+		case end:
+			err = f.end(ctx, i, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[f.rand.IntN(2)])
+		case stop:
+			f.stopped++
+			err = f.stop(ctx, i)
 		case restart:
-			f.held += f.slots * f.processes
+			f.failed++
 			if err = f.ready(ctx); err == nil {
 				err = f.engine.restart(ctx, f)
 			}
 		case away:
+			f.failed++
 			if err = f.ready(ctx); err != nil {
 				break
 			}
-			fmt.Printf("chaos: after %d kills the engine is away for %v\n", f.killed, f.away)
-			f.held += f.slots * f.processes
-			err = f.engine.away(ctx, f, f.away)
+			fmt.Printf("chaos: after %d kills the engine is away for %v\n", f.killed, f.config.away)
+			err = f.engine.away(ctx, f, f.config.away)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	// With the end of their process the jobs that hang are given back. The next attempt of
+	// them does not hang.
+	if err := f.allHang(ctx); err != nil {
+		return err
+	}
+	return f.end(ctx, f.processes, syscall.SIGTERM)
 }
 
-var errOutOfTime = errors.New("out of time")
+var errOutOfTime = errors.New("out of time, or interrupted")
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
@@ -181,12 +222,19 @@ type field struct {
 	runs   string // the file to which each run of a job adds a line
 	procs  []process
 	begun  int // processes
-	killed int
-	held   int // jobs that may have been under way when something failed
+
+	killed, stopped int // processes
+	failed          int // times that the engine did
 }
 
-func (f *field) args(command string, more ...string) []string {
-	return append(append([]string{command, "-lease", f.lease.String()}, f.engine.place()...), more...)
+// bound is how many jobs may run twice: those that can have been under way when something
+// failed.
+func (f *field) bound() int {
+	return f.slots*(f.killed+f.stopped) + f.slots*(f.processes+1)*f.failed
+}
+
+func (f *field) args(command, queue string, more ...string) []string {
+	return slices.Concat([]string{command, "-lease", f.lease.String(), "-queue", queue}, f.engine.place(), more)
 }
 
 // A process is one that works.
@@ -208,7 +256,21 @@ func (f *field) start(i int) error {
 		return err
 	}
 	defer log.Close()
-	c := exec.Command(f.binary, f.args("work", "-workers", strconv.Itoa(f.slots), "-do", "print")...)
+	what := []string{"-workers", strconv.Itoa(f.slots)}
+	binary := f.binary
+	switch i {
+	case f.processes: // two queues on one pool
+		if binary, err = os.Executable(); err != nil {
+			return err
+		}
+		what = slices.Concat([]string{"-serve", "--", strconv.Itoa(f.slots), f.lease.String()}, f.engine.place())
+	case 0: // a command for each job
+		what = f.args("work", queues[0], append(what, "--", "sh", "-c", "sleep 0.01; cat")...)
+	default:
+		what = f.args("work", queues[0], append(what, "-do", "print")...)
+	}
+	c := exec.Command(binary, what...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell begins it
 	c.Stdout, c.Stderr = out, log
 	if err := c.Start(); err != nil {
 		return err
@@ -252,6 +314,63 @@ func (f *field) replace(i int) error {
 	return f.start(i)
 }
 
+// end tells process i to end, by a signal to its whole group, and starts it again. It must
+// end in order, and soon.
+func (f *field) end(ctx context.Context, i int, s syscall.Signal) error {
+	if err := f.ready(ctx); err != nil {
+		return err
+	}
+	p := f.procs[i]
+	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil {
+		return err
+	}
+	late := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	err := p.cmd.Wait()
+	if !late.Stop() {
+		err = errors.New("it did not end within a minute")
+	}
+	if err != nil {
+		log, _ := os.ReadFile(p.log)
+		return fmt.Errorf("a process was told to end by the signal %v: %w\n%s", s, err, log[max(0, len(log)-2000):])
+	}
+	return f.start(i)
+}
+
+// stop has process i stand still for longer than a lease.
+func (f *field) stop(ctx context.Context, i int) error {
+	if err := f.ready(ctx); err != nil {
+		return err
+	}
+	p := f.procs[i].cmd.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, f.lease*3/2)
+	return p.Signal(syscall.SIGCONT)
+}
+
+// allHang waits until each job that is to hang has begun to, or has run.
+func (f *field) allHang(ctx context.Context) error {
+	for {
+		ran, err := f.ran()
+		if err != nil {
+			return err
+		}
+		n := 0
+		for i := range f.hang {
+			if ran[fmt.Sprint("hang ", i)]+ran[fmt.Sprint(hangs, "hang ", i)] > 0 {
+				n++
+			}
+		}
+		if n == f.hang {
+			return nil
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("%w: %d of %d jobs hang", errOutOfTime, n, f.hang)
+		}
+	}
+}
+
 func (f *field) stopAll() {
 	for _, p := range f.procs {
 		_ = p.cmd.Process.Kill()
@@ -260,22 +379,35 @@ func (f *field) stopAll() {
 	f.procs = nil
 }
 
-// enqueue enqueues the jobs, in steps, each until it is confirmed.
+// enqueue enqueues the jobs, in steps, each until it is confirmed: first those that hang, into
+// the second queue, as every fifth of the others. The steps are spread over the faults.
 func (f *field) enqueue(ctx context.Context) {
-	const step = 500
+	const step = 100
+	pause := f.every * time.Duration(f.kills+f.ends+f.stops+f.restarts) / time.Duration(1+f.jobs/step)
+	var lines [len(queues)]strings.Builder
+	for i := range f.hang {
+		fmt.Fprintf(&lines[1], "hang %d\n", i)
+	}
 	for from := 0; from < f.jobs; from += step {
-		var lines strings.Builder
 		for i := from; i < min(from+step, f.jobs); i++ {
-			fmt.Fprintf(&lines, "job %d\n", i)
-		}
-		for ctx.Err() == nil {
-			c := exec.CommandContext(ctx, f.binary, f.args("enqueue", "-once")...)
-			c.Stdin = strings.NewReader(lines.String())
-			if c.Run() == nil {
-				break
+			q := 0
+			if i%5 == 0 {
+				q = 1
 			}
-			sleep(ctx, 100*time.Millisecond)
+			fmt.Fprintf(&lines[q], "job %d\n", i)
 		}
+		for q, name := range queues {
+			for ctx.Err() == nil && lines[q].Len() > 0 {
+				c := exec.CommandContext(ctx, f.binary, f.args("enqueue", name, "-once")...)
+				c.Stdin = strings.NewReader(lines[q].String())
+				if c.Run() == nil {
+					break
+				}
+				sleep(ctx, 100*time.Millisecond)
+			}
+			lines[q].Reset()
+		}
+		sleep(ctx, pause)
 	}
 }
 
@@ -295,6 +427,13 @@ func (f *field) ran() (map[string]int, error) {
 
 // count waits until each job has run, and no more comes, and says how it was.
 func (f *field) count(ctx context.Context) error {
+	var all []string
+	for i := range f.hang {
+		all = append(all, fmt.Sprint("hang ", i))
+	}
+	for i := range f.jobs {
+		all = append(all, fmt.Sprint("job ", i))
+	}
 	var ran map[string]int
 	still := time.Now()
 	total := 0
@@ -303,6 +442,7 @@ func (f *field) count(ctx context.Context) error {
 		if ran, err = f.ran(); err != nil {
 			return err
 		}
+		maps.DeleteFunc(ran, func(line string, _ int) bool { return strings.HasPrefix(line, hangs) })
 		now := 0
 		for _, n := range ran {
 			now += n
@@ -311,28 +451,29 @@ func (f *field) count(ctx context.Context) error {
 			total, still = now, time.Now()
 		}
 		// What a killed process held is there again after a lease.
-		if len(ran) == f.jobs && time.Since(still) > 2*f.lease || time.Since(still) > 30*time.Second+10*f.lease {
+		if len(ran) == len(all) && time.Since(still) > 2*f.lease || time.Since(still) > 30*time.Second+10*f.lease {
 			break
 		}
 		sleep(ctx, 200*time.Millisecond)
 	}
 	f.stopAll()
 	lost, twice := 0, 0
-	for i := range f.jobs {
-		n := ran["job "+strconv.Itoa(i)]
+	for _, job := range all {
+		n := ran[job]
 		if n == 0 {
 			lost++
 		}
 		twice += max(0, n-1)
 	}
-	fmt.Printf("chaos: %d jobs, %d kills, %d lost, %d ran twice\n", f.jobs, f.killed, lost, twice)
+	fmt.Printf("chaos: %d jobs, %d kills, %d lost, %d ran twice; at most %d may: %d for each of %d kills and %d stops, %d for each of %d failures of the engine, none for %d ends\n",
+		f.jobs, f.killed, lost, twice, f.bound(), f.slots, f.killed, f.stopped, f.slots*(f.processes+1), f.failed, f.ends+1)
 	switch {
 	case lost > 0:
 		return fmt.Errorf("%d jobs were lost", lost)
-	case twice > f.held:
-		return fmt.Errorf("%d jobs ran twice: at most %d were under way when something failed", twice, f.held)
-	case len(ran) != f.jobs:
-		return fmt.Errorf("%d jobs that nobody has enqueued", len(ran)-f.jobs+lost)
+	case twice > f.bound():
+		return fmt.Errorf("%d jobs ran twice: at most %d were under way when something failed", twice, f.bound())
+	case len(ran) != len(all):
+		return fmt.Errorf("%d jobs that nobody has enqueued", len(ran)-len(all)+lost)
 	}
 	return nil
 }
