@@ -120,7 +120,7 @@ func (s *natsServer) away(ctx context.Context, _ *field, d time.Duration) error 
 	return s.start()
 }
 
-// sqlite is a folder: there is no process that could fail but those that work.
+// sqlite is a folder.
 type sqlite struct{ dir string }
 
 func (s sqlite) place() []string                     { return []string{"-dir", s.dir} }
