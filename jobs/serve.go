@@ -15,8 +15,9 @@ import (
 //
 // Serve occupies no worker itself. The pool may run other tasks. Several calls of Serve may
 // share a pool: one whose queue is empty leaves its places to the others, and looks for jobs
-// at least twice a second while they need them. Pause and Resize of the pool take effect at once: Serve leases no
-// job that the pool may not run.
+// about twice a second while they need them, or less often if more than ten calls of Serve share
+// a worker. Pause and Resize of the pool take effect at once: Serve leases no job that the pool
+// may not run.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it
@@ -82,8 +83,13 @@ type server struct {
 	h    Handler
 	base context.Context // has the values of Serve's, and does not end
 
-	idle    bool     // the last Pull brought nothing; of pull alone
-	sharers *sharers // the calls of Serve that share p, this one included
+	// What follows is of pull alone, but ask and asks, which servers.mu guards.
+	idle    bool          // the last Pull brought nothing
+	needs   time.Duration // what a Pull needs to bring jobs that are there, as far as is known
+	turns   int           // Pulls since the last job that ended as another one had asked
+	sharers *sharers      // the calls of Serve that share p, this one included
+	ask     *time.Timer   // until it asks; nil if it has no need to
+	asks    bool          // it has asked
 
 	mu      sync.Mutex // guards what follows, and the parts of jobs that say so
 	jobs    map[*Job]struct{}
@@ -125,7 +131,6 @@ func (s *server) pull(ctx context.Context) error {
 			return err
 		}
 		got, err := s.pullFor(ctx, r)
-		r.Release()
 		s.idle = got == 0
 		wait := time.Duration(0)
 		switch {
@@ -134,7 +139,7 @@ func (s *server) pull(ctx context.Context) error {
 		case IsPermanent(err):
 			return fmt.Errorf("jobs: source %s: %w", s.name, err)
 		case err == errAsked:
-			rest = min(max(firstRest, 2*rest), mostRest)
+			rest = s.restTime(rest)
 			wait = rest
 		case err == nil:
 			if pause > 0 {
@@ -155,17 +160,25 @@ func (s *server) pull(ctx context.Context) error {
 	}
 }
 
-// pullFor leases up to as many jobs as there are places in r, and has them run. Its error is
-// that of the source, or errAsked if another Serve is to have the places, and no job came.
+// pullFor leases up to as many jobs as there are places in r, has them run, and gives back the
+// other places. Its error is that of the source, or errAsked if another Serve is to have the
+// places, and no job came.
 func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, err error) {
+	defer r.Release() // also if the source panics
 	n := r.Len()
 	if n == 0 { // of a pool that was shut down
 		return 0, nil
 	}
 	pctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go s.mind(pctx, r, cancel)
+	look := s.lookTime(s.crowd())
+	if s.turns%patientAt == patientAt-1 {
+		look = lookMost
+	}
+	start := time.Now()
+	go s.mind(pctx, r, look, cancel)
 	ds, err := s.src.Pull(pctx, n)
+	took := time.Since(start)
 	asked := context.Cause(pctx) == errAsked
 	if pctx.Err() != nil {
 		err = nil // it was told to stop
@@ -181,8 +194,18 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 		}
 	}
 	s.giveAllBack(back, waiting)
-	if asked && len(ds) == 0 {
+	if len(ds) < n {
+		s.stopAsking()
+	}
+	switch {
+	case asked && len(ds) == 0:
+		s.turns++
 		err = errAsked
+	case len(ds) > 0:
+		s.turns = 0
+		if took <= look { // else part of it may have been a wait for a job
+			s.needs = min(2*took, lookMost)
+		}
 	}
 	return len(ds), err
 }

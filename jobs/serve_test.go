@@ -32,6 +32,7 @@ type spy struct {
 	failPull, failAck, failExtend  error
 	failNak                        error
 	hangAck, hangNak               bool
+	slow                           time.Duration                              // before each Pull
 	extend                         func(ctx context.Context, id string) error // before the extension
 	pulled                         []int                                      // what each Pull asked for
 	extended                       []time.Time
@@ -43,10 +44,15 @@ func (s *spy) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	s.mu.Lock()
 	s.pulls++
 	s.pulled = append(s.pulled, n)
-	err := s.failPull
+	err, slow := s.failPull, s.slow
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case <-time.After(slow):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	ds, err := s.Queue.Pull(ctx, n)
 	s.mu.Lock()

@@ -147,3 +147,78 @@ func TestServeAloneReservesAllAgain(t *testing.T) {
 		})
 	})
 }
+
+// TestAnIdleServeLeavesThePoolToShortJobs: of those that are idle each has a place at first,
+// and the busy one, which has one place, never waits for long.
+func TestAnIdleServeLeavesThePoolToShortJobs(t *testing.T) {
+	const workers, n, takes = 8, 8000, time.Millisecond
+	shared(t, workers, workers, takes, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		fill(t, qs[3], n)
+		for qs[3].acked() < n && time.Since(begin) < time.Hour {
+			time.Sleep(takes)
+		}
+		if took, least := time.Since(begin), n*takes/workers; took > least+least/2+time.Second/2 {
+			t.Errorf("took %v, want about %v", took, least)
+		}
+	})
+}
+
+// TestManyIdleServes cost a busy one no more than a part of the pool.
+func TestManyIdleServes(t *testing.T) {
+	const workers, n, takes = 4, 4000, 10 * time.Millisecond
+	shared(t, workers, 100, takes, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		fill(t, qs[3], n)
+		for qs[3].acked() < n && time.Since(begin) < time.Hour {
+			time.Sleep(takes)
+		}
+		if took, least := time.Since(begin), n*takes/workers; took > least+least/4+2*time.Second {
+			t.Errorf("took %v, want about %v", took, least)
+		}
+	})
+}
+
+// TestASlowPullBringsItsJobs, though others wait for the places: the source needs longer than
+// an idle Serve is given to look.
+func TestASlowPullBringsItsJobs(t *testing.T) {
+	for _, slow := range []time.Duration{80 * time.Millisecond, 400 * time.Millisecond} {
+		for _, workers := range []int{1, 4} {
+			shared(t, workers, 2, time.Second, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+				qs[1].set(func() { qs[1].slow = slow })
+				fill(t, qs[0], 300*workers)
+				time.Sleep(5 * time.Second)
+				fill(t, qs[1], 50*workers)
+				time.Sleep(150 * time.Second)
+				if n := qs[1].acked(); n < 10*workers {
+					t.Errorf("%d workers, a Pull takes %v: %d jobs were done, and %d of the other Serve", workers, slow, n, qs[0].acked())
+				}
+			})
+		}
+	}
+}
+
+// TestAPullThatPanics leaves no place reserved.
+func TestAPullThatPanics(t *testing.T) {
+	shared(t, 2, 1, 0, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+		func() {
+			defer func() {
+				if r := recover(); r != "pull" {
+					t.Errorf("%v", r)
+				}
+			}()
+			jobs.Serve(context.Background(), p, panics{newSpy()}, func(context.Context, *jobs.Job) error { return nil }, quietly)
+		}()
+		fill(t, qs[0], 4)
+		time.Sleep(time.Minute)
+		if n := qs[0].acked(); n != 4 {
+			t.Errorf("%d jobs were done, want 4", n)
+		}
+	})
+}
+
+type panics struct{ *spy }
+
+func (panics) Pull(context.Context, int) ([]jobs.Delivery, error) { panic("pull") }
