@@ -19,6 +19,14 @@ func oneModels() (ms []suite.Model) {
 		s.Go("closer", s.end)
 		s.submit(0, 0)
 	})
+	add("one task hires one worker", 2, nil, func(s *sim) {
+		s.pool(1, of(3, 4))
+		s.submit(0, 0)
+		s.end()
+		if n := s.root.Snapshot().Peak; n != 1 {
+			s.Failf("%d workers were started for one task", n)
+		}
+	})
 	add("two tasks, one worker", 4, []string{"hire", "rouse"}, func(s *sim) {
 		s.pool(2, of(1, 4))
 		s.Go("closer", s.end)

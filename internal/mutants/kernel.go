@@ -456,7 +456,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: the timer that has run holds the root", models: "life/",
 		old: "\tf()\n\tl.Release()\n",
 		new: "\tf()\n"},
-	{name: "kernel: who is hired does not search", models: "one/",
+	{name: "kernel: who is hired does not search", models: "one/one_task_hires",
 		old: "\ts.peak = max(s.peak, c.live)\n\tc.rouse(w)\n",
 		new: "\ts.peak = max(s.peak, c.live)\n\tc.wakeLater(w)\n"},
 	// ----- quiet -----
