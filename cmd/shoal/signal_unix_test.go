@@ -23,6 +23,12 @@ type worker struct {
 // startWorker starts a worker for n jobs, and waits until all of them run.
 func startWorker(t *testing.T, n int, script string, args ...string) *worker {
 	t.Helper()
+	return startWorkerTo(t, nil, n, script, args...)
+}
+
+// startWorkerTo starts one whose standard output is stdout.
+func startWorkerTo(t *testing.T, stdout *os.File, n int, script string, args ...string) *worker {
+	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip(err)
 	}
@@ -45,6 +51,9 @@ func startWorker(t *testing.T, n int, script string, args ...string) *worker {
 	w.Cmd = exec.Command(self, append(args, "--", "sh", "-c", "read -r job; "+script)...)
 	w.Env = append(os.Environ(), "SHOAL_MAIN=1", "DIR="+w.dir)
 	w.Stderr = stderr
+	if stdout != nil {
+		w.Stdout = stdout
+	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,4 +188,45 @@ func TestAKilledWorkerLeavesNoOrphans(t *testing.T) {
 func TestWhatACommandLeavesBehindEnds(t *testing.T) {
 	w := startWorker(t, 1, "exec >/dev/null 2>&1; (trap '' INT TERM; "+forEver+") & "+begin+":", "-empty", "1s")
 	w.ends(0)
+}
+
+// TestACommandIsDoneThoughItLeavesSomethingBehind, which holds its output open.
+func TestACommandIsDoneThoughItLeavesSomethingBehind(t *testing.T) {
+	w := startWorker(t, 1, begin+"(trap '' INT TERM; "+forEver+") & exit 0", "-attempts", "1", "-empty", "1s")
+	w.ends(0)
+}
+
+// TestWorkEndsThoughNobodyReadsItsOutput: a signal, the drain, and it is over.
+func TestWorkEndsThoughNobodyReadsItsOutput(t *testing.T) {
+	for _, flag := range []string{"-q", "-json"} {
+		full, in, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		w := startWorkerTo(t, in, 2, begin+"head -c 1000000 /dev/zero; : >$DIR/wrote$job", "-drain", "100ms", flag)
+		in.Close()
+		w.await("the commands to end", func() bool { return len(w.files("wrote*")) == 2 })
+		if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Wait() }()
+		select {
+		case err := <-ended:
+			if w.ProcessState.ExitCode() != 1 {
+				t.Errorf("shoal work %s: %v\n%s", flag, err, w.said())
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("shoal work %s has not ended\n%s", flag, w.said())
+		}
+	}
+}
+
+// TestTooMuchOutput is a failure of the job, and takes not all memory.
+func TestTooMuchOutput(t *testing.T) {
+	w := startWorker(t, 1, begin+"cat /dev/zero", "-attempts", "1", "-empty", "1s")
+	if err := w.Wait(); w.ProcessState.ExitCode() != 3 || !strings.Contains(w.said(), "more than 67108864 bytes") {
+		t.Errorf("shoal work: %v\n%s", err, w.said())
+	}
 }

@@ -116,7 +116,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and what the command\nhas written on its standard error.\n\n"+
-		"Output that cannot be written is a failure of the job too. Each command has a\nprocess group of its own. What it leaves behind when it ends is killed, and so\nis all when this process is killed.\n\n"+
+		"The output is written when a command ends. If it cannot be written, or has more\nthan 64 MiB, that is a failure of the job too; if nobody reads it any more, the\nwork ends and the job is given back. Each command has a process group of its own.\nWhat it leaves behind when it ends is killed, and so is all when this process is\nkilled.\n\n"+
 		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.\n\nThe exit status is 0 if no job became a dead letter here, 3 if some did, 2 if the\ncommand line is wrong, and 1 after another error.")
 	_, known := work.Builtins[w.Do]
 	switch {

@@ -129,7 +129,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 			args = append([]string{"-empty", "500ms"}, args...)
 		}
 		err := workCommand(ctx, args, brokenWriter{c.err}, &said)
-		if all := fmt.Sprint(said.String(), err); ctx.Err() != nil || c.ends != errors.Is(err, c.err) || !strings.Contains(all, c.wants) || !strings.Contains(all, "output") {
+		if all := fmt.Sprint(said.String(), err); ctx.Err() != nil || c.ends != errors.Is(err, c.err) || !strings.Contains(all, c.wants) || !strings.Contains(all, "output") || c.ends && strings.Contains(all, "a dead letter") {
 			t.Errorf("%v: work said %s", c.err, all)
 		}
 	}

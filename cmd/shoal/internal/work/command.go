@@ -29,7 +29,8 @@ const (
 	// killAfter is from SIGTERM to SIGKILL. It is less than the second that jobs.Serve waits
 	// for handlers that it has cancelled.
 	killAfter = 800 * time.Millisecond
-	mostTail  = 4 << 10 // bytes of what a command says at last, on its standard error
+	mostTail  = 4 << 10  // bytes of what a command says at last, on its standard error
+	mostOut   = 64 << 20 // bytes of its standard output, which is kept until it ends
 )
 
 // A Missing command is one that cannot be found.
@@ -72,7 +73,9 @@ func (ps *processes) run(c *exec.Cmd) (told bool, err error) {
 	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
 	}
-	err = c.Wait()
+	if err = c.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has ended well, and left something behind that holds its output open
+	}
 	signalGroup(c.Process, syscall.SIGKILL) // what it has left behind
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -112,7 +115,7 @@ func (ps *processes) tell(s syscall.Signal) {
 // command runs a program for each job: the payload is its standard input.
 func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
-		var out bytes.Buffer
+		var out output
 		var errs tail
 		c := exec.CommandContext(ctx, path, w.Command[1:]...)
 		c.Args[0] = w.Command[0]
@@ -131,7 +134,11 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 			w.Log.Error("work: a command did not start; its job is tried again", "job", j.ID, "after", retryAfter, "err", err)
 			return jobs.Retry(retryAfter)
 		}
-		if e := r.output(j, out.Bytes()); e != nil {
+		if out.cut {
+			err = fmt.Errorf("the command has written more than %d bytes on its standard output, and was ended", mostOut)
+			return jobs.WithOutput(err, []byte(errs.String()))
+		}
+		if e := r.output(j, out.b); e != nil {
 			return e
 		}
 		if err == nil {
@@ -150,6 +157,22 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		}
 		return err
 	}
+}
+
+// An output keeps what is written to it, up to mostOut: a command that writes for ever would
+// take all memory.
+type output struct {
+	b   []byte
+	cut bool
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if len(o.b)+len(b) > mostOut {
+		o.b, o.cut = nil, true
+		return 0, io.ErrShortWrite // and so the pipe of the command is closed
+	}
+	o.b = append(o.b, b...)
+	return len(b), nil
 }
 
 // A tail keeps the last bytes that are written to it.

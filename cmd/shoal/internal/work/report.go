@@ -36,9 +36,11 @@ type reporter struct {
 	err   io.Writer // for people
 	fatal func(error)
 
-	mu    sync.Mutex
-	out   io.Writer // what commands write, or JSON
-	tally Tally
+	mu  sync.Mutex // is held for as long as nobody reads what is written
+	out io.Writer  // what commands write, or JSON
+
+	tallyMu sync.Mutex
+	tally   Tally
 }
 
 // say tells people of the progress.
@@ -50,18 +52,19 @@ func (r *reporter) say(format string, args ...any) {
 
 // event writes one line of JSON.
 func (r *reporter) event(v any) error {
+	r.mu.Lock() // also one after the other, as a line may be large
+	defer r.mu.Unlock()
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	_, err = r.out.Write(append(b, '\n'))
 	return err
 }
 
 // output writes what the job has written, in one piece. That it cannot be written is a
-// failure of the job; if nobody reads it any more, it is the end of the work.
+// failure of the job; if nobody reads it any more, it is the end of the work, and the job is
+// given back.
 func (r *reporter) output(j *jobs.Job, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -83,7 +86,8 @@ func (r *reporter) output(j *jobs.Job, b []byte) error {
 	}
 	err = fmt.Errorf("the output of the job cannot be written: %w", err)
 	if errors.Is(err, syscall.EPIPE) {
-		r.fatal(err)
+		r.fatal(err) // no other job would do better
+		return jobs.Retry(0)
 	}
 	return err
 }
@@ -125,25 +129,26 @@ type toldDelivery struct {
 func (d *toldDelivery) Unwrap() jobs.Delivery { return d.Delivery }
 
 func (d *toldDelivery) Ack(ctx context.Context) error {
-	return d.told(d.Delivery.Ack(ctx), "done", &d.r.tally.Done)
+	return d.told(ctx, d.Delivery.Ack(ctx), "done", &d.r.tally.Done)
 }
 
 func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
-	return d.told(d.Delivery.Nak(ctx, after), "back", &d.r.tally.Back)
+	return d.told(ctx, d.Delivery.Nak(ctx, after), "back", &d.r.tally.Back)
 }
 
 func (d *toldDelivery) Term(ctx context.Context, reason string) error {
-	return d.told(d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead)
+	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead)
 }
 
-// told says what has become of the job, if the queue has confirmed it.
-func (d *toldDelivery) told(err error, result string, n *int) error {
+// told says what has become of the job, if the queue has confirmed it. It waits for who reads
+// that until ctx ends.
+func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int) error {
 	if err != nil {
 		return err
 	}
-	d.r.mu.Lock()
+	d.r.tallyMu.Lock()
 	*n++
-	d.r.mu.Unlock()
+	d.r.tallyMu.Unlock()
 	if !d.r.json {
 		return nil
 	}
@@ -153,8 +158,16 @@ func (d *toldDelivery) told(err error, result string, n *int) error {
 		e.Error = d.err.Error()
 	}
 	d.mu.Unlock()
-	if err := d.r.event(e); err != nil {
-		d.r.fatal(err)
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		if err := d.r.event(e); err != nil {
+			d.r.fatal(err)
+		}
+	}()
+	select {
+	case <-said:
+	case <-ctx.Done():
 	}
 	return nil
 }
@@ -165,9 +178,9 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 		start := time.Now()
 		err := h(ctx, j)
 		if context.Cause(ctx) == jobs.ErrTimeLimit {
-			r.mu.Lock()
+			r.tallyMu.Lock()
 			r.tally.TimedOut++
-			r.mu.Unlock()
+			r.tallyMu.Unlock()
 		}
 		if d, ok := j.Delivery().(*toldDelivery); ok {
 			d.mu.Lock()
@@ -179,8 +192,8 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 }
 
 func (r *reporter) now() Tally {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.tallyMu.Lock()
+	defer r.tallyMu.Unlock()
 	return r.tally
 }
 

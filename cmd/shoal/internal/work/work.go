@@ -60,7 +60,11 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.Shutdown(over) // and waits for no task: one may write what nobody reads
+	}()
 	if w.Listen != "" {
 		stop, err := w.page(p, stderr)
 		if err != nil {
@@ -99,19 +103,28 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	stop()
 	close(served)
-	watching.Wait()
 	took, n := time.Since(start), r.now()
-	if w.JSON {
-		e := r.event(struct {
-			Event string `json:"event"`
-			Tally
-			Seconds float64 `json:"seconds"`
-		}{"end", n, took.Seconds()})
+	said := make(chan error, 1)
+	go func() {
+		watching.Wait()
+		if w.JSON {
+			said <- r.event(struct {
+				Event string `json:"event"`
+				Tally
+				Seconds float64 `json:"seconds"`
+			}{"end", n, took.Seconds()})
+			return
+		}
+		fmt.Fprintf(stderr, "work: %d jobs run in %v: %d done, %d given back, %d dead letters\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Back, n.Dead)
+		said <- nil
+	}()
+	select {
+	case e := <-said:
 		if err == nil {
 			err = e
 		}
-	} else {
-		fmt.Fprintf(stderr, "work: %d jobs run in %v: %d done, %d given back, %d dead letters\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Back, n.Dead)
+	case <-time.After(mostSay):
+		err = errors.Join(err, errors.New("nobody reads the output"))
 	}
 	if err == nil && n.Dead > 0 {
 		err = &DeadError{n.Dead}
@@ -171,6 +184,7 @@ func (w Work) page(p *shoal.Pool, stderr io.Writer) (stop func(), err error) {
 const (
 	tickEvery = 250 * time.Millisecond
 	sayEvery  = 2 * time.Second
+	mostSay   = 2 * time.Second // for what is said at last
 )
 
 // watch reports the progress, and ends the work when the queue stays empty.
