@@ -24,7 +24,7 @@ const (
 // maxCommand is how long a command may be, in bytes.
 const maxCommand = 4 << 10
 
-// A command is the body of a request to change something.
+// A command is the body of a request to change a pool.
 type command struct {
 	Pool   int    `json:"pool"`
 	Action string `json:"action"`
@@ -32,43 +32,53 @@ type command struct {
 	Max    int    `json:"max"`
 }
 
-// control serves such a request.
-func (h *Page) control(w http.ResponseWriter, r *http.Request) {
-	refuse := func(status int, format string, args ...any) {
-		http.Error(w, "shoalhttp: "+fmt.Sprintf(format, args...), status)
-	}
+func refuse(w http.ResponseWriter, status int, format string, args ...any) {
+	http.Error(w, "shoalhttp: "+fmt.Sprintf(format, args...), status)
+}
+
+// commanded reads what a request asks to be done into c. If the request may not ask for anything,
+// or is not understood, commanded answers it and returns false.
+func (h *Page) commanded(w http.ResponseWriter, r *http.Request, c any) bool {
 	if !h.controls {
-		refuse(http.StatusForbidden, "this page has no controls; the program enables them with WithControls")
-		return
+		refuse(w, http.StatusForbidden, "this page has no controls; the program enables them with WithControls")
+		return false
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		refuse(http.StatusMethodNotAllowed, "want the method POST")
-		return
+		refuse(w, http.StatusMethodNotAllowed, "want the method POST")
+		return false
 	}
 	if err := h.cross.Check(r); err != nil {
-		refuse(http.StatusForbidden, "refused: the request comes from another site")
-		return
+		refuse(w, http.StatusForbidden, "refused: the request comes from another site")
+		return false
 	}
 	given := sha256.Sum256([]byte(r.Header.Get("Shoal-Token")))
 	if subtle.ConstantTimeCompare(given[:], h.token[:]) != 1 {
-		refuse(http.StatusForbidden, "the token is wrong: want that of WithControls")
-		return
+		refuse(w, http.StatusForbidden, "the token is wrong: want that of WithControls")
+		return false
 	}
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
-		refuse(http.StatusUnsupportedMediaType, "Content-Type %q: want application/json", kind)
-		return
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type %q: want application/json", kind)
+		return false
 	}
-	var c command
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommand))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		refuse(http.StatusBadRequest, "the command is not understood: %v", err)
+	if err := d.Decode(c); err != nil {
+		refuse(w, http.StatusBadRequest, "the command is not understood: %v", err)
+		return false
+	}
+	return true
+}
+
+// control serves a request to change a pool.
+func (h *Page) control(w http.ResponseWriter, r *http.Request) {
+	var c command
+	if !h.commanded(w, r, &c) {
 		return
 	}
 	t, p := h.find(c.Pool)
 	if t == nil {
-		refuse(http.StatusNotFound, "pool %d: there is no such pool; stats.json lists the IDs", c.Pool)
+		refuse(w, http.StatusNotFound, "pool %d: there is no such pool; stats.json lists the IDs", c.Pool)
 		return
 	}
 	if err := c.carryOut(p); err != nil {
@@ -76,7 +86,7 @@ func (h *Page) control(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(err, shoal.ErrClosed) {
 			status = http.StatusConflict
 		}
-		refuse(status, "%v", err)
+		refuse(w, status, "%v", err)
 		return
 	}
 	slog.Info("shoalhttp: a viewer of the page changed a pool", "pool", t.name, "action", c.Action, "min", c.Min, "max", c.Max, "by", r.RemoteAddr)

@@ -16,6 +16,7 @@
 //	history.json?pool=ID            the [History] of a pool: ten minutes, one point every five seconds
 //	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
 //	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks, also folded: N is 10 by default, at most 100
+//	queues.json                     the durable [Queues]
 //
 // Within a major version, fields may be added to these types, but none is removed or
 // changes its meaning.
@@ -30,6 +31,18 @@
 // loopback address it also refuses requests for a host name other than localhost, which DNS
 // rebinding uses; [WithHosts] allows more names. The page can change pools only with
 // [WithControls].
+//
+// # Durable queues
+//
+// [WithQueue] adds a durable queue of package jobs to the page: how many of its jobs are ready,
+// delayed, leased and dead letters, and for how long the oldest ready one has waited. That is
+// about all that work on the queue, whereas the figures of a pool are about this process. With
+// [WithControls], the page lists the dead letters with their last errors and outputs, retries
+// and deletes them, each or all of a type, and asks for a confirmation before.
+//
+// A queue is asked only while somebody looks at the page, every 2 seconds at most, seldom if its
+// answers take long, and has 5 seconds to answer. The page waits half a second at most, and then
+// shows what it knew before.
 //
 // # Verdicts
 //
@@ -46,6 +59,13 @@
 //     any in the last minute
 //   - queue full, submitters wait, queue away: now
 //   - paused, while tasks wait
+//
+// And for each durable queue, in its [QueueRow]:
+//
+//   - not worked: no job is leased, and one that is ready has waited for 10 seconds
+//   - behind: one that is ready has waited for a minute
+//   - dead letters: there are any
+//   - queue away: it cannot be measured
 //
 // Pools and pages read clocks rarely. A time that something has been going on counts from when
 // it was first seen, so the page says "at least". A page sees it 5 seconds late at most.
@@ -99,10 +119,11 @@ func WithPools(pools ...*shoal.Pool) Option {
 // minToken is the length of the shortest token, in bytes.
 const minToken = 16
 
-// WithControls lets viewers who know token pause, resume and resize pools. The page asks for
+// WithControls lets viewers who know token pause, resume and resize pools, and read, retry and
+// delete the dead letters of the queues of [WithQueue]. The page asks for
 // the token, which must have at least 16 bytes, and for a confirmation. A resize to a minimum
 // above 1,000 or a maximum above 100,000 workers is refused, unless the pool has as many
-// already; for more, call [shoal.Pool.Resize]. A request to change a pool must be a POST from
+// already; for more, call [shoal.Pool.Resize]. Such a request must be a POST from
 // the page's own origin with the token. Each change is logged by [log/slog.Info].
 func WithControls(token string) Option {
 	return option(func(h *Page) error {
@@ -138,6 +159,9 @@ type Page struct {
 	token    [sha256.Size]byte // its hash
 	cross    *http.CrossOriginProtection
 	stacks   stackCache
+
+	queuesMu sync.Mutex
+	queues   []*watched
 
 	mu      sync.Mutex
 	lastID  int
@@ -248,8 +272,12 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/") {
 		name = ""
 	}
-	if name == "control" {
+	switch name {
+	case "control":
 		h.control(w, r)
+		return
+	case "dead":
+		h.dead(w, r)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -274,7 +302,7 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "":
 		header.Set("Content-Type", "text/html; charset=utf-8")
 		snapshot, _ := h.latest()
-		site.index.Execute(w, page{snapshot, site.version, h.controls}) // an error is that the client is gone
+		site.index.Execute(w, page{snapshot, h.queueRows(r.Context(), pageWait, true), site.version, h.controls}) // an error is that the client is gone
 	case "stats.json":
 		_, data := h.latest()
 		header.Set("Content-Type", "application/json")
@@ -283,6 +311,8 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveEvents(w, r, false)
 	case "changes":
 		h.serveEvents(w, r, true)
+	case "queues.json":
+		h.serveQueues(w, r)
 	case "history.json":
 		h.serveHistory(w, r)
 	case "workers.json":
@@ -297,6 +327,7 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A page is what the template is given.
 type page struct {
 	Snapshot *Snapshot
+	Queues   []QueueRow
 	Version  string
 	Controls bool
 }

@@ -165,6 +165,7 @@ func (h *Page) takeLocked() {
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Goroutines: runtime.NumGoroutine(),
 		Controls:   h.controls,
+		Queues:     h.queueCount(),
 		Pools:      make([]PoolRow, 0, len(h.pools)),
 	}
 	children := make(map[*tracked]map[weak.Pointer[shoal.Pool]]*tracked)

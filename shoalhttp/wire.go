@@ -14,6 +14,7 @@ type Snapshot struct {
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Goroutines int       `json:"goroutines"`
 	Controls   bool      `json:"controls"` // whether the page was made with WithControls
+	Queues     int       `json:"queues"`   // how many durable queues queues.json has
 	Pools      []PoolRow `json:"pools"`    // a sub-pool comes after its parent and that parent's earlier sub-pools
 }
 
@@ -102,11 +103,11 @@ func (b *Below) add(r *PoolRow) {
 	b.CompleteRate += r.CompleteRate + r.Below.CompleteRate
 }
 
-// A Verdict is the part of a [PoolRow] about one thing that is wrong, or worth knowing.
+// A Verdict is the part of a [PoolRow] or a [QueueRow] about one thing that is wrong, or worth knowing.
 type Verdict struct {
 	Level int    `json:"level"` // 1: worth knowing; 2: a problem; 3: nothing gets done
 	Label string `json:"label"` // one or two words: stalled, failing, queue full
-	Text  string `json:"text"`  // a sentence with numbers and times; the pool is its subject
+	Text  string `json:"text"`  // a sentence with numbers and times; the pool or queue is its subject
 	// Stacks is whether the stacks of the oldest tasks tell more.
 	Stacks bool `json:"stacks,omitempty"`
 }
@@ -156,6 +157,26 @@ type SourceRow struct {
 	Failing     bool    `json:"failing"` // whether a Pull failed in the last ten seconds
 	LastError   string  `json:"last_error,omitempty"`
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
+}
+
+// Queues is what queues.json sends.
+type Queues struct {
+	Queues []QueueRow `json:"queues"` // in the order in which they were added
+}
+
+// A QueueRow is the part of [Queues] about one durable queue of [WithQueue]. Its numbers are
+// those of [jobs.Depth] when it was measured last, and its times are in seconds.
+type QueueRow struct {
+	Name        string    `json:"name"`     // control characters are escaped as in Go
+	Measured    float64   `json:"measured"` // when, in seconds since 1970; 0: never, so the next five are not known
+	Ready       int64     `json:"ready"`
+	Delayed     int64     `json:"delayed"`
+	Leased      int64     `json:"leased"`
+	Dead        int64     `json:"dead"`
+	Oldest      float64   `json:"oldest"`
+	Error       string    `json:"error,omitempty"`    // why it cannot be measured now
+	DeadLetters bool      `json:"dead_letters"`       // whether it is a [jobs.DeadStore]
+	Verdicts    []Verdict `json:"verdicts,omitempty"` // the worst first; the queue is their subject
 }
 
 // Durations describes a distribution of times, in seconds.

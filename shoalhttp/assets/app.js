@@ -233,11 +233,16 @@ function receive(snap) {
   arrived = performance.now();
   setConnection('live');
   if (anew) say('Connected again. The server was started again, so histories begin anew.');
+  title();
+  update();
+}
+
+function title() {
   let problems = 0;
   for (const p of pools.values()) if (level(p.found) >= 2) problems++;
-  const title = (problems ? `▲ ${count(problems)} · ` : '') + 'shoal';
-  if (document.title !== title) document.title = title;
-  update();
+  for (const q of queues) if (level(q.verdicts || []) >= 2) problems++;
+  const s = (problems ? `▲ ${count(problems)} · ` : '') + 'shoal';
+  if (document.title !== s) document.title = s;
 }
 
 function setConnection(s) {
@@ -300,23 +305,29 @@ function draw() {
   drawDetail();
   pollWorkers(false);
   getPast();
+  getQueues(false);
 }
 
 function drawStrip() {
-  const stuck = [], bad = [];
+  const stuck = [], bad = [], badQueues = [];
   for (const p of view.list) {
     const l = level(p.seenFound);
     if (l === 3) stuck.push(p);
     else if (l === 2) bad.push(p);
   }
+  for (const q of queues) {
+    const found = q.verdicts || [];
+    if (level(found) >= 2) badQueues.push({path: 'queue ' + q.name, href: '#queues', seenFound: found});
+  }
+  const stuckQueue = badQueues.find(q => level(q.seenFound) === 3);
   const line = $('worst'), n = view.list.length;
   // Being busy is no news, unless it is all that there is to tell about a pool.
   const news = p => p.seenFound.find(f => f.level > 1 || !QUIET.has(f.label));
-  const worst = stuck[0] || bad[0] || view.list.find(news);
-  const l = stuck.length ? 3 : bad.length ? 2 : worst ? 1 : 0;
+  const worst = stuck[0] || stuckQueue || bad[0] || badQueues[0] || view.list.find(news);
+  const l = worst ? level(worst.seenFound) : 0;
   setClass($('strip'), 'strip l' + l);
   if (!worst) {
-    const s = n ? `✓ ${some(n, 'pool')}, nothing wrong in the last minute` : 'There is no pool.';
+    const s = n + queues.length ? `✓ ${[n ? some(n, 'pool') : '', queues.length ? some(queues.length, 'queue') : ''].filter(Boolean).join(' and ')}, nothing wrong in the last minute` : 'There is no pool.';
     if (line._said !== s) line.textContent = line._said = s;
     line.removeAttribute('title');
     return;
@@ -330,6 +341,7 @@ function drawStrip() {
   const parts = [];
   if (stuck.length) parts.push(`${count(stuck.length)} of ${some(n, 'pool')} stalled`);
   if (bad.length) parts.push(stuck.length ? `${count(bad.length)} with problems` : `${count(bad.length)} of ${some(n, 'pool')} with problems`);
+  if (badQueues.length) parts.push(`${count(badQueues.length)} of ${some(queues.length, 'queue')} with problems`);
   setText(sum, l > 1 ? ` ${parts.join(', ')}. ` : ` ${some(n, 'pool')}, no problem now. `);
   setText(link, worst.path);
   setAttr(link, 'href', worst.href);
@@ -805,6 +817,247 @@ function drawSources(r) {
       q.last_error ? `${new Date(q.last_error_at * 1000).toLocaleTimeString()} ${q.last_error}` : ''];
     for (const [k, text] of texts.entries()) setText(cells[k], text);
   }
+}
+
+// ---- durable queues, which are asked for only while somebody looks
+
+const QUEUES_EVERY = 2000; // ms; the server measures no more often
+let queues = [];
+let askedQueues = -1e9;
+let askingQueues = false;
+
+async function getQueues(force) {
+  if (!view.snap.queues) {
+    if (queues.length) drawQueues([]);
+    return;
+  }
+  if (askingQueues || document.hidden || frozen || (!force && performance.now() - askedQueues < QUEUES_EVERY)) return;
+  askingQueues = true;
+  askedQueues = performance.now();
+  try {
+    const resp = await fetch('queues.json', {cache: 'no-store'});
+    if (!resp.ok) throw new Error((await resp.text()).trim() || resp.statusText);
+    const list = (await resp.json()).queues || [];
+    if (frozen) return;
+    setText($('qs-said'), '');
+    drawQueues(list);
+  } catch (err) {
+    if (connection === 'live') setText($('qs-said'), `not known: ${err.message}`);
+  } finally {
+    askingQueues = false;
+  }
+}
+
+function drawQueues(list) {
+  queues = list;
+  const ul = $('qs');
+  $('queues').hidden = !list.length;
+  if (!ul._live) {
+    ul._live = true;
+    ul.replaceChildren();
+  }
+  while (ul.children.length > list.length) ul.lastChild.remove();
+  for (const [i, q] of list.entries()) {
+    if (!ul.children[i]) ul.append(makeQueue());
+    fillQueue(ul.children[i], q);
+  }
+  drawStrip();
+  title();
+  if (dead) {
+    const q = list.find(q => q.name === dead.queue);
+    if (!q) closeDead();
+    else if (q.dead !== dead.known && !$('dead-list').contains(document.activeElement)) {
+      dead.known = q.dead;
+      listDead();
+    }
+  }
+}
+
+function makeQueue() {
+  const li = el('li'), dl = el('dl'), button = el('button', '', 'Dead letters');
+  button.type = 'button';
+  button.hidden = true;
+  button.addEventListener('click', () => openDead(li._queue));
+  for (const name of ['ready', 'delayed', 'leased', 'dead', 'oldest ready for']) {
+    const div = el('div');
+    div.append(el('dt', '', name), el('dd'));
+    dl.append(div);
+  }
+  const name = el('p', 'name');
+  name.append(el('b'));
+  li.append(name, dl, el('p', 'said'), button);
+  return li;
+}
+
+function fillQueue(li, q) {
+  const [name, dl, said, button] = li.children;
+  li._queue = q.name;
+  setText(name.firstChild, q.name);
+  const known = q.measured > 0;
+  const figures = [count(q.ready), count(q.delayed), count(q.leased), count(q.dead), q.ready ? age(Math.floor(q.oldest)) : none];
+  for (const [i, e] of [...dl.querySelectorAll('dd')].entries()) setText(e, known ? figures[i] : none);
+  const found = q.verdicts || [];
+  let text = found.map(f => `${MARK[f.level]} ${f.text}`).join('; ');
+  const old = latest.time - q.measured;
+  if (known && old > 10) text += `${text ? '; ' : ''}measured ${age(Math.floor(old))} ago`;
+  setText(said, text || (known ? '✓ nothing waits for long' : 'being measured'));
+  setClass(said, 'said l' + level(found));
+  button.hidden = !$('dead') || !q.dead_letters;
+  setAttr(button, 'aria-label', `Dead letters of queue ${q.name}`);
+}
+
+// visible is s with what cannot be seen written as in JavaScript; line breaks and tabs may stay.
+const visible = (s, lines) => s.replace(/\p{C}|\u2028|\u2029/gu, c => lines && (c === '\n' || c === '\t') ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
+
+// ---- dead letters of one queue
+
+let dead = null; // {queue, type, id, known, more, n}: what is listed
+
+async function openDead(name) {
+  if (!(await ask('', 'Show dead letters'))) return;
+  const q = queues.find(q => q.name === name);
+  dead = {queue: name, type: '', id: '', known: q ? q.dead : 0, n: 0, more: false};
+  $('dead-type').value = $('dead-id').value = '';
+  $('dead-list').replaceChildren();
+  setText($('dead-h'), `Dead letters of ${name}`);
+  setText($('dead-count'), '');
+  deadSaid('');
+  $('dead').hidden = false;
+  $('dead').scrollIntoView({block: 'nearest'});
+  $('dead-h').focus();
+  listDead();
+}
+
+function closeDead() {
+  dead = null;
+  $('dead').hidden = true;
+  $('dead-list').replaceChildren();
+}
+
+function deadSaid(s, bad) {
+  setText($('dead-said'), s);
+  setClass($('dead-said'), bad ? 'bad' : 'muted');
+}
+
+async function deadCommand(body) {
+  const resp = await fetch('dead', {
+    method: 'POST',
+    headers: {'Content-Type': 'application/json', 'Shoal-Token': getToken()},
+    body: JSON.stringify({queue: dead.queue, ...body}),
+  });
+  if (!resp.ok) {
+    if (resp.status === 401 || resp.status === 403) setToken(''); // ask again
+    throw new Error((await resp.text()).trim() || `${resp.status} ${resp.statusText}`);
+  }
+  return resp.json();
+}
+
+async function listDead() {
+  const mine = dead;
+  try {
+    const answer = await deadCommand({action: 'list', id: mine.id, type: mine.type});
+    if (dead === mine) drawDead(answer);
+  } catch (err) {
+    if (dead === mine) deadSaid(`✗ not known: ${err.message}`, true);
+  }
+}
+
+// which says what is listed.
+const which = () => (dead.type ? ` of type ${visible(dead.type)}` : '') + (dead.id ? ` with ID ${visible(dead.id)}` : '');
+
+function drawDead(answer) {
+  dead.n = answer.letters.length;
+  dead.more = answer.more;
+  setText($('dead-count'), answer.more ? `the last ${count(dead.n)}${which()}; there are more` : (dead.n ? some(dead.n, 'dead letter') : 'no dead letter') + which());
+  const all = dead.type || dead.id ? which() : '';
+  setText($('dead-retry'), 'Retry all' + all);
+  setText($('dead-delete'), 'Delete all' + all);
+  $('dead-retry').disabled = $('dead-delete').disabled = dead.n === 0;
+  // Those that are shown already stay, perhaps open.
+  const have = new Map([...$('dead-list').children].map(e => [e._key, e]));
+  const next = answer.letters.map(l => {
+    const key = JSON.stringify([l.id, l.at]);
+    return have.get(key) || makeLetter(l, key);
+  });
+  $('dead-list').replaceChildren(...next);
+}
+
+function makeLetter(l, key) {
+  const d = el('details'), sum = el('summary'), box = el('div', 'letter');
+  d._key = key;
+  sum.append(el('b', '', visible(l.reason) || 'no reason is known'), ' ',
+    el('span', 'muted', `${visible(l.id)}${l.type ? ', type ' + visible(l.type) : ''}, ${some(l.attempt, 'attempt')}, ${new Date(l.at * 1000).toLocaleString('en-GB')}`));
+  const block = (name, text) => {
+    if (!text) return;
+    const pre = el('pre', '', visible(text, true));
+    pre.tabIndex = 0;
+    pre.setAttribute('role', 'region');
+    pre.setAttribute('aria-label', name);
+    box.append(el('p', 'muted', name), pre);
+  };
+  block('output of the last attempt', l.output);
+  block('header', l.header.join('\n'));
+  const shown = new TextEncoder().encode(l.data).length;
+  block(shown < l.size ? `payload, the beginning of ${count(l.size)} bytes` : 'payload', l.data);
+  const bar = el('div', 'bar');
+  const add = (text, f) => {
+    const b = el('button', '', text);
+    b.type = 'button';
+    b.addEventListener('click', f);
+    bar.append(b);
+  };
+  add('Retry', () => actDead('retry', {id: l.id}, `Retry the job ${visible(l.id)}? It is ready again, and its attempts count from 1.`));
+  add('Delete', () => actDead('delete', {id: l.id}, `Delete the job ${visible(l.id)} for ever?`));
+  if (l.type) {
+    add('Show this type only', () => {
+      $('dead-type').value = l.type;
+      $('dead-id').value = '';
+      filterDead();
+    });
+  }
+  box.append(bar);
+  d.append(sum, box);
+  return d;
+}
+
+async function filterDead() {
+  if (!(await ask('', 'Show dead letters')) || !dead) return;
+  dead = {...dead, type: $('dead-type').value.trim(), id: $('dead-id').value.trim()};
+  deadSaid('');
+  listDead();
+}
+
+async function actDead(action, what, text) {
+  if (!(await ask(text, action === 'retry' ? 'Retry' : 'Delete')) || !dead) return;
+  deadSaid('…');
+  const mine = dead.queue;
+  try {
+    const {jobs} = await deadCommand({action, ...what});
+    if (!dead || dead.queue !== mine) return;
+    deadSaid(`${some(jobs, 'job')} ${action === 'retry' ? 'retried' : 'deleted'} at ${new Date().toLocaleTimeString('en-GB')}`);
+  } catch (err) {
+    if (dead && dead.queue === mine) deadSaid(`✗ refused: ${err.message}`, true);
+  }
+  if (!dead || !getToken()) return;
+  listDead();
+  getQueues(true);
+}
+
+function initDead() {
+  if (!$('dead')) return;
+  const all = (action, text) => () => {
+    if (!dead) return;
+    const n = dead.more ? `all dead letters${which()}, more than ${count(dead.n)},` : dead.n === 1 ? `the dead letter${which()}` : `all ${count(dead.n)} dead letters${which()}`;
+    const what = {id: dead.id, type: dead.type, all: !dead.id && !dead.type};
+    actDead(action, what, text(n, dead.queue));
+  };
+  $('dead-retry').addEventListener('click', all('retry', (n, q) => `Retry ${n} of queue ${q}? They are ready again, and their attempts count from 1.`));
+  $('dead-delete').addEventListener('click', all('delete', (n, q) => `Delete ${n} of queue ${q} for ever?`));
+  $('dead-close').addEventListener('click', closeDead);
+  $('dead-filter').addEventListener('submit', e => {
+    e.preventDefault();
+    filterDead();
+  });
 }
 
 // ---- plots
@@ -1528,6 +1781,11 @@ function initFrame() {
     const link = e.target.closest('a');
     if (!link) return;
     e.preventDefault();
+    if (link.getAttribute('href') === '#queues') {
+      $('queues').scrollIntoView({block: 'nearest'});
+      $('qs-h').focus();
+      return;
+    }
     reveal = true;
     choose(link.getAttribute('href'), true);
     drawPools();
@@ -1553,6 +1811,7 @@ initPools();
 initPlots();
 initWorkers();
 initControls();
+initDead();
 readHash();
 addEventListener('hashchange', readHash);
 connect();

@@ -1,0 +1,214 @@
+package shoalhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+const (
+	// A queue is measured at most this often, and at most for a tenth of the time.
+	measureEvery = 2 * time.Second
+	measureShare = 10
+	// measureFor is how long a queue may take to answer.
+	measureFor = 5 * time.Second
+	// A request waits so long for queues that are being measured.
+	measureWait = 500 * time.Millisecond
+	// pageWait is the same for the page itself, and only for queues that were never measured.
+	pageWait = 250 * time.Millisecond
+
+	// A job that has waited for so long is a problem: if nobody works the queue, and if somebody does.
+	waitsAlone = 10 * time.Second
+	waitsLong  = time.Minute
+)
+
+// WithQueue adds a durable queue to the page, as [Page.AddQueue] does.
+func WithQueue(name string, q jobs.Depther) Option {
+	return option(func(h *Page) error { return h.AddQueue(name, q) })
+}
+
+// A watched is a queue that the page shows.
+type watched struct {
+	name string // as it is shown
+	q    jobs.Depther
+
+	mu      sync.Mutex
+	asked   time.Time     // when the measurement began that is under way
+	done    chan struct{} // closed when it has ended; nil if none is under way
+	next    time.Time     // when the next one may begin
+	at      time.Time     // when depth was measured; zero: never
+	depth   jobs.Depth
+	alone   bool // nobody worked it at the measurement before either
+	err     error
+	errFrom time.Time // since when the queue cannot be reached
+}
+
+// AddQueue adds a durable queue to the page, which shows what it holds and says what is wrong
+// with it. The page asks the queue only while somebody looks at the page, every 2 seconds at
+// most, and never waits for it. If the queue is also a [jobs.DeadStore], viewers who know the
+// token of [WithControls] can read, retry and delete its dead letters.
+//
+// If name is empty or that of another queue of the page, or if q is nil, AddQueue returns an
+// error and adds nothing.
+func (h *Page) AddQueue(name string, q jobs.Depther) error {
+	if name == "" {
+		return errors.New("shoalhttp: a queue has no name: want one that differs from those of the other queues")
+	}
+	if q == nil {
+		return fmt.Errorf("shoalhttp: the queue %q is nil", name)
+	}
+	h.queuesMu.Lock()
+	defer h.queuesMu.Unlock()
+	if h.queueLocked(visible(name)) != nil {
+		return fmt.Errorf("shoalhttp: two queues are named %q: want names that differ", name)
+	}
+	h.queues = append(h.queues, &watched{name: visible(name), q: q})
+	return nil
+}
+
+// RemoveQueue removes the queue of that name from the page. It ignores a name of none.
+func (h *Page) RemoveQueue(name string) {
+	h.queuesMu.Lock()
+	defer h.queuesMu.Unlock()
+	h.queues = slices.DeleteFunc(h.queues, func(w *watched) bool { return w.name == visible(name) })
+}
+
+func (h *Page) queueLocked(shown string) *watched {
+	if i := slices.IndexFunc(h.queues, func(w *watched) bool { return w.name == shown }); i >= 0 {
+		return h.queues[i]
+	}
+	return nil
+}
+
+func (h *Page) queueCount() int {
+	h.queuesMu.Lock()
+	defer h.queuesMu.Unlock()
+	return len(h.queues)
+}
+
+// queueRows has all queues measured that are due, waits a moment for them, and returns what is
+// known then. It waits only for those that were never measured if that is what first says.
+func (h *Page) queueRows(ctx context.Context, wait time.Duration, first bool) []QueueRow {
+	h.queuesMu.Lock()
+	all := slices.Clone(h.queues)
+	h.queuesMu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	measured := make([]<-chan struct{}, 0, len(all))
+	for _, w := range all {
+		if done, known := w.measure(); done != nil && !(first && known) {
+			measured = append(measured, done)
+		}
+	}
+	for _, done := range measured {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	rows := make([]QueueRow, 0, len(all))
+	for _, w := range all {
+		rows = append(rows, w.row(time.Now()))
+	}
+	return rows
+}
+
+// measure begins a measurement, if one is due. It returns what is closed at the end of that
+// under way, and whether the outcome of an earlier one is known.
+func (w *watched) measure() (done <-chan struct{}, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known = !w.at.IsZero() || w.err != nil
+	start := time.Now()
+	if w.done != nil || start.Before(w.next) {
+		return w.done, known
+	}
+	ended := make(chan struct{})
+	w.asked, w.done = start, ended
+	go func() {
+		defer close(ended)
+		d, err := w.ask()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		now := time.Now()
+		w.done = nil
+		w.next = now.Add(max(measureEvery, measureShare*now.Sub(start)))
+		if err != nil {
+			if w.err == nil {
+				w.errFrom = start
+			}
+			w.err = err
+			return
+		}
+		w.alone = w.at.IsZero() || w.depth.Leased == 0
+		w.err, w.at, w.depth = nil, now, d
+	}()
+	return ended, known
+}
+
+func (w *watched) ask() (d jobs.Depth, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), measureFor)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	d, err = w.q.Depth(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v", measureFor)
+	}
+	return d, err
+}
+
+// again lets the next measurement begin at once.
+func (w *watched) again() {
+	w.mu.Lock()
+	w.next = time.Time{}
+	w.mu.Unlock()
+}
+
+func (w *watched) row(now time.Time) QueueRow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.depth
+	r := QueueRow{Name: w.name, Ready: d.Ready, Delayed: d.Delayed, Leased: d.Leased, Dead: d.Dead, Oldest: d.Oldest.Seconds()}
+	_, r.DeadLetters = w.q.(jobs.DeadStore)
+	if !w.at.IsZero() {
+		r.Measured = float64(w.at.UnixMilli()) / 1000
+	}
+	add := func(level int, label, format string, args ...any) {
+		r.Verdicts = append(r.Verdicts, Verdict{Level: level, Label: label, Text: fmt.Sprintf(format, args...)})
+	}
+	switch late := now.Sub(w.asked); {
+	case w.done != nil && late > measureFor: // it does not heed its context
+		r.Error = fmt.Sprintf("no answer for %s", span(late))
+		add(problem, "queue away", "it cannot be reached: %s", r.Error)
+	case w.err != nil:
+		r.Error = visible(w.err.Error())
+		add(problem, "queue away", "it cannot be reached for %s: %s", atLeast(now.Sub(w.errFrom)), r.Error)
+	}
+	if r.Error != "" || w.at.IsZero() {
+		return r // what was measured may be true no more
+	}
+	switch {
+	case d.Ready > 0 && d.Oldest >= waitsAlone && d.Leased == 0 && w.alone:
+		add(stuck, "not worked", "the oldest ready job has waited for %s; nobody works the queue", span(d.Oldest))
+	case d.Ready > 0 && d.Oldest >= waitsLong:
+		add(problem, "behind", "the oldest ready job has waited for %s; %s, %s leased", span(d.Oldest), some(int(d.Ready), "job is ready", "jobs are ready"), count(d.Leased))
+	}
+	if d.Dead > 0 {
+		add(problem, "dead letters", "%s", some(int(d.Dead), "job is a dead letter", "jobs are dead letters"))
+	}
+	return r
+}
+
+func (h *Page) serveQueues(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, Queues{Queues: h.queueRows(r.Context(), measureWait, false)})
+}

@@ -1,0 +1,279 @@
+package shoalhttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+	"github.com/shoal-go/shoal/shoalhttp"
+)
+
+// A depther is a queue whose Depth is a function, and is counted.
+type depther struct {
+	calls atomic.Int64
+	f     func(context.Context) (jobs.Depth, error)
+}
+
+func (d *depther) Depth(ctx context.Context) (jobs.Depth, error) {
+	d.calls.Add(1)
+	return d.f(ctx)
+}
+
+func queuesOf(t *testing.T, h http.Handler) []shoalhttp.QueueRow {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("GET", "/debug/shoal/queues.json", nil))
+	var q shoalhttp.Queues
+	if err := json.Unmarshal(rec.Body.Bytes(), &q); err != nil || q.Queues == nil {
+		t.Fatal(err, rec.Body)
+	}
+	return q.Queues
+}
+
+func pageOf(t *testing.T, opts ...shoalhttp.Option) *shoalhttp.Page {
+	t.Helper()
+	h, err := shoalhttp.New(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func said(r shoalhttp.QueueRow) (texts []string) {
+	for _, v := range r.Verdicts {
+		texts = append(texts, fmt.Sprintf("%d %s: %s", v.Level, v.Label, v.Text))
+	}
+	return texts
+}
+
+func TestQueuesAreMeasuredWhileSomebodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{Ready: 3}, nil }}
+		h := pageOf(t, shoalhttp.WithQueue("mails", d))
+		time.Sleep(time.Hour)
+		if d.calls.Load() != 0 {
+			t.Fatalf("nobody looked, and the queue was asked %d times", d.calls.Load())
+		}
+		for range 20 {
+			if r := queuesOf(t, h); r[0].Ready != 3 || r[0].Measured == 0 || r[0].DeadLetters || len(r[0].Verdicts) != 0 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		if d.calls.Load() != 1 {
+			t.Errorf("20 looks at once: the queue was asked %d times", d.calls.Load())
+		}
+		time.Sleep(2 * time.Second)
+		queuesOf(t, h)
+		if d.calls.Load() != 2 {
+			t.Errorf("after 2 s: the queue was asked %d times", d.calls.Load())
+		}
+	})
+}
+
+func TestASlowQueueIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &depther{f: func(context.Context) (jobs.Depth, error) { time.Sleep(time.Second); return jobs.Depth{Ready: 1}, nil }}
+		h := pageOf(t, shoalhttp.WithQueue("mails", d))
+		start := time.Now()
+		if r := queuesOf(t, h); r[0].Measured != 0 || len(r[0].Verdicts) != 0 || time.Since(start) != 500*time.Millisecond {
+			t.Errorf("%+v after %v", r, time.Since(start))
+		}
+		time.Sleep(time.Second)
+		for range 9 {
+			if r := queuesOf(t, h); r[0].Ready != 1 {
+				t.Errorf("%+v", r)
+			}
+			time.Sleep(time.Second)
+		}
+		if d.calls.Load() != 1 {
+			t.Errorf("in ten seconds it was asked %d times", d.calls.Load())
+		}
+	})
+}
+
+func TestVerdictsOnQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q := jobstest.NewQueue(time.Hour)
+		h := pageOf(t, shoalhttp.WithQueue("mails", q))
+		want := func(texts ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			if got := said(queuesOf(t, h)[0]); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", texts) {
+				t.Errorf("%q: want %q", got, texts)
+			}
+		}
+		want()
+		if err := q.Enqueue(ctx, make([]jobs.Message, 4)...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(230 * time.Second)
+		want("3 not worked: the oldest ready job has waited for 4m00s; nobody works the queue")
+		ds, err := q.Pull(ctx, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("2 behind: the oldest ready job has waited for 4m10s; 2 jobs are ready, 2 leased")
+		for _, d := range ds {
+			if err := d.Term(ctx, "no such address"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// That nobody works it is said if nobody did before either.
+		want("2 behind: the oldest ready job has waited for 4m20s; 2 jobs are ready, 0 leased", "2 dead letters: 2 jobs are dead letters")
+		want("3 not worked: the oldest ready job has waited for 4m30s; nobody works the queue", "2 dead letters: 2 jobs are dead letters")
+	})
+}
+
+func TestQueuesThatCannotBeReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{}, errors.New("no route\nto host") }}
+		panics := &depther{f: func(context.Context) (jobs.Depth, error) { panic("oh") }}
+		slow := &depther{f: func(ctx context.Context) (jobs.Depth, error) { <-ctx.Done(); return jobs.Depth{}, ctx.Err() }}
+		release := make(chan struct{})
+		deaf := &depther{f: func(context.Context) (jobs.Depth, error) { <-release; return jobs.Depth{Ready: 1}, nil }}
+		h := pageOf(t, shoalhttp.WithQueue("away", away), shoalhttp.WithQueue("panics", panics), shoalhttp.WithQueue("slow", slow), shoalhttp.WithQueue("deaf", deaf))
+		queuesOf(t, h)
+		time.Sleep(12 * time.Second)
+		start := time.Now()
+		rows := queuesOf(t, h)
+		if took := time.Since(start); took != 500*time.Millisecond {
+			t.Errorf("the page waited for %v", took)
+		}
+		for i, want := range []string{
+			`2 queue away: it cannot be reached for at least 13s: no route\nto host`,
+			"2 queue away: it cannot be reached for at least 13s: panic: oh",
+			"2 queue away: it cannot be reached for at least 13s: no answer within 5s",
+			"2 queue away: it cannot be reached: no answer for 13s",
+		} {
+			if got := strings.Join(said(rows[i]), "|"); got != want {
+				t.Errorf("%s: %q: want %q", rows[i].Name, got, want)
+			}
+		}
+		if deaf.calls.Load() != 1 {
+			t.Errorf("a queue that does not answer was asked %d times", deaf.calls.Load())
+		}
+		close(release)
+		synctest.Wait()
+		if r := queuesOf(t, h)[3]; r.Ready != 1 || r.Error != "" || len(r.Verdicts) != 0 {
+			t.Errorf("it answers again: %+v", r)
+		}
+		time.Sleep(measureTime)
+	})
+}
+
+// measureTime is longer than the page waits for any queue.
+const measureTime = 10 * time.Second
+
+func TestQueueNames(t *testing.T) {
+	q := jobstest.NewQueue(time.Minute)
+	_, err := shoalhttp.New(shoalhttp.WithQueue("", q), shoalhttp.WithQueue("a", nil), shoalhttp.WithQueue("b\n", q), shoalhttp.WithQueue("b\n", q))
+	for _, want := range []string{"a queue has no name", `the queue "a" is nil`, `two queues are named "b\n"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %s", err, want)
+		}
+	}
+	h := pageOf(t)
+	if err := h.AddQueue("b\n", q); err != nil || queuesOf(t, h)[0].Name != `b\n` {
+		t.Error(err)
+	}
+	h.RemoveQueue("none")
+	h.RemoveQueue("b\n")
+	if rows := queuesOf(t, h); len(rows) != 0 {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestTheDeadLettersOfAQueue(t *testing.T) {
+	ctx := t.Context()
+	q := jobstest.NewQueue(time.Minute)
+	const secret = "a token of 16 bytes"
+	h := pageOf(t, shoalhttp.WithQueue("mails", q), shoalhttp.WithControls(secret),
+		shoalhttp.WithQueue("other", &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{}, nil }}))
+	for i := range 103 {
+		m := jobs.Message{ID: fmt.Sprint("job-", i), Data: []byte("to: <b>"), Header: jobs.Header{jobs.TypeHeader: "mail", "by": "me"}}
+		if i >= 101 {
+			m.Header = nil
+		}
+		if err := q.Enqueue(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ds, err := q.Pull(ctx, 103)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		if err := d.Term(ctx, "exit status 1\nno such\n\taddress"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := func(token, body string) (int, string) {
+		r := httptest.NewRequest("POST", "/debug/shoal/dead", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Shoal-Token", token)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		return rec.Code, rec.Body.String()
+	}
+	for _, c := range []struct {
+		token, body string
+		status      int
+		want        string
+		dead        int // after it
+	}{
+		{"", `{"queue":"mails","action":"list"}`, 403, "the token is wrong", 103},
+		{"a wrong token of some length", `{"queue":"mails","action":"delete","all":true}`, 403, "the token is wrong", 103},
+		{secret, `{"queue":"letters","action":"list"}`, 404, "no such queue", 103},
+		{secret, `{"queue":"other","action":"list"}`, 404, "keeps no dead letters", 103},
+		{secret, `{"queue":"mails","action":"burn"}`, 400, "want list, retry or delete", 103},
+		{secret, `{"queue":"mails","action":"delete"}`, 400, "want an id or a type", 103},
+		{secret, `{"queue":"mails","action":"list"}`, 200, `"more":true`, 103},
+		{secret, `{"queue":"mails","action":"list","id":"job-7"}`, 200, `{"letters":[{"id":"job-7","type":"mail","attempt":1,`, 103},
+		{secret, `{"queue":"mails","action":"list","id":"job-7"}`, 200, `"reason":"exit status 1","output":"no such\n\taddress","header":["by: me"],"data":"to: \u003cb\u003e","size":7}],"more":false}`, 103},
+		{secret, `{"queue":"mails","action":"retry","id":"job-7"}`, 200, `{"jobs":1}`, 102},
+		{secret, `{"queue":"mails","action":"retry","id":"job-7"}`, 200, `{"jobs":0}`, 102},
+		{secret, `{"queue":"mails","action":"delete","id":"job-8","type":"other"}`, 200, `{"jobs":0}`, 102},
+		{secret, `{"queue":"mails","action":"retry","type":"mail"}`, 200, `{"jobs":100}`, 2},
+		{secret, `{"queue":"mails","action":"delete","all":true}`, 200, `{"jobs":2}`, 0},
+	} {
+		if status, got := do(c.token, c.body); status != c.status || !strings.Contains(got, c.want) || len(q.Dead()) != c.dead {
+			t.Errorf("%s: %d %s, then %d dead letters: want %d %s, %d", c.body, status, got, len(q.Dead()), c.status, c.want, c.dead)
+		}
+	}
+	if r := queuesOf(t, h)[0]; r.Ready != 101 || r.Dead != 0 || !r.DeadLetters {
+		t.Errorf("%+v", r)
+	}
+	h = pageOf(t, shoalhttp.WithQueue("mails", q))
+	if status, got := do(secret, `{"queue":"mails","action":"list"}`); status != 403 || !strings.Contains(got, "no controls") {
+		t.Error(status, got)
+	}
+}
+
+func TestQueuesWithoutScripts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := jobstest.NewQueue(time.Minute)
+		if err := q.Enqueue(t.Context(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		h := pageOf(t, shoalhttp.WithQueue("<mails>", q))
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest("GET", "/debug/shoal/", nil))
+		for _, want := range []string{"&lt;mails&gt;", "the oldest ready job has waited for 1m00s; nobody works the queue", "<dt>ready</dt><dd>1</dd>"} {
+			if !strings.Contains(rec.Body.String(), want) {
+				t.Errorf("no %s in %s", want, rec.Body)
+			}
+		}
+	})
+}
