@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -256,6 +260,62 @@ func TestWorkEndsWhenTheQueueIsEmpty(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		})
+	}
+}
+
+// TestThePageOfWork shows the queue, and with the token its dead letters.
+func TestThePageOfWork(t *testing.T) {
+	const token = "a token of 16 bytes"
+	t.Setenv("SHOAL_TOKEN", "short")
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue"), "-queue", "mails"}
+	work := func(ctx context.Context, said io.Writer) error {
+		return workCommand(ctx, append(place, "-listen", "127.0.0.1:0", "--", "sh", "-c", "echo why >&2; exit 65"), io.Discard, said)
+	}
+	if err := work(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "$SHOAL_TOKEN has 5 bytes: want at least 16") {
+		t.Error(err)
+	}
+	enqueue(t, "bad\n", append(place, "-type", "mail")...)
+	enqueue(t, "later\n", append(place, "-delay", "1h")...)
+	for _, env := range []string{token, ""} {
+		t.Setenv("SHOAL_TOKEN", env)
+		ctx, cancel := context.WithCancel(t.Context())
+		out, in := io.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- work(ctx, in) }()
+		lines := bufio.NewScanner(out)
+		lines.Scan()
+		m := regexp.MustCompile(`^work: serving the live page at (http://\S+/debug/shoal/)(?:#token=(\w{26}))?$`).FindStringSubmatch(lines.Text())
+		if m == nil || (m[2] == "") != (env != "") {
+			t.Fatalf("it says %q", lines.Text())
+		}
+		go io.Copy(io.Discard, out)
+		ask := func(method, part, body, want string) {
+			t.Helper()
+			for {
+				r, _ := http.NewRequestWithContext(t.Context(), method, m[1]+part, strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Shoal-Token", cmp.Or(env, m[2]))
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if strings.Contains(string(b), want) {
+					return
+				}
+				if resp.StatusCode != http.StatusOK {
+					t.Fatalf("%s: %s", resp.Status, b)
+				}
+				time.Sleep(50 * time.Millisecond) // the job is not dead yet
+			}
+		}
+		ask("GET", "queues.json", "", `"name":"mails",`)
+		ask("GET", "queues.json", "", `"ready":0,"delayed":1,"leased":0,"dead":1,"oldest":0,"dead_letters":true`)
+		ask("POST", "dead", `{"queue":"mails","action":"list","type":"mail"}`, `"reason":"exit status 65: why","output":"why`)
+		cancel()
+		<-ended
+		in.Close()
 	}
 }
 

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		p.Shutdown(over) // and waits for no task: one may write what nobody reads
 	}()
 	if w.Listen != "" {
-		stop, err := w.page(p, stderr)
+		stop, err := w.page(p, q, stderr)
 		if err != nil {
 			return err
 		}
@@ -166,9 +167,26 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 	}
 }
 
-// page serves the live page, until stop is called.
-func (w Work) page(p *shoal.Pool, stderr io.Writer) (stop func(), err error) {
-	h := shoalhttp.Handler(p)
+// tokenEnv names the variable with the token of the page. If it is unset, the token is a new one.
+const tokenEnv = "SHOAL_TOKEN"
+
+// page serves the live page of the pool and the queue, until stop is called.
+func (w Work) page(p *shoal.Pool, q *Queue, stderr io.Writer) (stop func(), err error) {
+	token, part := os.Getenv(tokenEnv), ""
+	if token == "" {
+		token = rand.Text()
+		part = "#token=" + token
+	} else if len(token) < 16 {
+		return nil, fmt.Errorf("-listen: the token of $%s has %d bytes: want at least 16", tokenEnv, len(token))
+	}
+	opts := []shoalhttp.Option{shoalhttp.WithPools(p), shoalhttp.WithControls(token)}
+	if d, ok := q.Source.(jobs.Depther); ok {
+		opts = append(opts, shoalhttp.WithQueue(w.Queue, d))
+	}
+	h, err := shoalhttp.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("-listen %s: %w", w.Listen, err)
+	}
 	l, err := net.Listen("tcp", w.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", w.Listen, err)
@@ -177,7 +195,7 @@ func (w Work) page(p *shoal.Pool, stderr io.Writer) (stop func(), err error) {
 	mux.Handle("/debug/shoal/", h)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go srv.Serve(l)
-	fmt.Fprintf(stderr, "work: serving the live page at http://%s/debug/shoal/\n", l.Addr())
+	fmt.Fprintf(stderr, "work: serving the live page at http://%s/debug/shoal/%s\n", l.Addr(), part)
 	return func() { srv.Close() }, nil
 }
 
