@@ -17,7 +17,9 @@ import (
 // share a pool: one whose queue is empty leaves its places to the others, and looks for jobs
 // about twice a second while they need them, or less often if more than ten calls of Serve share
 // a worker. Pause and Resize of the pool take effect at once: Serve leases no job that the pool
-// may not run.
+// may not run. Of a sub-pool that is so as to its own limits: a leased job may have to wait for a
+// worker of the parent, and its lease is extended meanwhile. A pool without a queue (capacity 0)
+// refuses other tasks while Serve waits for jobs with all its workers.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it
@@ -176,7 +178,9 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 		look = lookMost
 	}
 	start := time.Now()
-	go s.mind(pctx, r, look, cancel)
+	over := make(chan struct{})
+	defer close(over)
+	go s.mind(pctx, r, look, cancel, over)
 	ds, err := s.src.Pull(pctx, n)
 	took := time.Since(start)
 	asked := context.Cause(pctx) == errAsked

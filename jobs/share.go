@@ -33,6 +33,7 @@ const (
 	lookLeast = 10 * time.Millisecond
 	lookMost  = time.Second
 	patientAt = 32
+	mostPull  = time.Second // after the end of its context
 	firstRest = 10 * time.Millisecond
 	mostRest  = 500 * time.Millisecond
 	restPart  = 4 // times as long as they look the idle ones rest, if all places are counted
@@ -134,6 +135,9 @@ func (s *server) crowd() float64 {
 	servers.mu.Lock()
 	others := len(s.sharers.all) - 1
 	servers.mu.Unlock()
+	if others == 0 {
+		return 0
+	}
 	return float64(others) / float64(s.p.Stats().MaxWorkers)
 }
 
@@ -171,8 +175,18 @@ func (h *sharers) whenAsked() <-chan struct{} {
 }
 
 // mind ends a Pull with places of r, by cancel: when the pool takes the places back, or when
-// another Serve needs a place and a Pull of that long has not brought a job.
-func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Duration, cancel context.CancelCauseFunc) {
+// another Serve needs a place and a Pull of that long has not brought a job. over is closed when
+// the Pull has ended. If it has not long after its context, because the source ignores that, the
+// places are given back: what it brings after that is given back too.
+func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Duration, cancel context.CancelCauseFunc, over <-chan struct{}) {
+	defer func() {
+		select {
+		case <-over:
+		case <-time.After(mostPull):
+			s.log.Error("jobs: the source does not heed the end of the context of its Pull; its places are given back")
+			r.Release()
+		}
+	}()
 	asked := s.sharers.whenAsked()
 	var looked <-chan time.Time // nil until somebody has asked
 	for {

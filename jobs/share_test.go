@@ -222,3 +222,53 @@ func TestAPullThatPanics(t *testing.T) {
 type panics struct{ *spy }
 
 func (panics) Pull(context.Context, int) ([]jobs.Delivery, error) { panic("pull") }
+
+// TestADeafPullKeepsNoPlaces: nor those of a Serve that ought to have ended.
+func TestADeafPullKeepsNoPlaces(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		shared(t, 2, 1, 0, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+			d := deaf{newSpy(), make(chan struct{})}
+			fill(t, d.spy, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- jobs.Serve(ctx, p, d, func(context.Context, *jobs.Job) error { return nil }, quietly)
+			}()
+			time.Sleep(time.Minute)
+			if ends {
+				cancel()
+			}
+			fill(t, qs[0], 100)
+			time.Sleep(time.Minute)
+			if n := qs[0].acked(); n != 100 {
+				t.Errorf("%d jobs were done, want 100", n)
+			}
+			close(d.until)
+			time.Sleep(time.Minute)
+			if n := held(d.spy); n != 0 {
+				t.Errorf("%d jobs of the deaf one are held", n)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func held(s *spy) (n int) { s.set(func() { n = s.held }); return n }
+
+// A deaf source ignores the context of its Pull.
+type deaf struct {
+	*spy
+	until chan struct{}
+}
+
+func (d deaf) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	<-d.until
+	if ctx.Err() != nil { // it brings a job even so
+		ctx = context.WithoutCancel(ctx)
+	}
+	return d.spy.Pull(ctx, n)
+}
