@@ -218,5 +218,11 @@ func (k *keeper) stop() {
 		x.cancel()
 	}
 	s.mu.Unlock()
-	k.running.Wait()
+	over, told := make(chan struct{}), make(chan struct{})
+	close(told)
+	go func() {
+		defer close(over)
+		k.running.Wait()
+	}()
+	await(over, told)
 }

@@ -116,6 +116,7 @@ const (
 	firstPause = 100 * time.Millisecond // after a failed Pull
 	mostPause  = 5 * time.Second
 	mostCall   = 10 * time.Second // for a call of the source that settles a job
+	mostDeaf   = time.Second      // for a source after it was told to stop
 )
 
 // pull leases jobs until ctx ends.
@@ -533,14 +534,33 @@ func (s *server) giveAllBack(js []*Job, is state) {
 	}
 	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
 	defer cancel()
-	var wg sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	for _, j := range js {
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-places }()
-			s.giveBack(ctx, j, is)
-		})
+	given := make(chan struct{})
+	go func() {
+		defer close(given)
+		var wg sync.WaitGroup
+		places := make(chan struct{}, atOnce)
+		for _, j := range js {
+			places <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-places }()
+				s.giveBack(ctx, j, is)
+			})
+		}
+		wg.Wait()
+	}()
+	await(given, ctx.Done())
+}
+
+// await waits for done, but not for long once the context of what is waited for has ended: a
+// source may not heed that.
+func await(done, ended <-chan struct{}) {
+	select {
+	case <-done:
+		return
+	case <-ended:
 	}
-	wg.Wait()
+	select {
+	case <-done:
+	case <-time.After(mostDeaf):
+	}
 }

@@ -864,6 +864,56 @@ func TestServeDoesNotWaitForDeafHandlers(t *testing.T) {
 	})
 }
 
+// TestServeEndsThoughTheSourceIsDeaf: to the end of the contexts of its answers and extensions.
+func TestServeEndsThoughTheSourceIsDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(40)))
+		s := deafAnswers{newSpy(), make(chan struct{})}
+		fill(t, s.spy, 40)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- jobs.Serve(ctx, p, s, func(ctx context.Context, _ *jobs.Job) error { <-ctx.Done(); return ctx.Err() }, quietly)
+		}()
+		time.Sleep(lease / 2) // so they are being extended
+		begin := time.Now()
+		cancel()
+		select {
+		case err := <-ended:
+			t.Logf("ended after %v: %v", time.Since(begin), err)
+		case <-time.After(time.Minute):
+			t.Error("Serve has not ended after a minute")
+		}
+		close(s.until)
+		p.Close()
+	})
+}
+
+type deafAnswers struct {
+	*spy
+	until chan struct{}
+}
+
+type deafAnswer struct {
+	jobs.Delivery
+	until chan struct{}
+}
+
+func (s deafAnswers) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := s.spy.Pull(ctx, n)
+	for i, d := range ds {
+		ds[i] = deafAnswer{d, s.until}
+	}
+	return ds, err
+}
+
+func (d deafAnswer) Nak(ctx context.Context, after time.Duration) error {
+	<-d.until
+	return d.Delivery.Nak(ctx, after)
+}
+
+func (d deafAnswer) Extend(ctx context.Context) error { <-d.until; return d.Delivery.Extend(ctx) }
+
 func TestServeEndsWithThePool(t *testing.T) {
 	for name, end := range map[string]func(p *shoal.Pool){
 		"Close":    func(p *shoal.Pool) { p.Close() },

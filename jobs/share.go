@@ -33,7 +33,6 @@ const (
 	lookLeast = 10 * time.Millisecond
 	lookMost  = time.Second
 	patientAt = 32
-	mostPull  = time.Second // after the end of its context
 	firstRest = 10 * time.Millisecond
 	mostRest  = 500 * time.Millisecond
 	restPart  = 4 // times as long as they look the idle ones rest, if all places are counted
@@ -182,7 +181,7 @@ func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Durat
 	defer func() {
 		select {
 		case <-over:
-		case <-time.After(mostPull):
+		case <-time.After(mostDeaf):
 			s.log.Error("jobs: the source does not heed the end of the context of its Pull; its places are given back")
 			r.Release()
 		}
