@@ -40,8 +40,8 @@
 // [WithControls], the page lists the dead letters with their last errors and outputs, retries
 // and deletes them, each or all of a type, and asks for a confirmation before.
 //
-// A queue is asked only while somebody looks at the page, every 2 seconds at most, seldom if its
-// answers take long, and has 5 seconds to answer. The page waits half a second at most, and then
+// A queue is asked only while somebody looks at the page, about every 2 seconds at most, seldom if
+// its answers take long, and has 5 seconds to answer. The page waits half a second at most, and then
 // shows what it knew before.
 //
 // # Verdicts

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// A queue is measured at most this often, and at most for a tenth of the time.
-	measureEvery = 2 * time.Second
+	// A queue is measured at most this often, and at most for a tenth of the time. Who asks every
+	// two seconds gets a new measurement each time.
+	measureEvery = 2*time.Second - 100*time.Millisecond
 	measureShare = 10
 	// measureFor is how long a queue may take to answer.
 	measureFor = 5 * time.Second
@@ -50,9 +51,10 @@ type watched struct {
 }
 
 // AddQueue adds a durable queue to the page, which shows what it holds and says what is wrong
-// with it. The page asks the queue only while somebody looks at the page, every 2 seconds at
-// most, and never waits for it. If the queue is also a [jobs.DeadStore], viewers who know the
-// token of [WithControls] can read, retry and delete its dead letters.
+// with it. The page asks the queue only while somebody looks at the page, about every 2
+// seconds at most, and does not wait for an answer that is late. If the queue is also a
+// [jobs.DeadStore], viewers who know the token of [WithControls] can read, retry and delete its
+// dead letters.
 //
 // If name is empty or that of another queue of the page, or if q is nil, AddQueue returns an
 // error and adds nothing.
@@ -138,12 +140,12 @@ func (w *watched) measure() (done <-chan struct{}, known bool) {
 		defer w.mu.Unlock()
 		now := time.Now()
 		w.done = nil
-		w.next = now.Add(max(measureEvery, measureShare*now.Sub(start)))
+		w.next = start.Add(max(measureEvery, measureShare*now.Sub(start)))
 		if err != nil {
 			if w.err == nil {
 				w.errFrom = start
 			}
-			w.err = err
+			w.err, w.next = err, now.Add(measureEvery) // so that it is soon known when it is back
 			return
 		}
 		w.alone = w.at.IsZero() || w.depth.Leased == 0
