@@ -21,8 +21,10 @@ const (
 	measureFor = 5 * time.Second
 	// A request waits so long for queues that are being measured.
 	measureWait = 500 * time.Millisecond
-	// pageWait is the same for the page itself, and only for queues that were never measured.
-	pageWait = 250 * time.Millisecond
+	// pageWait is the same for the page itself, and only for queues of which nothing is known that
+	// is younger than measureOld.
+	pageWait   = 250 * time.Millisecond
+	measureOld = 10 * time.Second
 
 	// A job that has waited for so long is a problem: if nobody works the queue, and if somebody does.
 	waitsAlone = 10 * time.Second
@@ -95,7 +97,7 @@ func (h *Page) queueCount() int {
 }
 
 // queueRows has all queues measured that are due, waits a moment for them, and returns what is
-// known then. It waits only for those that were never measured if that is what first says.
+// known then. If first is set, it waits only for those of which nothing recent is known.
 func (h *Page) queueRows(ctx context.Context, wait time.Duration, first bool) []QueueRow {
 	h.queuesMu.Lock()
 	all := slices.Clone(h.queues)
@@ -122,12 +124,12 @@ func (h *Page) queueRows(ctx context.Context, wait time.Duration, first bool) []
 }
 
 // measure begins a measurement, if one is due. It returns what is closed at the end of that
-// under way, and whether the outcome of an earlier one is known.
+// under way, and whether the outcome of one that was recent is known.
 func (w *watched) measure() (done <-chan struct{}, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known = !w.at.IsZero() || w.err != nil
 	start := time.Now()
+	known = w.err != nil || !w.at.IsZero() && start.Sub(w.at) < measureOld
 	if w.done != nil || start.Before(w.next) {
 		return w.done, known
 	}
