@@ -358,7 +358,7 @@ func (s *server) term(j *Job, text string, err error) {
 	reason := reasonOf(text, err)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.count(&s.stats.Dead)
-		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reason)
+		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
 	}
 }
 

@@ -76,7 +76,7 @@ func TestEnqueueAndWork(t *testing.T) {
 			if said := enqueue(t, lines.String(), place...); !strings.Contains(said, "enqueued 600 jobs") {
 				t.Errorf("enqueue said %q", said)
 			}
-			if out, said := doWork(t, append(place, "-do", "print")...); !slices.Equal(sortedLines(out), want) || !strings.Contains(said, "600 jobs run") {
+			if out, said := doWork(t, append(place, "-do", "print")...); !slices.Equal(sortedLines(out), want) || !strings.Contains(said, "600 runs of jobs in ") {
 				t.Errorf("work has done %d lines, and said %q", strings.Count(out, "\n"), said)
 			}
 			if out, _ := doWork(t, append(place, "-do", "print")...); out != "" {
@@ -218,6 +218,7 @@ func TestWorkInJSON(t *testing.T) {
 		var e struct {
 			Event, Job, Type, Result, Output, Error string
 			Attempt, Done, Back, Dead, Workers      int
+			Failed                                  int
 			Ready                                   *int64
 		}
 		if err := json.Unmarshal([]byte(l), &e); err != nil {
@@ -234,6 +235,9 @@ func TestWorkInJSON(t *testing.T) {
 			}
 			count["progress"] = 1
 		case "end":
+			if e.Failed != 1 || e.Ready == nil || *e.Ready != 0 {
+				t.Errorf("%s", l)
+			}
 			count[fmt.Sprint("end ", e.Done, e.Back, e.Dead)]++
 		}
 	}

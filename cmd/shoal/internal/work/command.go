@@ -68,11 +68,12 @@ type processes struct {
 // errTold is why a command does not start.
 var errTold = errors.New("the work ends")
 
-// run runs c, and says whether it was passed a signal.
-func (ps *processes) run(c *exec.Cmd) (told bool, err error) {
+// run runs c, calls started with its process, and says whether it was passed a signal.
+func (ps *processes) run(c *exec.Cmd, started func(process int)) (told bool, err error) {
 	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
 	}
+	started(c.Process.Pid)
 	if err = c.Wait(); errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it has ended well, and left something behind that holds its output open
 	}
@@ -121,7 +122,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		c.Args[0] = w.Command[0]
 		c.Stdin, c.Stdout, c.Stderr = io.MultiReader(bytes.NewReader(j.Data), strings.NewReader("\n")), &out, &errs
 		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Header[jobs.TypeHeader])
-		told, err := ps.run(c)
+		told, err := ps.run(c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, and the job is not at fault
 			if told {
 				return jobs.Retry(0)

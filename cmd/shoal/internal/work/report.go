@@ -18,13 +18,14 @@ import (
 type DeadError struct{ N int }
 
 func (e *DeadError) Error() string {
-	return fmt.Sprintf("%d jobs became dead letters; shoal dead list shows them", e.N)
+	return fmt.Sprintf("%d jobs became dead letters; shoal dead list, with the flags of this queue, shows them", e.N)
 }
 
 // A Tally is how many jobs came to what.
 type Tally struct {
 	Done     int `json:"done"`
-	Back     int `json:"back"` // given back, to be run again
+	Back     int `json:"back"`   // given back, to be run again
+	Failed   int `json:"failed"` // of these, the runs that failed, or had to be put off
 	Dead     int `json:"dead"`
 	TimedOut int `json:"timed_out"` // runs that were too long
 }
@@ -41,6 +42,58 @@ type reporter struct {
 
 	tallyMu sync.Mutex
 	tally   Tally
+	failure string              // the last failure that nobody was told of
+	runs    map[*jobs.Job]*aRun // those that go on
+}
+
+// A run of a job that goes on.
+type aRun struct {
+	since   time.Time
+	process int // of the command; 0 if there is none
+}
+
+// longRun is from when on a run is worth a word.
+const longRun = 10 * time.Second
+
+// A long is the run that has gone on for longest.
+type long struct {
+	Job     string  `json:"job"`
+	Type    string  `json:"type,omitempty"`
+	Attempt int     `json:"attempt"`
+	Seconds float64 `json:"seconds"`
+	Process int     `json:"process,omitempty"`
+}
+
+// longest returns the run that has gone on for longest, if that is long.
+func (r *reporter) longest() (l *long) {
+	r.tallyMu.Lock()
+	defer r.tallyMu.Unlock()
+	for j, run := range r.runs {
+		if d := time.Since(run.since); d >= longRun && (l == nil || d.Seconds() > l.Seconds) {
+			l = &long{j.ID, j.Header[jobs.TypeHeader], j.Attempt, d.Seconds(), run.process}
+		}
+	}
+	return l
+}
+
+// started notes the process that runs j.
+func (r *reporter) started(j *jobs.Job, process int) {
+	r.tallyMu.Lock()
+	defer r.tallyMu.Unlock()
+	if run := r.runs[j]; run != nil {
+		run.process = process
+	}
+}
+
+// sayFailure tells people of the last failure, once.
+func (r *reporter) sayFailure() {
+	r.tallyMu.Lock()
+	f := r.failure
+	r.failure = ""
+	r.tallyMu.Unlock()
+	if f != "" {
+		r.say("the last failure: %s", f)
+	}
 }
 
 // say tells people of the progress.
@@ -133,7 +186,17 @@ func (d *toldDelivery) Ack(ctx context.Context) error {
 }
 
 func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
-	return d.told(ctx, d.Delivery.Nak(ctx, after), "back", &d.r.tally.Back)
+	err := d.Delivery.Nak(ctx, after)
+	d.mu.Lock()
+	failure := d.err
+	d.mu.Unlock()
+	if err == nil && failure != nil && after > 0 { // else it was interrupted
+		d.r.tallyMu.Lock()
+		d.r.tally.Failed++
+		d.r.failure = printable(fmt.Sprintf("job %s, attempt %d: %v", d.ID(), d.Attempt(), failure), false)
+		d.r.tallyMu.Unlock()
+	}
+	return d.told(ctx, err, "back", &d.r.tally.Back)
 }
 
 func (d *toldDelivery) Term(ctx context.Context, reason string) error {
@@ -176,6 +239,17 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
 		start := time.Now()
+		r.tallyMu.Lock()
+		if r.runs == nil {
+			r.runs = make(map[*jobs.Job]*aRun)
+		}
+		r.runs[j] = &aRun{since: start}
+		r.tallyMu.Unlock()
+		defer func() {
+			r.tallyMu.Lock()
+			delete(r.runs, j)
+			r.tallyMu.Unlock()
+		}()
 		err := h(ctx, j)
 		if context.Cause(ctx) == jobs.ErrTimeLimit {
 			r.tallyMu.Lock()
@@ -203,7 +277,8 @@ type progress struct {
 	Tally
 	Running int     `json:"running"`
 	Workers int     `json:"workers"`
-	Rate    float64 `json:"rate"` // jobs a second that this process has done, lately
+	Rate    float64 `json:"rate"`              // jobs a second that this process has done, lately
+	Longest *long   `json:"longest,omitempty"` // nil: none runs for long
 	*depth
 }
 
@@ -248,7 +323,7 @@ func (d *depths) look(ctx context.Context) *depth {
 			d.speed = speed
 		}
 		d.speed = (2*d.speed + speed) / 3 // so that it does not jump
-		if d.speed > 0 {
+		if d.speed > 0 && speed > 0 {     // else it shrinks no more
 			left := float64(all) / d.speed
 			d.known.Left = &left
 		}
@@ -258,22 +333,37 @@ func (d *depths) look(ctx context.Context) *depth {
 }
 
 func (p progress) String() string {
-	s := fmt.Sprintf("%d jobs done (%.0f/s), %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Back, p.Dead, p.Running, p.Workers)
+	s := fmt.Sprintf("%d jobs done (%.0f/s), %d runs failed, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Dead, p.Running, p.Workers)
 	if p.TimedOut > 0 {
 		s += fmt.Sprintf(", %d over the time limit", p.TimedOut)
 	}
-	if p.depth == nil {
-		return s
-	}
-	s += fmt.Sprintf("; in the queue %d ready", p.Ready)
-	if p.Ready > 0 {
-		s += fmt.Sprintf(", for up to %v", seconds(p.Oldest))
-	}
-	if p.Delayed > 0 {
-		s += fmt.Sprintf(", %d delayed", p.Delayed)
-	}
-	if p.Left != nil && p.Ready > 0 {
+	s += p.depth.String()
+	if p.depth != nil && p.Left != nil && p.Ready > 0 {
 		s += fmt.Sprintf("; about %v left", seconds(*p.Left))
+	}
+	if l := p.Longest; l != nil {
+		s += fmt.Sprintf("; job %s, attempt %d, has run for %v", printable(l.Job, false), l.Attempt, seconds(l.Seconds))
+		if l.Process != 0 {
+			s += fmt.Sprintf(" as process %d", l.Process)
+		}
+	}
+	return s
+}
+
+// String says it to people, after something else; "" if it is not known.
+func (d *depth) String() string {
+	if d == nil {
+		return ""
+	}
+	s := fmt.Sprintf("; in the queue %d ready", d.Ready)
+	if d.Ready > 0 {
+		s += fmt.Sprintf(", for up to %v", seconds(d.Oldest))
+	}
+	if d.Delayed > 0 {
+		s += fmt.Sprintf(", %d delayed", d.Delayed)
+	}
+	if d.Leased > 0 {
+		s += fmt.Sprintf(", %d leased", d.Leased)
 	}
 	return s
 }

@@ -105,18 +105,25 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	stop()
 	close(served)
 	took, n := time.Since(start), r.now()
+	r.sayFailure()
 	said := make(chan error, 1)
 	go func() {
 		watching.Wait()
+		once, cancel := context.WithTimeout(context.Background(), mostSay/2)
+		defer cancel()
+		in := depths{}
+		in.q, _ = q.Source.(jobs.Depther)
+		left := in.look(once)
 		if w.JSON {
 			said <- r.event(struct {
 				Event string `json:"event"`
 				Tally
 				Seconds float64 `json:"seconds"`
-			}{"end", n, took.Seconds()})
+				*depth
+			}{"end", n, took.Seconds(), left})
 			return
 		}
-		fmt.Fprintf(stderr, "work: %d jobs run in %v: %d done, %d given back, %d dead letters\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Back, n.Dead)
+		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, %d given back, %d dead letters%v\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, left)
 		said <- nil
 	}()
 	select {
@@ -235,15 +242,16 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 				return
 			}
 		}
-		if d := time.Since(saidAt); !w.Quiet && d > sayEvery && s != said {
+		if d := time.Since(saidAt); !w.Quiet && (d > sayEvery && s != said || d > longRun && s.Running > 0) {
 			now := r.now()
-			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), in.look(ctx)}
+			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), r.longest(), in.look(ctx)}
 			if w.JSON {
 				if err := r.event(e); err != nil {
 					r.fatal(err)
 				}
 			} else {
 				r.say("%v", e)
+				r.sayFailure()
 			}
 			said, tally, saidAt = s, now, time.Now()
 		}

@@ -1,0 +1,87 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
+)
+
+// A shrinking queue shrinks by five jobs a second, until it has twenty left.
+type shrinking struct{ start time.Time }
+
+func (s shrinking) Depth(context.Context) (jobs.Depth, error) {
+	return jobs.Depth{Ready: max(20, 100-5*int64(time.Since(s.start)/time.Second))}, nil
+}
+
+// TestTheTimeLeft is not told of a queue that shrinks no more, though it has shrunk before.
+func TestTheTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := depths{q: shrinking{time.Now()}}
+		for i := range 20 {
+			left := d.look(t.Context()).Left
+			if want := i > 0 && i <= 8; (left != nil) != want {
+				t.Errorf("look %d: the time left is told: %v, want %v", i, left != nil, want)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
+// TestALongRunIsNamed, with its process, once it is long.
+func TestALongRunIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reporter{}
+		go r.handler(func(_ context.Context, j *jobs.Job) error {
+			r.started(j, 77)
+			time.Sleep(time.Minute)
+			return nil
+		})(t.Context(), &jobs.Job{ID: "hung", Attempt: 2})
+		time.Sleep(longRun - time.Second)
+		if l := r.longest(); l != nil {
+			t.Errorf("%+v is told too early", l)
+		}
+		time.Sleep(21 * time.Second)
+		p := progress{Longest: r.longest()}
+		if s := p.String(); !strings.HasSuffix(s, "; job hung, attempt 2, has run for 30s as process 77") {
+			t.Error(s)
+		}
+		time.Sleep(time.Minute)
+		if l := r.longest(); l != nil {
+			t.Errorf("%+v has ended", l)
+		}
+	})
+}
+
+// A given delivery is given back.
+type given struct{ jobs.Delivery }
+
+func (given) ID() string                               { return "a" }
+func (given) Attempt() int                             { return 3 }
+func (given) Header() jobs.Header                      { return nil }
+func (given) Nak(context.Context, time.Duration) error { return nil }
+
+// TestTheLastFailureIsTold once. A run that was interrupted is none.
+func TestTheLastFailureIsTold(t *testing.T) {
+	var said bytes.Buffer
+	r := &reporter{err: &said}
+	d := &toldDelivery{Delivery: given{}, r: r, err: errors.New("no\x1bway")}
+	for _, after := range []time.Duration{0, time.Second} {
+		if err := d.Nak(t.Context(), after); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.sayFailure()
+	r.sayFailure()
+	if want := "work: the last failure: job a, attempt 3: no\\x1bway\n"; said.String() != want {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+	if n := r.now(); n.Back != 2 || n.Failed != 1 {
+		t.Errorf("%+v", n)
+	}
+}
