@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/shoal-go/shoal/bench"
 	"github.com/shoal-go/shoal/bench/marks"
 	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
 	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/report"
@@ -77,12 +79,29 @@ func run(args []string) error {
 				r.Measurements = append(r.Measurements, m)
 			}
 		}
-		for i, row := range r.Rows {
-			if now, ok := later.Row(row.Name); ok && now.Key() == row.Key() && now.Profile != nil {
+		for _, now := range later.Rows {
+			i := slices.IndexFunc(r.Rows, func(row race.Row) bool { return row.Key() == now.Key() })
+			switch {
+			case i < 0:
+				r.Rows = append(r.Rows, now)
+			case folder[now.Key()] == dir:
+				now.Profile = cmp.Or(now.Profile, r.Rows[i].Profile)
+				r.Rows[i] = now
+			case now.Profile != nil:
 				r.Rows[i].Profile = now.Profile
 			}
 		}
+		for _, now := range later.Subjects {
+			if !slices.ContainsFunc(r.Subjects, func(s race.Subject) bool { return s.Name == now.Name }) {
+				r.Subjects = append(r.Subjects, now)
+			}
+		}
 	}
+	place := map[string]int{} // in the order of the list of workloads
+	for i, w := range bench.Workloads {
+		place[w.Name] = i
+	}
+	slices.SortStableFunc(r.Rows, func(a, b race.Row) int { return place[a.Name] - place[b.Name] })
 	parts := map[string]func(io.Writer) error{
 		"machine":   func(w io.Writer) error { return report.Machine(w, r) },
 		"chief":     func(w io.Writer) error { return report.Tables(w, r, chief) },
