@@ -99,6 +99,8 @@ func tenants(b *testing.B, pools func(n int) (all []Pool, closeAll func())) {
 		wg.Wait()
 	}
 	round() // who starts workers late has started them now
+
+	time.Sleep(100 * time.Millisecond) // they park
 	bytes := inUse() - before
 	b.StartTimer()
 	for range b.N {
@@ -107,15 +109,6 @@ func tenants(b *testing.B, pools func(n int) (all []Pool, closeAll func())) {
 	b.StopTimer()
 	b.ReportMetric(float64(max(0, bytes))/n, "B/pool")
 	closeAll()
-}
-
-// inUse is how much memory is in use, stacks included.
-func inUse() int64 {
-	time.Sleep(100 * time.Millisecond) // workers park
-	runtime.GC()
-	runtime.GC()
-	m := memStats()
-	return int64(m.HeapAlloc + m.StackInuse)
 }
 
 func grow(ctx context.Context, newGroup func(context.Context) group, depth int) {

@@ -99,21 +99,23 @@ func floorWorkerMemory(b *testing.B) {
 // held reports what one of the goroutines holds that are left when keep has
 // returned and all has come to rest.
 func held(b *testing.B, keep func() (release func())) {
-	now := func() (bytes, goroutines int) {
-		runtime.GC()
-		runtime.GC() // the first one shrinks stacks and empties sync.Pools halfway
-		m := memStats()
-		return int(m.HeapAlloc + m.StackInuse), runtime.NumGoroutine()
-	}
-	bytesBefore, goroutinesBefore := now()
+	bytesBefore, goroutinesBefore := inUse(), runtime.NumGoroutine()
 	release := keep()
 	time.Sleep(100 * time.Millisecond) // they park
-	bytes, goroutines := now()
+	bytes, goroutines := inUse(), runtime.NumGoroutine()
 	release()
 	if kept := goroutines - goroutinesBefore; kept > 0 {
 		b.ReportMetric(float64(bytes-bytesBefore)/float64(kept), "B/worker")
 	}
 	b.ReportMetric(0, "ns/op") // nothing is timed here
+}
+
+// inUse is how much memory is in use, stacks included.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // the first one shrinks stacks and empties sync.Pools halfway
+	m := memStats()
+	return int64(m.HeapAlloc + m.StackInuse)
 }
 
 func memStats() *runtime.MemStats {

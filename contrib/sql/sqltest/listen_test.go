@@ -60,22 +60,7 @@ func ExampleWithListener() {
 		}
 		return q
 	}
-	q := open(shoalsql.WithListener(func(ctx context.Context, channel string, notify func()) error {
-		conn, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			return err
-		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-			return err
-		}
-		for {
-			notify()
-			if _, err := conn.WaitForNotification(ctx); err != nil {
-				return err
-			}
-		}
-	}))
+	q := open(shoalsql.WithListener(listener(dsn)))
 	go func() { // this would be another process
 		if err := open().Enqueue(ctx, jobs.Message{Data: []byte("hello")}); err != nil {
 			panic(err)

@@ -107,12 +107,15 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 	complete = true
 	modes := m.modes()
 	last := len(modes) - 1 // the one that has all schedules
+	if *random > 0 {
+		last = -1 // none has
+	}
 	left := explore.Limits{Schedules: *most, Time: *limit}
 	for i := 0; i < len(modes); i++ {
 		mode := modes[i]
 		begun := time.Now()
 		limits := explore.Limits{Time: *limit} // of what is drawn
-		if *random == 0 && i <= last {
+		if i <= last {
 			limits = explore.Limits{Schedules: share(*most, left.Schedules, last-i), Time: share(*limit, left.Time, last-i)}
 		}
 		r := explore.Explore(m.Run, mode, limits)
@@ -131,7 +134,7 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 		took := time.Since(begun).Round(time.Millisecond)
 		switch {
 		case r.Complete:
-		case i < last && *random == 0: // the next one has these too
+		case i < last: // the next one has these too
 		case limits.Schedules > 0 && r.Schedules >= limits.Schedules:
 			complete = false
 			modes = append(modes, explore.Random(*most/2+1, *seed), explore.PCT(*most/2+1, 3, *seed))
@@ -143,7 +146,7 @@ func (m *Model) test(t *testing.T) (schedules int, complete, ok bool) {
 		for place, n := range r.Reached {
 			reached[place] += n
 		}
-		if i < last && *random == 0 {
+		if i < last {
 			continue
 		}
 		t.Logf("%v: %d schedules of %d threads and up to %d steps, %d more cut short, %v", mode, r.Schedules, r.Threads, r.Longest, r.Cut, took)
