@@ -86,6 +86,7 @@ type owner Pool
 func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
 	p := (*Pool)(o)
 	e := p.panicked(v)
+	p.panics.Add(1)
 	p.report(e, r != nil && r.Body.Returns(e), func() { uncounted(e) })
 	return e
 }

@@ -31,6 +31,7 @@ type Pool struct {
 	foreign  *sy.Bool // goroutines of the family run functions of the user that are no tasks
 
 	wtime, rtime sy.Pointer[recorder]
+	panics       sy.Uint64 // of tasks
 
 	mu      sy.Mutex // guards what follows
 	delayed map[*delayed]func()

@@ -24,6 +24,7 @@ type Stats struct {
 	Submitted uint64 // accepted
 	Completed uint64 // started and ended, in whatever way
 	Failed    uint64 // of the completed: panicked, called runtime.Goexit, or returned an error
+	Panicked  uint64 // of the failed: panicked
 	Rejected  uint64 // refused with ErrQueueFull
 	Dropped   uint64 // accepted, but discarded before they started
 	Canceled  uint64 // accepted, but not started because their context had ended
@@ -51,6 +52,14 @@ type Stats struct {
 	// Stats that finds the pool so, or from the first look of the watchdog, which
 	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration
+
+	// BusyTime is for how long workers have not been parked, all together, since
+	// the pool was made. It never falls, so the difference between two snapshots is
+	// what the workers did in between: divided by the time and by MaxWorkers it is
+	// their utilization. It includes the moments in which workers look for tasks,
+	// and the tasks of sub-pools. It is 0 for a sub-pool, which has no workers of
+	// its own.
+	BusyTime time.Duration
 
 	// WaitTime is how long tasks waited between being accepted and started,
 	// RunTime how long they ran. One task in 64 is measured, or every task with
@@ -93,16 +102,16 @@ func (p *Pool) Stats() Stats {
 // statsLocked is all of Stats but the histograms. It is locked by p.mu, so that stalls are noticed
 // in the order of the snapshots.
 func (p *Pool) statsLocked() Stats {
-	before := p.lane.Now()
+	before, panics := p.lane.Now(), p.panics.Load()
 	k := p.lane.Snapshot()
 	s := Stats{
 		Name: p.name, State: stateOf(k),
 		Submitted: k.Submitted, Completed: k.Submitted - k.InFlight - k.Dropped - k.Canceled,
-		Failed: k.Failed, Rejected: k.Rejected, Dropped: k.Dropped, Canceled: k.Canceled, Spawned: k.Spawned,
+		Failed: k.Failed, Panicked: min(panics, k.Failed), Rejected: k.Rejected, Dropped: k.Dropped, Canceled: k.Canceled, Spawned: k.Spawned,
 		InFlight: int(k.InFlight), Queued: min(int(k.Waiting), p.capacity), QueueCapacity: p.capacity,
 		Blocked: k.Blocked, Reserved: k.Reserved,
 		Workers: k.Live, PeakWorkers: k.Peak, MinWorkers: k.Min, MaxWorkers: k.Max,
-		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn),
+		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn), BusyTime: time.Duration(k.BusyTime),
 		Stalls: p.watch.stalls, SlowTasks: p.watch.slowTasks,
 	}
 	// A pool is stuck while all workers that it may have are inside tasks, and others wait, or at

@@ -56,13 +56,13 @@ func Publish(name string, pools ...*shoal.Pool) error {
 
 // variables is what is shown of a pool. The counters are as in [shoal.Stats].
 type variables struct {
-	State                                                              string
-	Submitted, Completed, Failed, Rejected, Dropped, Canceled, Spawned uint64
-	Stalls, SlowTasks                                                  uint64
-	InFlight, Queued, QueueCapacity, Blocked, Reserved                 int // a capacity of -1 is unbounded
-	Workers, Running, Idle, PeakWorkers, MinWorkers, MaxWorkers        int
-	StalledSeconds                                                     float64
-	WaitSeconds, RunSeconds                                            times
+	State                                                                        string
+	Submitted, Completed, Failed, Panicked, Rejected, Dropped, Canceled, Spawned uint64
+	Stalls, SlowTasks                                                            uint64
+	InFlight, Queued, QueueCapacity, Blocked, Reserved                           int // a capacity of -1 is unbounded
+	Workers, Running, Idle, PeakWorkers, MinWorkers, MaxWorkers                  int
+	StalledSeconds, BusySeconds                                                  float64
+	WaitSeconds, RunSeconds                                                      times
 }
 
 type times struct {
@@ -77,11 +77,11 @@ func of(s shoal.Stats) variables {
 	}
 	return variables{
 		s.State.String(),
-		s.Submitted, s.Completed, s.Failed, s.Rejected, s.Dropped, s.Canceled, s.Spawned,
+		s.Submitted, s.Completed, s.Failed, s.Panicked, s.Rejected, s.Dropped, s.Canceled, s.Spawned,
 		s.Stalls, s.SlowTasks,
 		s.InFlight, s.Queued, capacity, s.Blocked, s.Reserved,
 		s.Workers, s.Running, s.Idle, s.PeakWorkers, s.MinWorkers, s.MaxWorkers,
-		s.Stalled.Seconds(),
+		s.Stalled.Seconds(), s.BusyTime.Seconds(),
 		timesOf(s.WaitTime), timesOf(s.RunTime),
 	}
 }

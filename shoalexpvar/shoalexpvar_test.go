@@ -59,7 +59,7 @@ func TestEveryStatisticIsPublished(t *testing.T) {
 			continue
 		case "Stalled":
 			name = "StalledSeconds"
-		case "WaitTime", "RunTime":
+		case "WaitTime", "RunTime", "BusyTime":
 			name = strings.TrimSuffix(name, "Time") + "Seconds"
 		}
 		if _, ok := got[name]; !ok {

@@ -52,11 +52,13 @@ func (m *sampler) fault(last, s shoal.Stats) string {
 		return "a gauge is negative"
 	case s.Submitted != s.Completed+s.Dropped+s.Canceled+uint64(s.InFlight):
 		return "Submitted ≠ Completed + Dropped + Canceled + InFlight"
+	case s.Panicked > s.Failed:
+		return "Panicked > Failed"
 	case s.Failed > s.Completed:
 		return "Failed > Completed"
 	case s.Spawned > s.Submitted:
 		return "Spawned > Submitted"
-	case s.Submitted < last.Submitted || s.Completed < last.Completed || s.Failed < last.Failed ||
+	case s.Submitted < last.Submitted || s.Completed < last.Completed || s.Failed < last.Failed || s.Panicked < last.Panicked || s.BusyTime < last.BusyTime ||
 		s.Rejected < last.Rejected || s.Dropped < last.Dropped || s.Canceled < last.Canceled ||
 		s.Spawned < last.Spawned || s.PeakWorkers < last.PeakWorkers:
 		return "a counter went back"
@@ -314,7 +316,7 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			got := p.Stats()
-			got.WaitTime, got.RunTime = shoal.Histogram{}, shoal.Histogram{}
+			got.WaitTime, got.RunTime, got.BusyTime = shoal.Histogram{}, shoal.Histogram{}, 0
 			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 				t.Fatalf("%s:\ngot  %+v\nwant %+v", when, got, want)
 			}
@@ -355,7 +357,7 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 		check("released")
 		p.Resume()
 		want.State = shoal.Open
-		want.Completed, want.Failed, want.Canceled, want.InFlight, want.Queued = 6, 2, 1, 0, 0
+		want.Completed, want.Failed, want.Panicked, want.Canceled, want.InFlight, want.Queued = 6, 2, 1, 1, 0, 0
 		synctest.Wait()
 		want.Workers = p.Stats().Workers // Goexit took one
 		want.Idle = want.Workers
@@ -369,6 +371,48 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 		check("closed")
 		wantErr(t, "Submit", p.Submit(func() {}), shoal.ErrClosed)
 		check("closed, and refused once more")
+	})
+}
+
+// Busy is who is not parked. Time passes in the bubble only while all sleep.
+func TestBusyTimeIsExact(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, shoal.WithMaxWorkers(3), shoal.WithSizing(shoal.Eager()), shoal.WithIdleTimeout(5*time.Second))
+		sub := shoal.Must(p.Sub())
+		want := time.Duration(0)
+		check := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			if got := p.Stats().BusyTime; got != want {
+				t.Errorf("%s: busy for %v, want %v", when, got, want)
+			}
+		}
+		check("new")
+		for _, long := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			must(t, sub.Submit(func() { time.Sleep(long) }))
+		}
+		time.Sleep(1500 * time.Millisecond)
+		want = time.Second + 2*1500*time.Millisecond
+		check("two run, one is parked")
+		sub.Wait()
+		want = 7 * time.Second
+		check("all are parked")
+		time.Sleep(4 * time.Second)
+		check("one has left")
+		must(t, p.Submit(func() { time.Sleep(time.Second) }))
+		p.Wait()
+		want += time.Second
+		check("one has run again")
+		time.Sleep(time.Minute)
+		check("all have left")
+		must(t, p.SubmitWait(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil }))
+		want += time.Second
+		check("there is one again")
+		if got := sub.Stats().BusyTime; got != 0 {
+			t.Errorf("a sub-pool was busy for %v, want 0", got)
+		}
+		must(t, p.Close())
+		check("closed")
 	})
 }
 

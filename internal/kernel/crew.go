@@ -75,8 +75,10 @@ type staff struct {
 	all        []*Worker // nil where the id is free
 	freeIDs    []int     // the latest last
 	peak       int
-	hookBroken bool // a start hook ended its goroutine: later workers go without
-	replaces   bool // a worker has left: the next one that is hired does not ask
+	hookBroken bool  // a start hook ended its goroutine: later workers go without
+	replaces   bool  // a worker has left: the next one that is hired does not ask
+	busy       int64 // nanoseconds; see busyFor of those who left
+	seenBusy   int64 // the most that a snapshot has told
 }
 
 // hire makes a worker that searches; leave starts it.
@@ -84,6 +86,7 @@ func (c *Crew) hire() *Worker {
 	w := &Worker{crew: c}
 	w.cycle = w.loop
 	w.status.Store(idleBit)
+	w.busy.Store(c.clock.Now())
 	s := &c.staff
 	if n := len(s.freeIDs); n > 0 {
 		w.id = s.freeIDs[n-1]

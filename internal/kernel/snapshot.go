@@ -18,6 +18,7 @@ type Snapshot struct {
 	Blocked, Reserved                            int
 	Live, Peak, Min, Max                         int
 	WorkersIn                                    int    // workers busy here, and in the lanes below
+	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
 }
@@ -37,7 +38,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
 	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max
 	if l.up == nil {
-		s.Min = c.Min
+		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
 	s.WorkersIn, s.Moves = l.workersIn()-l.hosts, l.moves(true)
 	for _, b := range c.under(l) {
@@ -49,6 +50,19 @@ func (l *Lane) snapshot(s *Snapshot) {
 		s.Live, s.Peak = s.WorkersIn, l.most
 	}
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
+}
+
+// busyFor is for how long workers have not been parked, all together. It never falls, though a
+// worker may have parked since now. Locked.
+func (c *Crew) busyFor() int64 {
+	now, n := c.clock.Now(), c.staff.busy
+	for _, w := range c.staff.all {
+		if w != nil {
+			n += w.busyFor(now)
+		}
+	}
+	c.staff.seenBusy = max(c.staff.seenBusy, n)
+	return c.staff.seenBusy
 }
 
 // moves is a number that grows when a task begins on a worker of l, or ends. If all, it also grows

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
+	"sync/atomic"
 
 	"github.com/shoal-go/shoal/internal/grow"
 	"github.com/shoal-go/shoal/internal/queue"
@@ -51,7 +52,7 @@ type Worker struct {
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	client
-	_ [48]byte // so it begins with a cache line: all workers do, if their size is a multiple of that
+	_ [40]byte // so it begins with a cache line: all workers do, if their size is a multiple of that
 }
 
 // run is what a worker runs.
@@ -78,6 +79,8 @@ const (
 type readers struct {
 	failed    uint64 // tasks that failed; guarded by mu
 	watchedAt int64  // when watched was set; guarded by mu
+
+	busy atomic.Int64 // see busyFor; nothing is decided by it, so the explorer need not see it
 }
 
 // client is a place for what a client keeps for the worker.
@@ -295,9 +298,8 @@ func (w *Worker) rest() {
 // sleep parks until w is woken, unless there is a reason to leave.
 func (w *Worker) sleep() {
 	c := w.crew
-	if c.reclaims() {
-		w.parkedAt = c.clock.Now()
-	}
+	w.parkedAt = c.clock.Now()
+	w.busy.Store(^w.busyFor(w.parkedAt))
 	w.seat.Away(&c.clock)
 	c.enter()
 	w.cease()
@@ -312,6 +314,17 @@ func (w *Worker) sleep() {
 	c.armReclaim()
 	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
+	w.busy.Store(c.clock.Now() - ^w.busy.Load())
+}
+
+// busyFor is for how long w has not been parked, in all, now. While it is parked, that is ^busy, which
+// is negative; else it is as if w had begun at busy, and had never parked.
+func (w *Worker) busyFor(now int64) int64 {
+	if b := w.busy.Load(); b < 0 {
+		return ^b
+	} else {
+		return now - b
+	}
 }
 
 // resume has w begin, or go on.
@@ -468,6 +481,7 @@ func (w *Worker) end() {
 	defer func() {
 		pprof.SetGoroutineLabels(context.Background()) // who looks at this goroutine in its last moment sees no pool's name
 		c.enter()
+		c.staff.busy += w.busyFor(c.clock.Now())
 		c.gone(w)
 		c.leave()
 	}()
