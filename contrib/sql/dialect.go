@@ -395,7 +395,7 @@ func (q *Queue) stand(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		q.turn = turnOf(file)
+		q.file, q.turn = file, turnOf(file)
 	}
 	have := 0
 	err := q.again(ctx, func() (err error) {

@@ -19,8 +19,8 @@
 // Jobs come in the order in which they became ready: when they arrived, when their delay had
 // passed, when they were given back, or when their lease ended. They never come early. A Queue
 // sees its own new jobs at once, and those of other processes within milliseconds: on SQLite
-// because it asks 200 times a second whether the file has changed, on Postgres with
-// [WithListener]. Without that, and where it fails, they come up to [WithPoll] late.
+// because it watches the file, on Postgres with [WithListener]. Without that, and where it
+// fails, they come up to [WithPoll] late.
 //
 // The effect of a job on the same database can happen exactly once: [Queue.AckTx]
 // acknowledges the job in the transaction of the effect. [Queue.EnqueueTx] enqueues a job in
@@ -117,7 +117,7 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 // other processes have enqueued and of which it has not been told. It is shortened at random by
 // up to a quarter. Pull looks at once when this Queue enqueues or gives back a job, when the
 // delay or the lease of a job ends that it knows of, when a [Listener] is notified, and within
-// some 5 ms of a change to a SQLite database. The default is 500 ms, the minimum 1 ms.
+// milliseconds of a change to a SQLite database. The default is 500 ms, the minimum 1 ms.
 func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
 
 // WithRemember sets how long the database remembers the ID of a job that this Queue has
@@ -137,6 +137,7 @@ type Queue struct {
 	db   *sql.DB
 	d    Dialect
 	sql  *statements
+	file string        // of SQLite
 	turn chan struct{} // of SQLite: holds who writes in this process
 	puts gatherer[[]row]
 	acks gatherer[*delivery]

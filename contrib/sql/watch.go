@@ -10,8 +10,9 @@ import (
 
 // While a Pull waits, something watches the database for what other processes do, so that
 // the Pull looks at once and not only when its poll is due: on SQLite one watcher for all
-// queues of a database handle, which asks every few milliseconds whether the file has
-// changed; on Postgres a Listener for each queue. What they miss the poll finds.
+// queues of a database handle, which looks at the version of the database when the system says
+// that its log is written, or else every few milliseconds; on Postgres a Listener for each
+// queue. What they miss the poll finds.
 
 // A Listener listens on a channel of Postgres, on a connection of its own. It sends LISTEN,
 // calls notify once when that has succeeded, and then for each notification. It returns when
@@ -159,24 +160,48 @@ func (q *Queue) watchFile(ctx context.Context, tell func()) {
 		return
 	}
 	defer stmt.Close()
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	var w *waiter
 	for last := int64(-1); ; {
 		var version int64
 		// It reads shared memory, and waits for nothing. A context would cost more than that.
 		if err := stmt.QueryRow().Scan(&version); err != nil {
 			return
 		}
-		if version != last {
-			last = version
+		changed := version != last
+		if last = version; changed {
 			tell()
 		}
-		select {
-		case <-ctx.Done():
+		if w == nil { // the log is there since the first look
+			if w, err = untilWritten(ctx, q.file+"-wal"); err != nil {
+				w = byTheClock(ctx)
+			}
+			defer w.close()
+		}
+		if !w.wait(changed) {
 			return
-		case <-tick.C:
 		}
 	}
+}
+
+// A waiter waits until it is time to look at a database again.
+type waiter struct {
+	// wait is told whether the last look has found a change. It returns false if there is to be
+	// no other look.
+	wait  func(changed bool) bool
+	close func()
+}
+
+// byTheClock is for where the system does not tell when a file is written.
+func byTheClock(ctx context.Context) *waiter {
+	tick := time.NewTicker(watchEvery)
+	return &waiter{close: tick.Stop, wait: func(bool) bool {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+			return true
+		}
+	}}
 }
 
 // listen tells of notifications of Postgres.

@@ -1,0 +1,56 @@
+package shoalsql
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	firstLook = time.Millisecond       // after a write
+	lastLook  = 500 * time.Millisecond // about, if nothing else was written
+)
+
+// untilWritten returns a waiter that waits until a file is written. A write to the log of a
+// database becomes a commit when the disk has it, so the looks go on after a write: each half
+// as long again after it as the one before. So a commit is seen late by half of the time that
+// it took, at most, and a look at a quiet database costs nothing, as there is none.
+func untilWritten(ctx context.Context, file string) (*waiter, error) {
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	end := func() { go f.Close() } // which takes the kernel some 10 ms
+	if _, err := syscall.InotifyAddWatch(fd, file, syscall.IN_MODIFY); err != nil {
+		end()
+		return nil, &os.PathError{Op: "inotify_add_watch", Path: file, Err: err}
+	}
+	events := make([]byte, 4096)
+	pause := firstLook
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
+	return &waiter{close: func() { stop(); end() }, wait: func(changed bool) bool {
+		var until time.Time // for ever
+		if changed {
+			pause = firstLook
+		}
+		if pause < lastLook {
+			until = time.Now().Add(pause)
+		}
+		if f.SetReadDeadline(until) != nil || ctx.Err() != nil {
+			return false
+		}
+		switch _, err := f.Read(events); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			pause += pause / 2
+		case err != nil:
+			return false
+		default:
+			pause = firstLook
+			time.Sleep(firstLook) // one look for all that is written meanwhile
+		}
+		return ctx.Err() == nil
+	}}, nil
+}
