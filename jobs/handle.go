@@ -28,7 +28,13 @@ type Job struct {
 	cancel context.CancelCauseFunc // nil until it runs
 	lost   bool                    // its lease is
 	lease  lease
+
+	as            RunningJob // the handler may change the fields above
+	before, after *Job       // in server.inside
 }
+
+// Type returns the type of the job: the value of its header [TypeHeader], or "".
+func (j *Job) Type() string { return j.Header[TypeHeader] }
 
 // Delivery returns the source's own view of the job, for what only that source can do. A
 // handler that acknowledges the job through it returns nil. Delivery is nil if the job is
@@ -102,7 +108,7 @@ type Mux map[string]Handler
 // Handle is a [Handler] that calls the handler for the type of j. If m has none, the job
 // becomes a dead letter.
 func (m Mux) Handle(ctx context.Context, j *Job) error {
-	t := j.Header[TypeHeader]
+	t := j.Type()
 	h, ok := m[t]
 	if !ok {
 		return Poison(fmt.Errorf("jobs: no handler for type %q of job %q", t, j.ID))

@@ -124,7 +124,7 @@ func WithTimeLimit(d time.Duration, types ...string) Option {
 
 // limitOf is the time limit of j.
 func (c *config) limitOf(j *Job) time.Duration {
-	if d, ok := c.limits[j.Header[TypeHeader]]; ok {
+	if d, ok := c.limits[j.Type()]; ok {
 		return d
 	}
 	return c.limit

@@ -93,13 +93,13 @@ type server struct {
 	ask     *time.Timer   // until it asks; nil if it has no need to
 	asks    bool          // it has asked
 
-	mu      sync.Mutex // guards what follows, and the parts of jobs that say so
-	jobs    map[*Job]struct{}
-	running int // handlers
-	ending  bool
-	quiet   chan struct{} // closed when ending and no job is held
-	keep    keeper
-	stats   Stats
+	mu     sync.Mutex // guards what follows, and the parts of jobs that say so
+	jobs   map[*Job]struct{}
+	inside handlers
+	ending bool
+	quiet  chan struct{} // closed when ending and no job is held
+	keep   keeper
+	stats  Stats
 }
 
 // A state says what becomes of a job.
@@ -247,13 +247,14 @@ func (s *server) submit(r *shoal.Reservation, j *Job) bool {
 func (s *server) run(ctx context.Context, j *Job) (err error) {
 	own, cancel := context.WithCancelCause(NewContext(ctx, j))
 	defer cancel(nil)
+	as := RunningJob{j.ID, j.Type(), time.Now()}
 	s.mu.Lock()
 	if j.state != waiting { // it was given back, or its lease was lost
 		s.mu.Unlock()
 		return nil
 	}
-	j.state, j.cancel = running, cancel
-	s.running++
+	j.state, j.cancel, j.as = running, cancel, as
+	s.inside.add(j)
 	s.mu.Unlock()
 	returned := false
 	defer func() {
@@ -311,7 +312,7 @@ var errSpent = errors.New("not run: no attempt before has settled the job")
 // settle tells the source the result of j, whose handler has ended with err.
 func (s *server) settle(ctx context.Context, j *Job, err error) {
 	s.mu.Lock()
-	s.running--
+	s.inside.remove(j)
 	if j.state != running { // it was given back, and its result comes too late
 		s.lookQuietLocked()
 		s.mu.Unlock()
@@ -326,6 +327,9 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 
 	var retry *retryError
 	var poison *poisonError
+	if err != nil && !lost && !closed && !errors.As(err, &retry) {
+		s.fail(j, err)
+	}
 	switch {
 	case err == nil:
 		if s.call(s.base, j, "ack", j.d.Ack) {
@@ -475,7 +479,7 @@ func (s *server) doneLocked(j *Job) {
 
 // lookQuietLocked tells end when there is nothing left to wait for.
 func (s *server) lookQuietLocked() {
-	if s.ending && len(s.jobs) == 0 && s.running == 0 && s.quiet != nil {
+	if s.ending && len(s.jobs) == 0 && s.inside.n == 0 && s.quiet != nil {
 		close(s.quiet)
 		s.quiet = nil
 	}
@@ -517,10 +521,10 @@ func (s *server) end() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == 0 {
+	if s.inside.n == 0 {
 		return nil // the source is slow to hear of the last
 	}
-	return &AbandonedError{Running: s.running}
+	return &AbandonedError{Running: s.inside.n}
 }
 
 // atOnce is how many jobs are given back at the same time, or extended.

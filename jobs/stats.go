@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -28,6 +29,24 @@ type Stats struct {
 	PullErrors  uint64    // calls of Pull that failed
 	LastError   string    // the error of the last of these; "" if there was none
 	LastErrorAt time.Time // when that was
+
+	Oldest      RunningJob // the job that has been inside the handler for longest; zero if none is
+	LastFailure JobFailure // the last failure of a job; zero if there was none
+}
+
+// A RunningJob is a job that is inside its handler.
+type RunningJob struct {
+	ID, Type string
+	Since    time.Time // when the handler was called
+}
+
+// A JobFailure is a run of a job that failed: its handler returned an error other than that of
+// [Retry], panicked or called [runtime.Goexit], or was not called as the leases were used up. A
+// run that was cut short is none, because its lease was lost, or [Serve] or the pool ended.
+type JobFailure struct {
+	ID, Type string
+	Error    string    // in one line; of more than 1 KiB the beginning
+	At       time.Time // when the handler returned
 }
 
 // Of returns the statistics of each call of [Serve] that currently runs on p.
@@ -41,9 +60,52 @@ func Of(p *shoal.Pool) (all []Stats) {
 	for _, s := range l {
 		s.mu.Lock()
 		st := s.stats
-		st.Held, st.Running = len(s.jobs), s.running
+		st.Held, st.Running = len(s.jobs), s.inside.n
+		if j := s.inside.oldest; j != nil {
+			st.Oldest = j.as
+		}
 		s.mu.Unlock()
 		all = append(all, st)
 	}
 	return all
+}
+
+// handlers are the jobs that are inside the handler, in the order in which it was called.
+type handlers struct {
+	n              int
+	oldest, newest *Job
+}
+
+func (h *handlers) add(j *Job) {
+	h.n++
+	j.before = h.newest
+	if h.newest != nil {
+		h.newest.after = j
+	} else {
+		h.oldest = j
+	}
+	h.newest = j
+}
+
+func (h *handlers) remove(j *Job) {
+	h.n--
+	if j.before != nil {
+		j.before.after = j.after
+	} else {
+		h.oldest = j.after
+	}
+	if j.after != nil {
+		j.after.before = j.before
+	} else {
+		h.newest = j.before
+	}
+	j.before, j.after = nil, nil
+}
+
+// fail notes that j has failed with err.
+func (s *server) fail(j *Job, err error) {
+	f := JobFailure{j.as.ID, j.as.Type, reasonOf(fmt.Sprint(err), nil), time.Now()} // fmt survives an Error that panics
+	s.mu.Lock()
+	s.stats.LastFailure = f
+	s.mu.Unlock()
 }

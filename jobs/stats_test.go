@@ -1,0 +1,169 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
+	"github.com/shoal-go/shoal/jobs/jobstest"
+)
+
+var silent = jobs.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+
+// TestStatsKnowTheOldestJob: jobs end in any order, and the oldest of the others is known.
+func TestStatsKnowTheOldestJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+		defer p.Close()
+		q := jobstest.NewQueue(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		end := make(map[string]chan struct{})
+		for _, id := range []string{"a", "b", "c", "d"} {
+			end[id] = make(chan struct{})
+		}
+		go func() {
+			done <- jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+				id := j.ID
+				j.ID, j.Header[jobs.TypeHeader] = "another", "another" // a handler may do that
+				<-end[id]
+				return nil
+			}, silent)
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		for _, id := range []string{"a", "b", "c", "d"} {
+			if err := q.Enqueue(ctx, jobs.Message{ID: id, Header: jobs.Header{jobs.TypeHeader: "type " + id}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		for _, c := range []struct{ ends, oldest string }{{"", "a"}, {"b", "a"}, {"a", "c"}, {"d", "c"}, {"c", ""}} {
+			if c.ends != "" {
+				close(end[c.ends])
+			}
+			synctest.Wait()
+			want := jobs.RunningJob{}
+			if c.oldest != "" {
+				want = jobs.RunningJob{ID: c.oldest, Type: "type " + c.oldest, Since: begin.Add(time.Duration(c.oldest[0]-'a') * time.Minute)}
+			}
+			if o := jobs.Of(p)[0].Oldest; o.ID != want.ID || o.Type != want.Type || !o.Since.Equal(want.Since) {
+				t.Errorf("after the end of %q the oldest is %+v; want %+v", c.ends, o, want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unsayable is an error without a text.
+type unsayable struct{}
+
+func (unsayable) Error() string { panic("no text") }
+
+func TestStatsKnowTheLastFailure(t *testing.T) {
+	long := strings.Repeat("0123456789", 1000)
+	for name, c := range map[string]struct {
+		handler jobs.Handler
+		want    string
+	}{
+		"an error":       {func(context.Context, *jobs.Job) error { return errors.New("no\nroute") }, "no; route"},
+		"a long one":     {func(context.Context, *jobs.Job) error { return errors.New(long) }, long[:1<<10] + "…"},
+		"with an output": {func(context.Context, *jobs.Job) error { return jobs.WithOutput(errors.New("bad"), []byte("a")) }, "bad"},
+		"of Poison":      {func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New("bad")) }, "bad"},
+		"of Retry":       {func(context.Context, *jobs.Job) error { return jobs.Retry(time.Minute) }, ""},
+		"none":           {func(context.Context, *jobs.Job) error { return nil }, ""},
+		"no text":        {func(context.Context, *jobs.Job) error { return unsayable{} }, "%!v(PANIC=Error method: no text)"},
+		"Goexit":         {func(context.Context, *jobs.Job) error { runtime.Goexit(); return nil }, shoal.ErrGoexit.Error()},
+		"a panic":        {func(context.Context, *jobs.Job) error { panic("oh") }, "panic: oh"},
+		"a lost lease": {func(ctx context.Context, j *jobs.Job) error {
+			if err := j.Delivery().Nak(ctx, 24*time.Hour); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := shoal.Must(shoal.New(shoal.WithPanicHandler(func(*shoal.PanicError) {})))
+				defer p.Close()
+				q := jobstest.NewQueue(time.Hour)
+				if err := q.Enqueue(t.Context(), jobs.Message{ID: "a", Header: jobs.Header{jobs.TypeHeader: "mail"}}); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- jobs.Serve(ctx, p, q, c.handler, jobs.WithDrain(0), silent) }()
+				synctest.Wait()
+				if name == "a lost lease" { // Serve learns of it when it extends it
+					time.Sleep(time.Hour)
+				}
+				s := jobs.Of(p)[0]
+				if s.Running > 0 || (s.LeasesLost > 0) != (name == "a lost lease") {
+					t.Fatalf("%+v", s)
+				}
+				got := s.LastFailure
+				want := jobs.JobFailure{}
+				if c.want != "" {
+					want = jobs.JobFailure{ID: "a", Type: "mail", Error: c.want, At: time.Now()}
+				}
+				if got != want {
+					t.Errorf("%+v; want %+v", got, want)
+				}
+				cancel()
+				if err := <-done; err != nil && !errors.Is(err, shoal.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// What hangs, and why jobs fail, has names.
+func ExampleOf() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+	defer pool.Close()
+	queue := jobstest.NewQueue(time.Minute) // in a program: one of contrib/sql or contrib/nats
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for id, kind := range map[string]string{"41": "mail", "42": "resize"} {
+		if err := queue.Enqueue(ctx, jobs.Message{ID: id, Header: jobs.Header{jobs.TypeHeader: kind}}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	go jobs.Serve(ctx, pool, queue, func(ctx context.Context, j *jobs.Job) error {
+		if j.Type() == "mail" {
+			return jobs.Poison(errors.New("no such address"))
+		}
+		<-ctx.Done() // it hangs
+		return ctx.Err()
+	}, silent)
+
+	for {
+		time.Sleep(time.Millisecond)
+		for _, s := range jobs.Of(pool) {
+			if s.Dead == 0 || s.Running == 0 {
+				continue
+			}
+			fmt.Printf("job %s of type %s has run for less than an hour: %v\n", s.Oldest.ID, s.Oldest.Type, time.Since(s.Oldest.Since) < time.Hour)
+			fmt.Printf("job %s of type %s failed last: %s\n", s.LastFailure.ID, s.LastFailure.Type, s.LastFailure.Error)
+			return
+		}
+	}
+	// Output:
+	// job 42 of type resize has run for less than an hour: true
+	// job 41 of type mail failed last: no such address
+}
