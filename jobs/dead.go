@@ -17,6 +17,7 @@ type DeadLetter struct {
 	Attempt int       // the last attempt
 	Reason  string    // why the job was given up; see Split
 	At      time.Time // when it was given up, by the clock of the queue
+	Place   string    // where it is in the order of the queue, for DeadFilter.After; only the queue knows how to read it
 }
 
 // Type returns the type of the job: the value of its header [TypeHeader], or "".
@@ -57,8 +58,13 @@ type DeadFilter struct {
 	IDs    []string      // it has one of these IDs; an empty ID is an error
 	Type   string        // it has this type ([DeadLetter.Type])
 	Age    time.Duration // it was given up at least so long ago; a negative one is an error
-	Limit  int           // it is one of the first so many that meet the others; a negative one is an error
-	Newest bool          // the order is reversed: that which was given up last comes first
+	Within time.Duration // it was given up at most so long ago; 0: whenever; a negative one is an error
+	// After is the Place of a dead letter, and selects those that come after it in the order
+	// of the filter. So a call with a Limit continues where the one before ended, also if
+	// that dead letter is gone. A text that is no Place of the queue is an error.
+	After  string
+	Limit  int  // it is one of the first so many that meet the others; a negative one is an error
+	Newest bool // the order is reversed: that which was given up last comes first
 }
 
 // Check returns an error that matches [ErrConfig] if f is invalid. It is for implementations
@@ -69,18 +75,27 @@ func (f DeadFilter) Check() error {
 		return fmt.Errorf("%w: dead letters: an empty ID: want the ID of a job", ErrConfig)
 	case f.Age < 0:
 		return fmt.Errorf("%w: dead letters: the age %v: want 0 or more", ErrConfig, f.Age)
+	case f.Within < 0:
+		return fmt.Errorf("%w: dead letters: within %v: want 0 (whenever) or more", ErrConfig, f.Within)
 	case f.Limit < 0:
 		return fmt.Errorf("%w: dead letters: the limit %d: want 0 or more", ErrConfig, f.Limit)
 	}
 	return nil
 }
 
-// Match reports whether l meets the conditions of f, but for the limit, at the time now. It
-// is for implementations of [DeadStore].
+// Match reports whether l meets the conditions of f, but for After and Limit, at the time now.
+// It is for implementations of [DeadStore].
 func (f DeadFilter) Match(l DeadLetter, now time.Time) bool {
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, l.ID)) &&
 		(f.Type == "" || f.Type == l.Type()) &&
-		!l.At.After(now.Add(-f.Age))
+		!l.At.After(now.Add(-f.Age)) &&
+		(f.Within == 0 || !l.At.Before(now.Add(-f.Within)))
+}
+
+// PlaceError returns the error for an After that is no Place. It is for implementations of
+// [DeadStore].
+func (f DeadFilter) PlaceError() error {
+	return fmt.Errorf("%w: dead letters: after %q: want the Place of a dead letter of this queue", ErrConfig, f.After)
 }
 
 const (

@@ -18,8 +18,8 @@ var (
 	_ jobs.Depther   = (*Queue)(nil)
 )
 
-// DeadLetters implements [jobs.DeadStore]. Each dead letter of the queue, selected or not,
-// costs one round trip. Ages are measured by the clock of this machine.
+// DeadLetters implements [jobs.DeadStore]. Each dead letter of the queue after f.After, selected
+// or not, costs one round trip, until there are f.Limit. Ages are measured by the clock of this machine.
 func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.DeadLetter, err error) {
 	_, err = q.eachDead(ctx, f, func(_ jetstream.Stream, _ *jetstream.RawStreamMsg, l jobs.DeadLetter) (bool, error) {
 		all = append(all, l)
@@ -85,6 +85,12 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 	if err := f.Check(); err != nil {
 		return 0, err
 	}
+	after := uint64(0)
+	if f.After != "" {
+		if after, err = strconv.ParseUint(f.After, 10, 64); err != nil || after == 0 {
+			return 0, f.PlaceError()
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("shoalnats: queue %s: dead letters: %w", q.name, err)
@@ -96,6 +102,12 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 	}
 	now := time.Now()
 	first, last := max(1, s.CachedInfo().State.FirstSeq), s.CachedInfo().State.LastSeq
+	switch {
+	case after > 0 && f.Newest:
+		last = min(last, after-1)
+	case after > 0:
+		first = max(first, after+1)
+	}
 	for selected := 0; first <= last && (f.Limit == 0 || selected < f.Limit); {
 		var m *jetstream.RawStreamMsg
 		if f.Newest {
@@ -116,6 +128,9 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 		}
 		l := letterOf(m)
 		if !f.Match(l, now) {
+			if f.Newest && f.Within > 0 && l.At.Before(now.Add(-f.Within)) {
+				return n, nil // so are those before it
+			}
 			continue
 		}
 		selected++
@@ -132,7 +147,7 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 
 // letterOf is the dead letter that a message is.
 func letterOf(m *jetstream.RawStreamMsg) jobs.DeadLetter {
-	l := jobs.DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader)}
+	l := jobs.DeadLetter{Data: m.Data, At: m.Time, ID: m.Header.Get(idHeader), Place: strconv.FormatUint(m.Sequence, 10)}
 	l.Attempt, _ = strconv.Atoi(m.Header.Get(attemptHeader))
 	if json.Unmarshal([]byte(m.Header.Get(reasonHeader)), &l.Reason) != nil {
 		l.Reason = m.Header.Get(reasonHeader)

@@ -1,6 +1,7 @@
 package shoalsql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -72,10 +73,8 @@ func (q *Queue) changeDead(ctx context.Context, f jobs.DeadFilter, statements fu
 // eachDead calls do with the rows of the dead letters that f selects, some at a time and in
 // the order of f, and returns the sum of the results of do.
 func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(seqs []any) (int, error)) (n int, err error) {
-	if err := f.Check(); err != nil {
-		return 0, err
-	}
-	if err := ctx.Err(); err != nil {
+	last, err := lastPlace(f)
+	if err := cmp.Or(f.Check(), err, ctx.Err()); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -88,10 +87,9 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(seqs []
 	if err := q.db.QueryRowContext(ctx, q.d.say(`SELECT `+q.d.number("{now}"))).Scan(&now); err != nil {
 		return 0, err
 	}
-	now -= q.d.units(f.Age)
 	match := f
-	match.Age = 0
-	for last, left, more := (*deadPlace)(nil), f.Limit, true; more && (f.Limit == 0 || left > 0); {
+	match.Age, match.Within = 0, 0
+	for left, more := f.Limit, true; more && (f.Limit == 0 || left > 0); {
 		var some []deadPlace
 		if some, err = q.pickDead(ctx, f, now, last); err != nil {
 			return n, err
@@ -129,17 +127,42 @@ type deadPlace struct {
 	letter  jobs.DeadLetter
 }
 
+// place is p as the Place of a dead letter.
+func (p deadPlace) place() string { return fmt.Sprintf("%d.%d", p.at, p.seq) }
+
+// lastPlace is the place that f.After names, or nil.
+func lastPlace(f jobs.DeadFilter) (*deadPlace, error) {
+	if f.After == "" {
+		return nil, nil
+	}
+	at, seq, _ := strings.Cut(f.After, ".")
+	var p deadPlace
+	var err, serr error
+	p.at, err = strconv.ParseInt(at, 10, 64)
+	p.seq, serr = strconv.ParseInt(seq, 10, 64)
+	if err != nil || serr != nil {
+		return nil, f.PlaceError()
+	}
+	return &p, nil
+}
+
 // pickDead returns the next rows after last that f may select, in its order.
 func (q *Queue) pickDead(ctx context.Context, f jobs.DeadFilter, now int64, last *deadPlace) (some []deadPlace, err error) {
-	args := []any{q.name, now}
+	args := []any{q.name, now - q.d.units(f.Age)}
 	where := "queue = $1 AND at <= " + q.d.time("$2")
+	arg := func(v any) string {
+		args = append(args, v)
+		return "$" + strconv.Itoa(len(args))
+	}
+	if f.Within > 0 {
+		where += " AND at >= " + q.d.time(arg(now-q.d.units(f.Within)))
+	}
 	after, order := ">", "at, seq"
 	if f.Newest {
 		after, order = "<", "at DESC, seq DESC"
 	}
 	if last != nil {
-		where += " AND (at, seq) " + after + " (" + q.d.time("$3") + ", $4)"
-		args = append(args, last.at, last.seq)
+		where += " AND (at, seq) " + after + " (" + q.d.time(arg(last.at)) + ", " + arg(last.seq) + ")"
 	}
 	if n := len(f.IDs); n > 0 && n <= mostDead {
 		where += " AND id IN (" + places(len(args), n) + ")"
@@ -182,6 +205,7 @@ func (q *Queue) readDead(ctx context.Context, seqs []any) ([]jobs.DeadLetter, er
 			return nil, err
 		}
 		l.Header, _ = decodeHeader(header) // of one that is no header the reason tells
+		l.Place = deadPlace{at: at, seq: seq}.place()
 		l.At = time.UnixMicro(at * int64(q.d.unit()/time.Microsecond))
 		found[seq] = l
 	}

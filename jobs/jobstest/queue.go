@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Queue struct {
 	ids     map[string]bool
 	made    int
 	dead    []jobs.DeadLetter
+	buried  int           // dead letters so far: the last one's place
 	changed chan struct{} // closed, and made anew, when something may be leased
 }
 
@@ -118,10 +120,20 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 }
 
 // deadLocked are the dead letters that f selects, in its order.
-func (q *Queue) deadLocked(f jobs.DeadFilter) (some []jobs.DeadLetter) {
+func (q *Queue) deadLocked(ctx context.Context, f jobs.DeadFilter) (some []jobs.DeadLetter, err error) {
+	if err := cmp.Or(f.Check(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	after := 0
+	if f.After != "" {
+		if after, err = strconv.Atoi(f.After); err != nil {
+			return nil, f.PlaceError()
+		}
+	}
 	now := time.Now()
 	for _, l := range q.dead {
-		if f.Match(l, now) {
+		place, _ := strconv.Atoi(l.Place)
+		if f.Match(l, now) && (f.After == "" || place > after != f.Newest && place != after) {
 			some = append(some, l)
 		}
 	}
@@ -131,33 +143,27 @@ func (q *Queue) deadLocked(f jobs.DeadFilter) (some []jobs.DeadLetter) {
 	if f.Limit > 0 && len(some) > f.Limit {
 		some = some[:f.Limit]
 	}
-	return some
+	return some, nil
 }
 
 // takeDead takes those that f selects from the dead letters, and calls each with them.
 func (q *Queue) takeDead(ctx context.Context, f jobs.DeadFilter, each func(jobs.DeadLetter)) (int, error) {
-	if err := cmp.Or(f.Check(), ctx.Err()); err != nil {
-		return 0, err
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	some := q.deadLocked(f)
+	some, err := q.deadLocked(ctx, f)
 	for _, l := range some {
-		q.dead = slices.DeleteFunc(q.dead, func(o jobs.DeadLetter) bool { return o.ID == l.ID })
+		q.dead = slices.DeleteFunc(q.dead, func(o jobs.DeadLetter) bool { return o.Place == l.Place })
 		each(l)
 	}
 	q.changedLocked()
-	return len(some), nil
+	return len(some), err
 }
 
 // DeadLetters implements [jobs.DeadStore].
 func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) ([]jobs.DeadLetter, error) {
-	if err := cmp.Or(f.Check(), ctx.Err()); err != nil {
-		return nil, err
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.deadLocked(f), nil
+	return q.deadLocked(ctx, f)
 }
 
 // RetryDead implements [jobs.DeadStore].
@@ -250,8 +256,9 @@ func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 func (d *delivery) Term(ctx context.Context, reason string) error {
 	return d.mine(ctx, func() {
 		d.remove()
+		d.q.buried++
 		d.q.dead = append(d.q.dead, jobs.DeadLetter{
-			ID: d.e.id, Data: d.e.data, Header: d.e.header, Attempt: d.attempt, Reason: reason, At: time.Now(),
+			ID: d.e.id, Data: d.e.data, Header: d.e.header, Attempt: d.attempt, Reason: reason, At: time.Now(), Place: strconv.Itoa(d.q.buried),
 		})
 	})
 }

@@ -556,6 +556,7 @@ var cases = []struct {
 			"a":     {IDs: []string{"a", "b"}, Type: "mail"},
 			" ":     {Age: time.Hour},
 			"":      {IDs: []string{"none"}},
+			"b c ":  {Within: time.Hour, IDs: []string{"b", "c"}},
 		} {
 			t.dead(q, f, strings.TrimSpace(want))
 		}
@@ -569,7 +570,47 @@ var cases = []struct {
 		}
 		time.Sleep(2 * short)
 		t.dead(q, jobs.DeadFilter{Age: short}, "a b c")
+		t.dead(q, jobs.DeadFilter{Within: short}, "")
 		t.goneFor(t.Consumer(t))
+	}},
+	{"dead letters can be read page by page", func(t *trial) {
+		q := t.deadStore()
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			t.bury(id, map[bool]string{true: "mail"}[id != "c"], "bad")
+		}
+		// pages reads them two at a time, and has gone deleted after the first page.
+		pages := func(f jobs.DeadFilter, gone, want string) {
+			t.Helper()
+			f.Limit = 2
+			var ids []string
+			for {
+				page, err := q.DeadLetters(t.ctx, f)
+				t.must(err)
+				for _, l := range page {
+					ids = append(ids, l.ID)
+					f.After = l.Place
+				}
+				if len(page) < f.Limit {
+					break
+				}
+				if gone != "" {
+					t.deleted(q, jobs.DeadFilter{IDs: []string{gone}}, 1)
+					gone = ""
+				}
+			}
+			if have := strings.Join(ids, " "); have != want {
+				t.Errorf("%+v: %q; want %q", f, have, want)
+			}
+		}
+		pages(jobs.DeadFilter{}, "", "a b c d e")
+		pages(jobs.DeadFilter{Newest: true}, "", "e d c b a")
+		pages(jobs.DeadFilter{Type: "mail"}, "", "a b d e")
+		pages(jobs.DeadFilter{Newest: true}, "d", "e d c b a") // the last one of the page
+		pages(jobs.DeadFilter{}, "a", "a b c e")
+		rest, err := q.DeadLetters(t.ctx, jobs.DeadFilter{Limit: 1})
+		t.must(err)
+		t.retried(q, jobs.DeadFilter{After: rest[0].Place}, 2)
+		t.dead(q, jobs.DeadFilter{}, "b")
 	}},
 	{"dead letters can be retried", func(t *trial) {
 		q := t.deadStore()
@@ -648,6 +689,8 @@ var cases = []struct {
 		for want, f := range map[string]jobs.DeadFilter{
 			"-1s":      {Age: -time.Second},
 			"-1":       {Limit: -1},
+			"-2s":      {Within: -2 * time.Second},
+			`"x y"`:    {After: "x y"},
 			"empty ID": {IDs: []string{"a", ""}},
 		} {
 			_, err := q.DeadLetters(t.ctx, f)

@@ -68,6 +68,25 @@ func TestManyDeadLetters(t *testing.T) {
 				t.Errorf("%s: %d dead letters, %q, want %d", name, len(have), have, len(c.want))
 			}
 		}
+		for _, newest := range []bool{false, true} {
+			var have []string
+			for f := (jobs.DeadFilter{Limit: 100, Newest: newest}); ; {
+				page, err := q.DeadLetters(ctx, f)
+				must(t, err)
+				for _, l := range page {
+					have, f.After = append(have, l.ID), l.Place
+				}
+				if len(page) < f.Limit {
+					break
+				}
+			}
+			if want := map[bool][]string{false: ids, true: reversed}[newest]; !slices.Equal(have, want) {
+				t.Errorf("page by page: %d dead letters, %q, want %d", len(have), have, len(want))
+			}
+		}
+		if all, err := q.DeadLetters(ctx, jobs.DeadFilter{Within: time.Hour}); err != nil || len(all) > 0 {
+			t.Errorf("of the last hour: %d, %v", len(all), err)
+		}
 		change := func(f func(context.Context, jobs.DeadFilter) (int, error), filter jobs.DeadFilter, want int) {
 			t.Helper()
 			if have, err := f(ctx, filter); err != nil || have != want {
