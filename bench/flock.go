@@ -22,14 +22,14 @@ var flockRows = rows("Flock", "flock",
 			// 1000 workers, so that the sleepers never use up the limit.
 			measure(b, s, Config{MaxWorkers: 1000, Capacity: 1 << 20}, func(p Pool) { submitFrom(p, 100, b.N, mixed) })
 		},
-		floor: func(b *testing.B) { floorTurns(100, 1000, b.N, mixed) },
+		baseline: func(b *testing.B) { baselineTurns(100, 1000, b.N, mixed) },
 	},
 	Workload{
 		Name: "task=burst", What: "100 empty tasks at once, then 1 ms of rest", Benchtime: "300ms",
 		run: func(b *testing.B, s Subject) {
 			measure(b, s, perCPU(), func(p Pool) { bursts(b, 1, func() { submitAll(p, 100, empty) }) })
 		},
-		floor: func(b *testing.B) { bursts(b, 1, func() { submitAll(inline, 100, empty) }) },
+		baseline: func(b *testing.B) { bursts(b, 1, func() { submitAll(inline, 100, empty) }) },
 	},
 )
 
@@ -39,7 +39,7 @@ func flock(name, what string, submitters int, task func()) Workload {
 		run: func(b *testing.B, s Subject) {
 			measure(b, s, perCPU(), func(p Pool) { submitFrom(p, submitters, b.N, task) })
 		},
-		floor: func(b *testing.B) { floorPerCPU(b.N, task) },
+		baseline: func(b *testing.B) { baselinePerCPU(b.N, task) },
 	}
 }
 

@@ -21,7 +21,7 @@ var latencyRows = slices.Concat(rows("SubmitWait", "shoal", Workload{
 	},
 	// Nobody can be quicker who does it in another goroutine: one that is
 	// there already, and two channels.
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		ask, answer := make(chan struct{}, 1), make(chan struct{}, 1)
 		go func() {
 			for range ask {
@@ -43,9 +43,9 @@ var latencyRows = slices.Concat(rows("SubmitWait", "shoal", Workload{
 			}
 		})
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		for range b.N {
-			floorFrom(100, 1_000_000, empty)
+			baselineFrom(100, 1_000_000, empty)
 		}
 	},
 }), rows("FanOut", "shoal", Workload{
@@ -55,7 +55,7 @@ var latencyRows = slices.Concat(rows("SubmitWait", "shoal", Workload{
 	// workers are inside such tasks. Those get a limit that they never reach;
 	// here that would be a million goroutines before the first task.
 	without: func(s Subject) bool { return s.Name == "chan-unbuffered" },
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		for range b.N {
 			var wg sync.WaitGroup
 			wg.Add(1 << fanOutDepth)

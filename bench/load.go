@@ -58,8 +58,8 @@ func share(users, n int, f func()) {
 	}
 }
 
-// floorFrom is submitFrom without a pool: the users run the tasks themselves.
-func floorFrom(users, n int, task func()) {
+// baselineFrom is submitFrom without a pool: the users run the tasks themselves.
+func baselineFrom(users, n int, task func()) {
 	var wg sync.WaitGroup
 	wg.Add(n)
 	share(users, n, func() {
@@ -69,13 +69,13 @@ func floorFrom(users, n int, task func()) {
 	wg.Wait()
 }
 
-// floorPerCPU runs n tasks in one goroutine per CPU.
-func floorPerCPU(n int, task func()) { floorFrom(runtime.GOMAXPROCS(0), n, task) }
+// baselinePerCPU runs n tasks in one goroutine per CPU.
+func baselinePerCPU(n int, task func()) { baselineFrom(runtime.GOMAXPROCS(0), n, task) }
 
-// floorTurns runs n tasks in the given number of goroutines, which draw them
+// baselineTurns runs n tasks in the given number of goroutines, which draw them
 // from a counter: for tasks that sleep, when nobody knows who is free next.
 // The users are started too, and do nothing.
-func floorTurns(users, goroutines, n int, task func()) {
+func baselineTurns(users, goroutines, n int, task func()) {
 	var (
 		wg    sync.WaitGroup
 		taken atomic.Int64

@@ -119,7 +119,7 @@ func BenchmarkLoop(b *testing.B) {
 				return sum.Load()
 			}
 		})
-		run("goroutines", func(b *testing.B) func() uint64 { // the floor: a plain loop on one goroutine
+		run("goroutines", func(b *testing.B) func() uint64 { // the baseline: a plain loop on one goroutine
 			return func() uint64 { return sumOf(w.do, 0, w.n) }
 		})
 	}

@@ -28,9 +28,9 @@ var manyRows = append(rows("Pools", "shoal", Workload{
 			p.Close()
 		}
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		for range b.N {
-			floorPerCPU(10*20_000, func() { spin(time.Microsecond) })
+			baselinePerCPU(10*20_000, func() { spin(time.Microsecond) })
 		}
 	},
 }, Workload{
@@ -49,7 +49,7 @@ var manyRows = append(rows("Pools", "shoal", Workload{
 			return pools, func() {} // to close 10,000 of some takes minutes
 		})
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		tenants(b, func(n int) ([]Pool, func()) {
 			pools := make([]Pool, n)
 			for i := range pools {
@@ -69,9 +69,9 @@ var manyRows = append(rows("Pools", "shoal", Workload{
 			}
 		})
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		for range b.N {
-			floorPerCPU(16*16*16, func() { spin(time.Microsecond) })
+			baselinePerCPU(16*16*16, func() { spin(time.Microsecond) })
 		}
 	},
 	without: func(s Subject) bool { return s.Group == nil }, // a task that waits for another deadlocks there
@@ -167,7 +167,7 @@ func loop(name, what string, n int, item func(i int) uint64) Workload {
 				}
 			})
 		},
-		floor: func(b *testing.B) { // one goroutine for each CPU takes item after item of its own
+		baseline: func(b *testing.B) { // one goroutine for each CPU takes item after item of its own
 			for range b.N {
 				var sum atomic.Uint64
 				f := part(&sum)

@@ -15,7 +15,7 @@ var memoryRows = slices.Concat(rows("Memory", "shoal", Workload{
 	run: func(b *testing.B, s Subject) {
 		backlog(b, func() Pool { return s.New(Config{MaxWorkers: 1, Capacity: 1 << 20}) })
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		backlog(b, func() Pool {
 			list := make([]func(), 0, 1_000_001)
 			return funcs{submit: func(task func()) { list = append(list, task) }, close: func() { clear(list) }}
@@ -25,7 +25,7 @@ var memoryRows = slices.Concat(rows("Memory", "shoal", Workload{
 	without: func(s Subject) bool { return s.HandOff || s.Name == "goroutines" },
 }, Workload{
 	Name: "of=worker", What: "1,000 idle workers: heap and stack held by each",
-	Units: []string{"B/worker"}, Benchtime: "1x", run: workerMemory, floor: floorWorkerMemory,
+	Units: []string{"B/worker"}, Benchtime: "1x", run: workerMemory, baseline: baselineWorkerMemory,
 	// Those keep no idle worker.
 	without: func(s Subject) bool {
 		return slices.Contains([]string{"goroutines", "errgroup", "pond-v2", "gopool"}, s.Name)
@@ -39,12 +39,12 @@ var memoryRows = slices.Concat(rows("Memory", "shoal", Workload{
 			p.Close()
 		}
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		for range b.N {
-			floorFrom(1, 1, empty)
+			baselineFrom(1, 1, empty)
 		}
 	},
-	without: func(s Subject) bool { return s.Name == "goroutines" }, // that is the floor
+	without: func(s Subject) bool { return s.Name == "goroutines" }, // that is the baseline
 }))
 
 // backlog makes a pool and fills its queue behind one blocked worker.
@@ -80,8 +80,8 @@ func workerMemory(b *testing.B, s Subject) {
 	}
 }
 
-// floorWorkerMemory is a thousand goroutines that wait at one channel.
-func floorWorkerMemory(b *testing.B) {
+// baselineWorkerMemory is a thousand goroutines that wait at one channel.
+func baselineWorkerMemory(b *testing.B) {
 	for range b.N {
 		held(b, func() (release func()) {
 			c := make(chan struct{})

@@ -16,21 +16,21 @@ var mixedRows = rows("Mixed", "shoal", Workload{
 	run: func(b *testing.B, s Subject) {
 		measure(b, s, Config{MaxWorkers: 300, Capacity: 1 << 20}, func(p Pool) { behind(b, p) })
 	},
-	floor: func(b *testing.B) { behind(b, newGoroutines(Config{})) },
+	baseline: func(b *testing.B) { behind(b, newGoroutines(Config{})) },
 }, Workload{
 	Name: "beside=spinning", What: "1,000 tasks sleep 10 ms, on up to 300 workers, beside 40 goroutines that compute",
 	Benchtime: "1x", Takes: 2 * time.Second,
 	run: func(b *testing.B, s Subject) {
 		measure(b, s, Config{MaxWorkers: 300, Capacity: 1 << 20}, func(p Pool) { beside(b, p) })
 	},
-	floor: func(b *testing.B) { beside(b, newChan(300, 1<<20, nil)) },
+	baseline: func(b *testing.B) { beside(b, newChan(300, 1<<20, nil)) },
 }, Workload{
 	Name: "beside=endless", What: "100 short tasks a second beside 12 that compute without end, on up to 300 workers: from submitted to started",
 	Units: []string{"p50-µs", "p99-µs"}, Benchtime: "1x", Takes: 3 * time.Second,
 	run: func(b *testing.B, s Subject) {
 		measure(b, s, Config{MaxWorkers: 300, Capacity: 1 << 20}, func(p Pool) { besideEndless(b, p) })
 	},
-	floor: func(b *testing.B) { besideEndless(b, newGoroutines(Config{})) },
+	baseline: func(b *testing.B) { besideEndless(b, newGoroutines(Config{})) },
 })
 
 func behind(b *testing.B, p Pool) {

@@ -15,7 +15,7 @@ var neighbourRows = rows("Neighbour", "shoal", Workload{
 	run: func(b *testing.B, s Subject) {
 		measure(b, s, Config{MaxWorkers: 1000, Capacity: 1 << 20}, func(p Pool) { neighbour(b, p) })
 	},
-	floor: func(b *testing.B) {
+	baseline: func(b *testing.B) {
 		p := newPolite(runtime.GOMAXPROCS(0))
 		neighbour(b, p)
 		p.Close()

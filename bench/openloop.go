@@ -71,7 +71,7 @@ func openLoop(name, what string, t traffic) Workload {
 			measure(b, s, perCPU(), func(p Pool) { arrive(b, p, t, spin, !s.HandOff) })
 		},
 		// How late they are submitted, when there is nothing else to do.
-		floor: func(b *testing.B) { arrive(b, inline, t, func(time.Duration) {}, true) },
+		baseline: func(b *testing.B) { arrive(b, inline, t, func(time.Duration) {}, true) },
 	}
 }
 

@@ -15,16 +15,16 @@ var pondRows = func() (all []Workload) {
 	for _, kind := range []struct {
 		family, what string
 		run          func()
-		floor        func(users int)
+		baseline     func(users int)
 		takes        time.Duration
 	}{{
 		family: "Rand", what: "rand.Float64()", takes: 800 * time.Millisecond,
-		run:   func() { rand.Float64() },
-		floor: func(users int) { floorFrom(users, tasks, func() { rand.Float64() }) },
+		run:      func() { rand.Float64() },
+		baseline: func(users int) { baselineFrom(users, tasks, func() { rand.Float64() }) },
 	}, {
 		family: "Sleep", what: "a sleep of 10 ms", takes: 2 * time.Second,
-		run:   func() { time.Sleep(10 * time.Millisecond) },
-		floor: func(users int) { floorTurns(users, 40_000, tasks, func() { time.Sleep(10 * time.Millisecond) }) },
+		run:      func() { time.Sleep(10 * time.Millisecond) },
+		baseline: func(users int) { baselineTurns(users, 40_000, tasks, func() { time.Sleep(10 * time.Millisecond) }) },
 	}} {
 		for _, load := range []struct {
 			name, who string
@@ -50,9 +50,9 @@ var pondRows = func() (all []Workload) {
 						b.StartTimer()
 					}
 				},
-				floor: func(b *testing.B) {
+				baseline: func(b *testing.B) {
 					for range b.N {
-						kind.floor(load.users)
+						kind.baseline(load.users)
 					}
 				},
 			})...)

@@ -21,8 +21,8 @@ var producerRows = func() (all []Workload) {
 			run: func(b *testing.B, s Subject) {
 				measure(b, s, Config{MaxWorkers: runtime.GOMAXPROCS(0), Capacity: 1000, Unbounded: true}, func(p Pool) { run(b, p) })
 			},
-			floor:   func(b *testing.B) { run(b, inline) },
-			without: func(s Subject) bool { return s.Name == "goroutines" }, // they may take all memory
+			baseline: func(b *testing.B) { run(b, inline) },
+			without:  func(s Subject) bool { return s.Name == "goroutines" }, // they may take all memory
 		})
 	}
 	return rows("Producers", "shoal", all...)

@@ -27,7 +27,7 @@ var scaleRows = func() []Workload {
 				perTask(b)
 			})
 		}
-		w.floor = func(b *testing.B) {
+		w.baseline = func(b *testing.B) {
 			for range b.N {
 				submitAll(inline, n, empty)
 			}

@@ -11,7 +11,7 @@ import (
 // goroutine grow its stack several times, a shallow one never does; so they
 // show what it is worth to keep a worker.
 var taskgoRows = func() (all []Workload) {
-	add := func(w Workload, family string, limit int, body func(b *testing.B, p Pool, task func()), floor func(b *testing.B, task func())) {
+	add := func(w Workload, family string, limit int, body func(b *testing.B, p Pool, task func()), baseline func(b *testing.B, task func())) {
 		name, what := w.Name, w.What
 		for _, t := range []struct {
 			name string
@@ -26,7 +26,7 @@ var taskgoRows = func() (all []Workload) {
 				measure(b, s, Config{MaxWorkers: limit, Capacity: 1 << 20, IdleTimeout: time.Second},
 					func(p Pool) { body(b, p, t.task) })
 			}
-			w.floor = func(b *testing.B) { floor(b, t.task) }
+			w.baseline = func(b *testing.B) { baseline(b, t.task) }
 			all = append(all, rows(family, "taskgo", w)...)
 		}
 	}
@@ -43,7 +43,7 @@ var taskgoRows = func() (all []Workload) {
 		},
 		func(b *testing.B, task func()) {
 			for range b.N {
-				floorPerCPU(100_000, task)
+				baselinePerCPU(100_000, task)
 			}
 		})
 	for _, n := range []int{1000, 10_000, 50_000, 100_000, 500_000} {
@@ -59,7 +59,7 @@ var taskgoRows = func() (all []Workload) {
 			},
 			func(b *testing.B, task func()) {
 				for range b.N {
-					floorPerCPU(n, task)
+					baselinePerCPU(n, task)
 				}
 			})
 	}

@@ -23,15 +23,15 @@ type Workload struct {
 	Takes     time.Duration // one measurement, roughly
 	Quick     bool          // one of the few that give a first impression
 
-	run     func(b *testing.B, s Subject)
-	floor   func(b *testing.B)   // the same work without a pool
-	without func(s Subject) bool // subjects left out; may be nil
+	run      func(b *testing.B, s Subject)
+	baseline func(b *testing.B)   // the same work without a pool
+	without  func(s Subject) bool // subjects left out; may be nil
 }
 
-// Floor is the name under which a workload's floor is measured: the same work
+// Baseline is the name under which a workload's baseline is measured: the same work
 // done without any pool, by goroutines that share it out beforehand or by the
 // submitters themselves. It is no contestant.
-const Floor = "floor"
+const Baseline = "baseline"
 
 // Workloads are all rows, in the order of the tables.
 var Workloads = slices.Concat(pondRows, taskgoRows, flockRows, latencyRows, openLoopRows, mixedRows, producerRows,
@@ -43,7 +43,7 @@ func (w Workload) Family() string {
 	return family
 }
 
-// Subjects are the names of those that take part, with Floor last.
+// Subjects are the names of those that take part, with Baseline last.
 func (w Workload) Subjects() []string {
 	var names []string
 	for _, s := range Subjects {
@@ -51,7 +51,7 @@ func (w Workload) Subjects() []string {
 			names = append(names, s.Name)
 		}
 	}
-	return append(names, Floor)
+	return append(names, Baseline)
 }
 
 // Run measures w with the subject of that name, as a benchmark.
@@ -59,8 +59,8 @@ func (w Workload) Run(b *testing.B, subject string) {
 	b.ReportAllocs()
 	runtime.GC() // what came before is not this subject's garbage
 	b.ResetTimer()
-	if subject == Floor {
-		w.floor(b)
+	if subject == Baseline {
+		w.baseline(b)
 		return
 	}
 	i := slices.IndexFunc(Subjects, func(s Subject) bool { return s.Name == subject })
@@ -86,7 +86,7 @@ func rows(family, source string, all ...Workload) []Workload {
 		if f, ok := feels[w.Name]; ok {
 			w.Feel = f
 		}
-		if w.What == "" || w.Feel == "" || w.run == nil || w.floor == nil || w.Benchtime == "" {
+		if w.What == "" || w.Feel == "" || w.run == nil || w.baseline == nil || w.Benchtime == "" {
 			panic(fmt.Sprintf("workload %s is incomplete", w.Name))
 		}
 	}

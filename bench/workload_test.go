@@ -72,7 +72,7 @@ func TestWorkloadNamesAreUnique(t *testing.T) {
 	}
 }
 
-// TestWorkloads runs every row with shoal, and one of each family with its floor: each must end, and
+// TestWorkloads runs every row with shoal, and one of each family with its baseline: each must end, and
 // report all its units. Of families whose rows differ by numbers only it runs one.
 func TestWorkloads(t *testing.T) {
 	if testing.Short() {
@@ -90,8 +90,8 @@ func TestWorkloads(t *testing.T) {
 			continue
 		}
 		subjects := []string{"shoal"}
-		if !seen[family] { // of the floor's rows only the numbers differ
-			subjects = append(subjects, Floor)
+		if !seen[family] { // of the baseline's rows only the numbers differ
+			subjects = append(subjects, Baseline)
 		}
 		seen[family] = true
 		for _, subject := range subjects {

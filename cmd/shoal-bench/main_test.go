@@ -101,7 +101,7 @@ func TestListMeasuresNothingAndNamesAll(t *testing.T) {
 func TestBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	var table bytes.Buffer
-	args := []string{"-run", "^(SubmitWait|FanOut)", "-pools", "^(shoal|pond-v2|floor)$", "-count", "2", "-out", dir}
+	args := []string{"-run", "^(SubmitWait|FanOut)", "-pools", "^(shoal|pond-v2|baseline)$", "-count", "2", "-out", dir}
 	if err := run(context.Background(), args, &table, devNull(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("-from shows\n%s\nafter\n%s", again, &table)
 	}
 	part := new(bytes.Buffer)
-	if err := run(context.Background(), []string{"-from", filepath.Join(dir, "results.json"), "-run", "FanOut", "-pools", "shoal|floor"}, part, devNull(t)); err != nil {
+	if err := run(context.Background(), []string{"-from", filepath.Join(dir, "results.json"), "-run", "FanOut", "-pools", "shoal|baseline"}, part, devNull(t)); err != nil {
 		t.Fatal(err)
 	}
 	if s := part.String(); !strings.Contains(s, "FanOut") || strings.Contains(s, "SubmitWait") || strings.Contains(s, "pond-v2") {

@@ -35,7 +35,7 @@ type Config struct {
 }
 
 // quick are the subjects of a quick race: the best of each kind.
-var quick = []string{"shoal", "goroutines", "chan-buffered", "pond-lazy", "pond-v2", "ants", bench.Floor}
+var quick = []string{"shoal", "goroutines", "chan-buffered", "pond-lazy", "pond-v2", "ants", bench.Baseline}
 
 // Plan lists the rows and subjects that c asks for. It is an error if there
 // are none.
@@ -133,7 +133,7 @@ func (r *Results) Run(ctx context.Context, c Config, w Watcher) error {
 	defer w.End()
 	// One round after the other, and within a round the subjects in turn, so
 	// that a slow minute of the machine hits all. The order is another one each
-	// time: what was measured before leaves its trace (after a floor that lets
+	// time: what was measured before leaves its trace (after a baseline that lets
 	// the CPUs idle, p99 in the next process was three times as high), and must
 	// not always precede the same subject.
 	for round := 1; round <= c.Rounds; round++ {

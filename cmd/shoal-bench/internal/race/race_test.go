@@ -58,7 +58,7 @@ func plan(t *testing.T, c Config) *Results {
 }
 
 func TestSubjectsTakeTurns(t *testing.T) {
-	c := config("^SubmitWait$", "^(shoal|goroutines|floor)$")
+	c := config("^SubmitWait$", "^(shoal|goroutines|baseline)$")
 	c.Rounds = 4
 	r, w := plan(t, c), new(recorder)
 	if err := r.Run(context.Background(), c, w); err != nil {
@@ -68,7 +68,7 @@ func TestSubjectsTakeTurns(t *testing.T) {
 	for round := range c.Rounds {
 		steps := w.steps[3*round : 3*round+3]
 		orders[strings.ReplaceAll(strings.Join(steps, ","), fmt.Sprint(round+1, " "), "")] = true
-		want := []string{"floor", "goroutines", "shoal"}
+		want := []string{"baseline", "goroutines", "shoal"}
 		for i := range want {
 			want[i] = fmt.Sprintf("%d SubmitWait %s", round+1, want[i])
 		}
@@ -179,12 +179,12 @@ func made() *Results {
 		Rounds:  3,
 		Machine: Machine{CPU: "a CPU", CPUs: 2, OS: "linux", Arch: "amd64", Go: "go1.26", BusyBefore: 1, BusyAfter: 1},
 		Rows: []Row{
-			{Name: "Rand/load=1u-1Mt", Units: []string{"ns/op"}, Procs: 2, Subjects: []string{"shoal", "ants", "pond-v2", bench.Floor}},
+			{Name: "Rand/load=1u-1Mt", Units: []string{"ns/op"}, Procs: 2, Subjects: []string{"shoal", "ants", "pond-v2", bench.Baseline}},
 			{Name: "FanOut/leaves=65536", Units: []string{"ns/op"}, Procs: 2, Subjects: []string{"shoal", "ants"}},
 		},
 	}
 	for row, subjects := range map[string]map[string][]float64{
-		"Rand/load=1u-1Mt":    {"shoal": {30, 20, 10}, "ants": {100, 300, 200}, "pond-v2": {400, 500, 600}, bench.Floor: {5, 5, 5}},
+		"Rand/load=1u-1Mt":    {"shoal": {30, 20, 10}, "ants": {100, 300, 200}, "pond-v2": {400, 500, 600}, bench.Baseline: {5, 5, 5}},
 		"FanOut/leaves=65536": {"shoal": {30, 20, 40}, "ants": {10, 11, 12}},
 	} {
 		for s, values := range subjects {
@@ -201,7 +201,7 @@ func made() *Results {
 func TestStanding(t *testing.T) {
 	r := made()
 	s := r.Standing(r.Rows[0], "ns/op")
-	if s.Peer != "ants" || s.Ratio != 0.1 || s.Floor.Median != 5 || s.Verdict() != Win {
+	if s.Peer != "ants" || s.Ratio != 0.1 || s.Baseline.Median != 5 || s.Verdict() != Win {
 		t.Errorf("%+v, verdict %v", s, s.Verdict())
 	}
 	if s := r.Standing(r.Rows[1], "ns/op"); s.Verdict() != Loss || math.Abs(s.Ratio-30.0/11) > 1e-9 {

@@ -67,7 +67,7 @@ type Row struct {
 	Source   string   `json:"source"`
 	Units    []string `json:"units"`
 	Procs    int      `json:"procs"`
-	Subjects []string `json:"subjects"` // that take part; the floor is the last
+	Subjects []string `json:"subjects"` // that take part; the baseline is the last
 
 	Profile *where.Profile `json:"profile,omitempty"` // of shoal
 
@@ -190,14 +190,14 @@ func nothing(matched bool, rows int, run, pools *regexp.Regexp) error {
 
 // Standing is how shoal did in one row and unit.
 type Standing struct {
-	Row    Row
-	Unit   string
-	Shoal  Figure
-	Peer   string // the best of the others
-	Best   Figure // its figure
-	Floor  Figure
-	Ratio  float64 // shoal : best peer, or NaN
-	Losers []string
+	Row      Row
+	Unit     string
+	Shoal    Figure
+	Peer     string // the best of the others
+	Best     Figure // its figure
+	Baseline Figure
+	Ratio    float64 // shoal : best peer, or NaN
+	Losers   []string
 }
 
 // Verdict of a standing.
@@ -227,17 +227,17 @@ func (s Standing) Verdict() Verdict {
 	}
 }
 
-// Standing compares shoal with the best of the others, the floor not among
+// Standing compares shoal with the best of the others, the baseline not among
 // them.
 func (r *Results) Standing(row Row, unit string) Standing {
 	s := Standing{
 		Row: row, Unit: unit, Ratio: math.NaN(),
-		Shoal: r.Figure(row, "shoal", unit), Floor: r.Figure(row, bench.Floor, unit),
+		Shoal: r.Figure(row, "shoal", unit), Baseline: r.Figure(row, bench.Baseline, unit),
 	}
 	var others []string
 	for _, subject := range row.Subjects {
 		f := r.Figure(row, subject, unit)
-		if subject != "shoal" && subject != bench.Floor {
+		if subject != "shoal" && subject != bench.Baseline {
 			others = append(others, subject)
 		}
 		for _, why := range slices.Compact(slices.Sorted(slices.Values(f.Failures))) {

@@ -23,9 +23,9 @@ import (
 // Colours that colour-blind people tell apart, on white and on black: shoal is
 // the strong one, and it is named everywhere.
 var (
-	shoalColour = color.RGBA{0x1f, 0x77, 0xd4, 0xff}
-	otherColour = color.RGBA{0x9a, 0xa3, 0xad, 0xff}
-	floorColour = color.RGBA{0xd9, 0x8b, 0x1e, 0xff}
+	shoalColour    = color.RGBA{0x1f, 0x77, 0xd4, 0xff}
+	otherColour    = color.RGBA{0x9a, 0xa3, 0xad, 0xff}
+	baselineColour = color.RGBA{0xd9, 0x8b, 0x1e, 0xff}
 )
 
 type bar struct {
@@ -76,8 +76,8 @@ func barPlot(r *race.Results, row race.Row, unit string, light bool) ([]byte, er
 		switch b.subject {
 		case "shoal":
 			chart.Color = shoalColour
-		case bench.Floor:
-			chart.Color = floorColour
+		case bench.Baseline:
+			chart.Color = baselineColour
 		default:
 			chart.Color = otherColour
 		}
@@ -132,7 +132,7 @@ func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 	for _, s := range bench.Subjects[1:] {
 		order = append(order, s.Name)
 	}
-	for _, s := range append(order, bench.Floor, "shoal") {
+	for _, s := range append(order, bench.Baseline, "shoal") {
 		xys := lines[s]
 		if len(xys) == 0 {
 			continue
@@ -145,12 +145,12 @@ func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 		switch s {
 		case "shoal":
 			l.Width, l.Color = vg.Points(3), shoalColour
-		case bench.Floor:
-			l.Width, l.Color = vg.Points(2), floorColour
+		case bench.Baseline:
+			l.Width, l.Color = vg.Points(2), baselineColour
 			l.Dashes = []vg.Length{vg.Points(6), vg.Points(3)}
 		}
 		p.Add(l)
-		if s == "shoal" || s == bench.Floor {
+		if s == "shoal" || s == bench.Baseline {
 			p.Legend.Add(s, l)
 		} else if s == order[0] {
 			p.Legend.Add("the others", l)

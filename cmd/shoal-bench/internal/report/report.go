@@ -191,7 +191,7 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 				l.Ratio = l.Figure.Median / shoal.Median
 			}
 			switch subject {
-			case "shoal", bench.Floor:
+			case "shoal", bench.Baseline:
 				l.Class = subject
 			}
 			u.Lines = append(u.Lines, l)

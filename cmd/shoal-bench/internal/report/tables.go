@@ -53,10 +53,10 @@ func libraries() (names []string) {
 func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 	var b strings.Builder
 	if names == nil {
-		b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | floor |\n" +
+		b.WriteString("| row | shoal | spread | goroutines | channel | best library | shoal : libraries, goroutines | shoal : all | baseline |\n" +
 			"|---|---|---|---|---|---|---|---|---|\n")
 	} else {
-		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best other | floor |\n|---|---|---|---|---|---|---|\n")
+		b.WriteString("| | shoal | goroutines | channel | best library | shoal : best other | baseline |\n|---|---|---|---|---|---|---|\n")
 	}
 	line := func(row race.Row, unit, name string) {
 		shoal := r.Figure(row, "shoal", unit)
@@ -73,7 +73,7 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		cells := []string{
 			name, show.Figure(shoal, unit), show.Spread(shoal), show.Figure(r.Figure(row, "goroutines", unit), unit),
 			show.Figure(channel, unit), strings.TrimSpace(show.Figure(library, unit) + " " + peer),
-			ratio(append(libraries(), "goroutines")...), all, show.Figure(r.Figure(row, bench.Floor, unit), unit),
+			ratio(append(libraries(), "goroutines")...), all, show.Figure(r.Figure(row, bench.Baseline, unit), unit),
 		}
 		if names != nil {
 			cells = []string{cells[0], cells[1], cells[3], cells[4], cells[5], "**" + all + "**", cells[8]}
@@ -111,7 +111,7 @@ const closeTo = 1 / 1.3
 // that it has lost or won by little, as far as there are profiles.
 func Where(w io.Writer, r *race.Results) error {
 	var b strings.Builder
-	b.WriteString("| row | shoal : all | shoal : floor | CPUs busy |")
+	b.WriteString("| row | shoal : all | shoal : baseline | CPUs busy |")
 	for _, p := range where.Parts {
 		fmt.Fprintf(&b, " %s |", p)
 	}
@@ -121,11 +121,11 @@ func Where(w io.Writer, r *race.Results) error {
 		if row.Profile == nil || s.Ratio < closeTo {
 			continue
 		}
-		floor := math.NaN()
-		if s.Floor.OK() && s.Floor.Median > 0 {
-			floor = s.Shoal.Median / s.Floor.Median
+		baseline := math.NaN()
+		if s.Baseline.OK() && s.Baseline.Median > 0 {
+			baseline = s.Shoal.Median / s.Baseline.Median
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |", plain(row.Name), show.Ratio(s.Ratio), show.Ratio(floor), show.Percent(row.Profile.Busy))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |", plain(row.Name), show.Ratio(s.Ratio), show.Ratio(baseline), show.Percent(row.Profile.Busy))
 		for _, p := range where.Parts {
 			fmt.Fprintf(&b, " %s |", show.Percent(row.Profile.Shares[p]))
 		}

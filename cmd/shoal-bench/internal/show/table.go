@@ -142,7 +142,7 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 	})
 	t := newTable(w)
 	several := r.SeveralProcs()
-	t.AppendHeader(table.Row{"workload", "shoal", "spread", "best other", "", "shoal : best", "floor"})
+	t.AppendHeader(table.Row{"workload", "shoal", "spread", "best other", "", "shoal : best", "baseline"})
 	right := table.ColumnConfig{Align: text.AlignRight}
 	var configs []table.ColumnConfig
 	for _, n := range []int{2, 4, 6, 7} {
@@ -161,7 +161,7 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 		}
 		t.AppendRow(table.Row{
 			name, Figure(s.Shoal, s.Unit), Spread(s.Shoal), Figure(s.Best, s.Unit), s.Peer,
-			colour(s.Verdict()).Sprint(Ratio(s.Ratio)), Figure(s.Floor, s.Unit),
+			colour(s.Verdict()).Sprint(Ratio(s.Ratio)), Figure(s.Baseline, s.Unit),
 		})
 		for _, l := range s.Losers {
 			notes = append(notes, name+", "+l)
@@ -176,7 +176,7 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 	for _, s := range standings {
 		count[s.Verdict()]++
 	}
-	fmt.Fprintf(w, "%s, %s, %s. Less is better everywhere; medians of %d; the floor is the same work without a pool.\n",
+	fmt.Fprintf(w, "%s, %s, %s. Less is better everywhere; medians of %d; the baseline is the same work without a pool.\n",
 		text.FgGreen.Sprintf("%d won", count[race.Win]), text.FgYellow.Sprintf("%d level", count[race.Level]),
 		text.FgRed.Sprintf("%d lost", count[race.Loss]), r.Rounds)
 	m := r.Machine
@@ -231,5 +231,5 @@ func List(w io.Writer, r *race.Results) {
 	for _, s := range r.Subjects {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, strings.TrimSpace(s.Module+" "+s.Version))
 	}
-	fmt.Fprintln(w, "  floor            the same work without a pool")
+	fmt.Fprintln(w, "  baseline         the same work without a pool")
 }
