@@ -343,12 +343,21 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	case errors.As(err, &poison):
 		s.term(j, err.Error(), err)
 	case err == errSpent:
-		s.term(j, fmt.Sprintf("lease %d of %d: %v", j.Attempt, s.maxLeases, err), nil)
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("lease", j.Attempt, s.maxLeases), err), nil)
 	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
-		s.term(j, fmt.Sprintf("attempt %d of %d: %v", j.Attempt, s.maxAttempts, err), err)
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("attempt", j.Attempt, s.maxAttempts), err), err)
 	default:
 		s.nak(s.base, j, max(0, s.backoff(j.Attempt)))
 	}
+}
+
+// ofMost says that a job has had n of something, of which most is the limit. It may have had
+// more: leases that were given back count, and the limit may have been lowered.
+func ofMost(what string, n, most int) string {
+	if n > most {
+		return fmt.Sprintf("%s %d, over the limit of %d", what, n, most)
+	}
+	return fmt.Sprintf("%s %d of %d", what, n, most)
 }
 
 func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {

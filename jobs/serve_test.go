@@ -410,6 +410,35 @@ func TestServeBuriesAfterMaxAttempts(t *testing.T) {
 	}
 }
 
+// TestServeSaysThatAJobHadMoreAttempts than the limit: those that did not settle it count too.
+func TestServeSaysThatAJobHadMoreAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ctx := newSpy(), t.Context()
+		s.Enqueue(ctx, jobs.Message{ID: "a"})
+		for range 2 {
+			ds, err := s.Queue.Pull(ctx, 1)
+			if err != nil || len(ds) != 1 {
+				t.Fatal(ds, err)
+			}
+		}
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error)
+		go func() {
+			ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { return errors.New("no") }, quietly, jobs.WithMaxAttempts(2))
+		}()
+		time.Sleep(lease + time.Second)
+		if d := s.Dead(); len(d) != 1 || d[0].Reason != "attempt 3, over the limit of 2: no" {
+			t.Errorf("%+v", d)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestServeBuriesWhatItsLeasesDidNotSettle: a job that kills its process leaves no
 // result, only leases that are over.
 func TestServeBuriesWhatItsLeasesDidNotSettle(t *testing.T) {
@@ -436,7 +465,7 @@ func TestServeBuriesWhatItsLeasesDidNotSettle(t *testing.T) {
 				if ran != want || len(dead) != 1-want || s.Len() != 0 {
 					t.Errorf("lease 4 with at most %d: ran %d times, dead letters %+v", most, ran, dead)
 				}
-				if want == 0 && len(dead) == 1 && (dead[0].Attempt != 4 || !strings.Contains(dead[0].Reason, "lease 4 of 3: not run")) {
+				if want == 0 && len(dead) == 1 && (dead[0].Attempt != 4 || !strings.Contains(dead[0].Reason, "lease 4, over the limit of 3: not run")) {
 					t.Errorf("%+v", dead)
 				}
 				cancel()
