@@ -23,7 +23,10 @@ by ID, by -type, by -age, or by several of these; then all conditions must be me
 	retry  make them jobs again, with all their attempts before them
 	rm     delete them for ever
 
-retry and rm need a condition, or -all. An ID that no dead letter has is an error.`
+retry and rm need a condition, or -all.
+
+The exit status is 0; 2 if the command line is wrong; and 1 after another error. That no
+dead letter has an ID, or meets all conditions with a -type, is an error.`
 
 var deadDos = []string{"list", "show", "retry", "rm"}
 

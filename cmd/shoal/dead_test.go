@@ -67,6 +67,15 @@ func TestDead(t *testing.T) {
 			run(`has the ID "nobody"`, "retry", "nobody")
 			run("of 2 IDs only 1", "show", l.Job, "nobody")
 			run("comes after an ID", "rm", l.Job, "-all")
+			run(`queue default has the type "mial"`, "retry", "-type", "mial")
+			run(`has the type "mial"`, "list", "-type", "mial")
+			run(`has the type "mial"`, "show", "-json", "-type", "mial")
+			run(`has the ID "`+l.Job+`" and has the type "mail"`, "show", "-type", "mail", l.Job)
+			run("has one of the 2 IDs", "rm", "nobody", "else")
+			run(`has the type "mail" and was given up at least 1h0m0s ago`, "rm", "-age", "1h", "-type", "mail")
+			if out, said := run(`has the type "mial"`, "rm", "-json", "-type", "mial"); out != "{\"deleted\":0}\n" || said != "" {
+				t.Errorf("rm -json -type mial: %s, %s", out, said)
+			}
 			if _, said := run("", "retry", "-age", "1h"); said != "0 dead letters retried\n" {
 				t.Errorf("retry -age 1h: %s", said)
 			}

@@ -85,16 +85,31 @@ func (d Dead) did(what string, n int, err error, stdout, stderr io.Writer) error
 	return err
 }
 
-// missing is an error if some of the jobs that were named are no dead letters.
+// missing is an error if some of the jobs that were named are no dead letters, or none has the
+// type: a name may be mistyped. n dead letters meet all conditions.
 func (d Dead) missing(n int) error {
 	ids := slices.Compact(slices.Sorted(slices.Values(d.Filter.IDs)))
-	if n >= len(ids) || n == d.Filter.Limit && n > 0 {
+	if n > 0 && (n >= len(ids) || n == d.Filter.Limit) || len(ids) == 0 && d.Filter.Type == "" {
 		return nil
 	}
-	if len(ids) == 1 {
-		return fmt.Errorf("no dead letter of queue %s that meets all conditions has the ID %q", d.Queue, ids[0])
+	var has []string
+	switch len(ids) {
+	case 0:
+	case 1:
+		has = append(has, fmt.Sprintf("has the ID %q", ids[0]))
+	default:
+		if n > 0 {
+			return fmt.Errorf("of %d IDs only %d are those of dead letters of queue %s that meet all conditions", len(ids), n, d.Queue)
+		}
+		has = append(has, fmt.Sprintf("has one of the %d IDs", len(ids)))
 	}
-	return fmt.Errorf("of %d IDs only %d are those of dead letters of queue %s that meet all conditions", len(ids), n, d.Queue)
+	if d.Filter.Type != "" {
+		has = append(has, fmt.Sprintf("has the type %q", d.Filter.Type))
+	}
+	if d.Filter.Age > 0 {
+		has = append(has, fmt.Sprintf("was given up at least %v ago", d.Filter.Age))
+	}
+	return fmt.Errorf("no dead letter of queue %s %s; shoal dead list shows those that there are", d.Queue, strings.Join(has, " and "))
 }
 
 // printable is s without what could change a terminal; line breaks and tabs stay if lines is set.
