@@ -43,11 +43,18 @@ func main() {
 		work.Guard(os.Stdin)
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second one ends the process, unless the command takes it
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status(err, os.Stderr))
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, work.Signals()...)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // a terminal that is closed may send two
+	}
+	go func() {
+		s := <-signals
+		signal.Stop(signals) // a second one ends the process, unless the command takes it
+		cancel(&work.Interrupted{Signal: s})
+	}()
+	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
 // status prints err in one line, if it is one, and returns the exit status.
@@ -58,6 +65,9 @@ func status(err error, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "shoal:", err)
 	if dead := (*work.DeadError)(nil); errors.As(err, &dead) {
 		return 3
+	}
+	if in := (*work.Interrupted)(nil); errors.As(err, &in) {
+		return in.Status()
 	}
 	if missing := (*work.Missing)(nil); errors.As(err, &errUsage{}) || errors.As(err, &missing) {
 		return 2

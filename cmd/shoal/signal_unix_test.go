@@ -29,6 +29,12 @@ func startWorker(t *testing.T, n int, script string, args ...string) *worker {
 // startWorkerTo starts one whose standard output is stdout.
 func startWorkerTo(t *testing.T, stdout *os.File, n int, script string, args ...string) *worker {
 	t.Helper()
+	return startWorkerBy(t, nil, stdout, n, script, args...)
+}
+
+// startWorkerBy starts one by a command that executes its arguments.
+func startWorkerBy(t *testing.T, by []string, stdout *os.File, n int, script string, args ...string) *worker {
+	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip(err)
 	}
@@ -47,8 +53,9 @@ func startWorkerTo(t *testing.T, stdout *os.File, n int, script string, args ...
 		fmt.Fprintln(&lines, i)
 	}
 	enqueue(t, lines.String(), w.place()...)
-	args = append(append([]string{"work", "-workers", fmt.Sprint(n)}, w.place()...), args...)
-	w.Cmd = exec.Command(self, append(args, "--", "sh", "-c", "read -r job; "+script)...)
+	by = append(append(by, self, "work", "-workers", fmt.Sprint(n)), w.place()...)
+	by = append(append(by, args...), "--", "sh", "-c", "read -r job; "+script)
+	w.Cmd = exec.Command(by[0], by[1:]...)
 	w.Env = append(os.Environ(), "SHOAL_MAIN=1", "DIR="+w.dir)
 	w.Stderr = stderr
 	if stdout != nil {
@@ -100,8 +107,16 @@ func (w *worker) signal(s os.Signal, says string) {
 	w.await(says, func() bool { return strings.Contains(w.said(), says) })
 }
 
-// groupsEnd waits until no process is left of those that the commands have started.
-func (w *worker) groupsEnd() {
+// letGo makes the file that commands wait for.
+func (w *worker) letGo() {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// groups are the process groups of the commands.
+func (w *worker) groups() (all []int) {
 	w.t.Helper()
 	for _, f := range w.files("began*") {
 		b, err := os.ReadFile(f)
@@ -110,6 +125,15 @@ func (w *worker) groupsEnd() {
 		}
 		var group int
 		fmt.Sscan(string(b), &group)
+		all = append(all, group)
+	}
+	return all
+}
+
+// groupsEnd waits until no process is left of those that the commands have started.
+func (w *worker) groupsEnd() {
+	w.t.Helper()
+	for _, group := range w.groups() {
 		w.await(fmt.Sprint("the end of process group ", group), func() bool { return syscall.Kill(-group, 0) == syscall.ESRCH })
 	}
 }
@@ -139,9 +163,7 @@ const (
 func TestTheFirstSignalLetsCommandsEnd(t *testing.T) {
 	w := startWorker(t, 2, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-attempts", "1")
 	w.signal(os.Interrupt, "stopping; 2 jobs run")
-	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	w.letGo()
 	w.ends(0)
 	if n := len(w.files("done*")); n != 2 {
 		t.Errorf("%d jobs were done, want 2", n)
@@ -157,6 +179,94 @@ func TestTheSecondSignalIsPassedOn(t *testing.T) {
 	if n := len(w.files("told*")); n != 2 {
 		t.Errorf("%d commands were told, want 2", n)
 	}
+}
+
+// TestAHangupIsAFirstSignal, and never another one: a terminal that is closed sends several.
+func TestAHangupIsAFirstSignal(t *testing.T) {
+	w := startWorker(t, 2, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-attempts", "1")
+	w.signal(syscall.SIGHUP, "stopping; 2 jobs run")
+	for range 3 {
+		if err := w.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // else several become one
+	}
+	w.letGo()
+	w.ends(0)
+	if n := len(w.files("done*")); n != 2 || strings.Contains(w.said(), "passing") {
+		t.Errorf("%d jobs were done, want 2\n%s", n, w.said())
+	}
+}
+
+// TestAnIgnoredHangupStaysIgnored, as under nohup.
+func TestAnIgnoredHangupStaysIgnored(t *testing.T) {
+	w := startWorkerBy(t, []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, nil, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-empty", "1s")
+	if err := w.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	w.letGo()
+	w.ends(0)
+	if len(w.files("done*")) != 1 || strings.Contains(w.said(), "stopping") {
+		t.Errorf("work said %s", w.said())
+	}
+}
+
+// TestTheStatusOfAnInterruptedWork: it is that of the signal if the work was to go on until the
+// queue is empty, and has not.
+func TestTheStatusOfAnInterruptedWork(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		signal os.Signal
+		more   string // jobs that are left
+		args   []string
+		want   int
+		says   string
+	}{
+		{"SIGINT", os.Interrupt, "1\n2\n", []string{"-empty", "1h"}, 130, "interrupted (interrupt) before the queue was empty; 2 jobs are left"},
+		{"SIGTERM", syscall.SIGTERM, "1\n", []string{"-empty", "1h"}, 143, "1 jobs are left"},
+		{"SIGHUP", syscall.SIGHUP, "1\n", []string{"-empty", "1h"}, 129, "1 jobs are left"},
+		{"all done", os.Interrupt, "", []string{"-empty", "1h"}, 0, "1 done"},
+		{"a service", syscall.SIGTERM, "1\n", nil, 0, "1 done"},
+		{"in JSON", syscall.SIGTERM, "1\n", []string{"-empty", "1h", "-json"}, 143, "1 jobs are left"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			w := startWorkerTo(t, out, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", c.args...)
+			enqueue(t, c.more, w.place()...)
+			if err := w.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond) // it takes no more jobs
+			w.letGo()
+			if err := w.Wait(); w.ProcessState.ExitCode() != c.want || !strings.Contains(w.said(), c.says) {
+				t.Errorf("shoal work: %v, want %d and %q\n%s", err, c.want, c.says, w.said())
+			}
+			b, err := os.ReadFile(out.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if json := c.name == "in JSON"; json != strings.Contains(string(b), `"interrupted":"terminated"`) {
+				t.Errorf("%s", b)
+			}
+		})
+	}
+}
+
+// TestASignalToAllProcesses, as of systemd: what it kills has not failed by itself.
+func TestASignalToAllProcesses(t *testing.T) {
+	w := startWorker(t, 2, begin+forEver, "-attempts", "1")
+	w.signal(syscall.SIGTERM, "stopping")
+	for _, group := range w.groups() {
+		if err := syscall.Kill(-group, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ends(2)
 }
 
 func TestTheThirdSignalKills(t *testing.T) {

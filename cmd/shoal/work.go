@@ -87,7 +87,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	place(fs, &w.Place)
 	names := slices.Sorted(maps.Keys(work.Builtins))
 	fs.IntVar(&w.Workers, "workers", runtime.GOMAXPROCS(0), "run up to this many jobs at once")
-	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts;\nthose that were interrupted count too; 0: never")
+	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts;\nthose that a kill has cut short count too; 0: never")
 	fs.DurationVar(&w.Drain, "drain", 10*time.Second, "at the end, let running jobs go on for this time, then cancel them")
 	fs.Func("time-limit", "end a job that runs for longer than this `time`, which counts as a failure;\nTYPE=TIME is for jobs of a type, and may be repeated (default: no limit)", func(s string) error {
 		kind, text, typed := strings.Cut(s, "=")
@@ -117,7 +117,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and what the command\nhas written on its standard error.\n\n"+
 		"The output is written when a command ends. If it cannot be written, or has more\nthan 64 MiB, that is a failure of the job too; if nobody reads it any more, the\nwork ends and the job is given back. Each command has a process group of its own.\nWhat it leaves behind when it ends is killed, and so is all when this process is\nkilled.\n\n"+
-		"At the first Ctrl-C or SIGTERM no more jobs are taken, and those that run have\nthe time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed.\n\nThe progress names the last failure, and the job that has run for longest, with\nits process, if that is more than 10s.\n\nThe exit status is 0 if no job became a dead letter here, 3 if some did, 2 if the\ncommand line is wrong, and 1 after another error. After an interrupt jobs may be\nleft: the last line says how many, and so does the event end of -json.")
+		"At the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed. A SIGHUP\nis never the second one, and is ignored under nohup.\n\nThe progress names the last failure, and the job that has run for longest, with\nits process, if that is more than 10s.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, as 130 by Ctrl-C\n\nWithout -empty a signal is how work ends, and the status is 0 or 3. The last line\nsays how many jobs are left, and so does the event end of -json.")
 	_, known := work.Builtins[w.Do]
 	switch {
 	case err != nil:

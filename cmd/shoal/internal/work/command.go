@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,13 +63,16 @@ type processes struct {
 
 	mu      sync.Mutex
 	running map[*exec.Cmd]struct{}
-	told    bool // a signal was passed on; no command starts after that
+	ending  bool // a signal has come
+	told    bool // and another one was passed on; no command starts after that
 }
 
 // errTold is why a command does not start.
 var errTold = errors.New("the work ends")
 
-// run runs c, calls started with its process, and says whether it was passed a signal.
+// run runs c, calls started with its process, and says whether it was told to end: this
+// process has passed a signal on to it, or it was killed by one while this process ends, as
+// when a service manager sends one to all processes of a service.
 func (ps *processes) run(c *exec.Cmd, started func(process int)) (told bool, err error) {
 	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
@@ -82,7 +86,23 @@ func (ps *processes) run(c *exec.Cmd, started func(process int)) (told bool, err
 	defer ps.mu.Unlock()
 	delete(ps.running, c)
 	ps.guard.remove(c.Process.Pid)
-	return ps.told, err
+	return ps.told || ps.ending && isKilled(c.ProcessState), err
+}
+
+// isKilled says whether a process was killed by a signal that asks it to end.
+func isKilled(p *os.ProcessState) bool {
+	if p == nil {
+		return false
+	}
+	s, ok := p.Sys().(syscall.WaitStatus)
+	return ok && s.Signaled() && slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, s.Signal())
+}
+
+// end notes that this process ends.
+func (ps *processes) end() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.ending = true
 }
 
 func (ps *processes) start(c *exec.Cmd) error {
@@ -153,7 +173,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 			return jobs.Poison(err)
 		case code == exitRetry:
 			return jobs.Retry(retryAfter)
-		case told:
+		case told && context.Cause(ctx) != jobs.ErrTimeLimit:
 			return jobs.Retry(0)
 		}
 		return err

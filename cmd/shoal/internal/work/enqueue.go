@@ -70,7 +70,11 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 	for {
 		ms, more := e.gather(ctx, lines)
 		if ctx.Err() != nil {
-			return n, fmt.Errorf("interrupted after line %d; no line after it is enqueued", n)
+			what := fmt.Sprintf("after line %d; no line after it is enqueued", n)
+			if s := interrupted(ctx); s != nil {
+				return n, &Interrupted{s, what}
+			}
+			return n, errors.New("interrupted " + what)
 		}
 		if len(ms) > 0 {
 			if err := q.Enqueue(ctx, ms...); err != nil {

@@ -138,7 +138,7 @@ func (r *reporter) output(j *jobs.Job, b []byte) error {
 		return nil
 	}
 	err = fmt.Errorf("the output of the job cannot be written: %w", err)
-	if errors.Is(err, syscall.EPIPE) {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) { // that of a terminal that is closed
 		r.fatal(err) // no other job would do better
 		return jobs.Retry(0)
 	}
@@ -349,6 +349,9 @@ func (p progress) String() string {
 	}
 	return s
 }
+
+// jobs is how many jobs are in the queue.
+func (d *depth) jobs() int64 { return d.Ready + d.Delayed + d.Leased }
 
 // String says it to people, after something else; "" if it is not known.
 func (d *depth) String() string {

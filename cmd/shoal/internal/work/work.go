@@ -37,12 +37,15 @@ type Work struct {
 	Command     []string                 // a program and its arguments
 }
 
-// Run works until ctx ends. Of signals it takes SIGINT and SIGTERM: at the first one it
-// leases no more jobs, the second one it passes on to the commands, and at the third one it
-// kills them.
+// Run works until ctx ends. Of signals it takes Signals: at the first one it leases no more
+// jobs, the second one it passes on to the commands, and at the third one it kills them. A
+// SIGHUP after another signal does nothing: a terminal that is closed may send two.
+//
+// If it was to end when the queue is empty, and a signal came before, the error is an
+// *Interrupted.
 func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, Signals()...)
 	defer signal.Stop(signals)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that it is an error of a write
 	path := ""
@@ -53,7 +56,10 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 	}
 	q, err := Open(ctx, w.Place)
-	if err != nil {
+	switch s := interrupted(ctx); {
+	case err != nil && s != nil:
+		return &Interrupted{Signal: s}
+	case err != nil:
 		return err
 	}
 	defer q.Close()
@@ -91,7 +97,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
-	watching.Go(func() { w.heed(signals, served, p, ps, r, stop) })
+	watching.Go(func() { w.heed(signals, served, p, ps, r, cancel) })
 	opts := []jobs.Option{jobs.WithName(w.Queue + " at " + q.Where), jobs.WithMaxAttempts(w.MaxAttempts),
 		jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
 	for t, d := range w.Limits {
@@ -105,7 +111,12 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	stop()
 	close(served)
 	took, n := time.Since(start), r.now()
+	by := ""
+	if s := interrupted(ctx); s != nil {
+		by = s.String()
+	}
 	r.sayFailure()
+	var left *depth // once it is said
 	said := make(chan error, 1)
 	go func() {
 		watching.Wait()
@@ -113,14 +124,15 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		defer cancel()
 		in := depths{}
 		in.q, _ = q.Source.(jobs.Depther)
-		left := in.look(once)
+		left = in.look(once)
 		if w.JSON {
 			said <- r.event(struct {
 				Event string `json:"event"`
 				Tally
-				Seconds float64 `json:"seconds"`
+				Seconds     float64 `json:"seconds"`
+				Interrupted string  `json:"interrupted,omitempty"` // by this signal
 				*depth
-			}{"end", n, took.Seconds(), left})
+			}{"end", n, took.Seconds(), by, left})
 			return
 		}
 		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, %d given back, %d dead letters%v\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, left)
@@ -131,35 +143,58 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		if err == nil {
 			err = e
 		}
+		if err == nil {
+			err = w.result(ctx, n, left)
+		}
 	case <-time.After(mostSay):
 		err = errors.Join(err, errors.New("nobody reads the output"))
 	}
-	if err == nil && n.Dead > 0 {
-		err = &DeadError{n.Dead}
-	}
 	return err
+}
+
+// result is the error of work that went well and came to n, with so much left in the queue.
+func (w Work) result(ctx context.Context, n Tally, left *depth) error {
+	dead := &DeadError{n.Dead}
+	switch s := interrupted(ctx); {
+	case s != nil && w.Empty > 0 && (left == nil || left.jobs() > 0):
+		in := &Interrupted{s, "before the queue was empty"}
+		if left != nil {
+			in.left += fmt.Sprintf("; %d jobs are left", left.jobs())
+		}
+		if n.Dead > 0 {
+			in.left += "; " + dead.Error()
+		}
+		return in
+	case n.Dead > 0:
+		return dead
+	}
+	return nil
 }
 
 // A fault is why the work ends: no other job could be done either.
 type fault struct{ error }
 
 // heed does what signals ask for, until the work has ended.
-func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, r *reporter, stop func()) {
-	for n := 1; ; n++ {
+func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, r *reporter, cancel context.CancelCauseFunc) {
+	for n := 0; ; {
 		var s os.Signal
 		select {
 		case <-served:
 			return
 		case s = <-signals:
 		}
-		switch n {
+		if s == syscall.SIGHUP && n > 0 {
+			continue
+		}
+		switch n++; n {
 		case 1:
 			running := 0
 			if all := jobs.Of(p); len(all) > 0 {
 				running = all[0].Running
 			}
 			r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
-			stop()
+			ps.end()
+			cancel(&Interrupted{Signal: s})
 		case 2:
 			r.say("passing the signal on")
 			if s, ok := s.(syscall.Signal); ok {
@@ -237,7 +272,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
-			if d := in.look(ctx); d == nil || d.Ready+d.Delayed+d.Leased == 0 {
+			if d := in.look(ctx); d == nil || d.jobs() == 0 {
 				stop()
 				return
 			}
