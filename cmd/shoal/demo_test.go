@@ -84,7 +84,7 @@ func TestDemoWorksUntilItIsTold(t *testing.T) {
 	for path, want := range map[string]string{
 		"/":             "slow-dependency",
 		"/debug/shoal/": "people",
-		"/metrics":      `shoal_tasks_completed_total{pool="fetch/batch"}`,
+		"/metrics":      `shoal_pool_task_completed_total{shoal_pool_name="fetch/batch"}`,
 		"/debug/pprof/": "goroutine",
 	} {
 		if !strings.Contains(get(path), want) {

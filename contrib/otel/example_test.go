@@ -117,7 +117,7 @@ func ExampleRegister() {
 	reader.Collect(context.Background(), &rm)
 	for _, m := range rm.ScopeMetrics[0].Metrics {
 		switch m.Name {
-		case "shoal.tasks.completed", "shoal.workers.max":
+		case "shoal.pool.task.completed", "shoal.pool.worker.limit":
 			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 				name, _ := p.Attributes.Value("shoal.pool.name")
 				fmt.Println(m.Name, name.AsString(), p.Value)
@@ -126,8 +126,8 @@ func ExampleRegister() {
 	}
 	pool.Close()
 	// Unordered output:
-	// shoal.tasks.completed jobs 2
-	// shoal.tasks.completed jobs/mails 1
-	// shoal.workers.max jobs 4
-	// shoal.workers.max jobs/mails 2
+	// shoal.pool.task.completed jobs 2
+	// shoal.pool.task.completed jobs/mails 1
+	// shoal.pool.worker.limit jobs 4
+	// shoal.pool.worker.limit jobs/mails 2
 }

@@ -21,32 +21,34 @@ type instrument[N int64 | float64] struct {
 	value            func(*reading) N
 }
 
-// Each table has the instruments of one kind; README.md says what they are for.
-// In Prometheus's spelling their names are those of contrib/prom where both have
-// one, but for shoal.workers.live: a namespace is to be no metric.
+// Each table has the instruments of one kind; README.md says what they are for, and
+// where the names are from. In Prometheus they are those of contrib/prom where both have one,
+// so a unit of 1, which adds _ratio to a name, is for ratios only.
 
 var counters = []instrument[int64]{
-	{"shoal.tasks.submitted", "{task}", "Tasks that were accepted.",
+	{"shoal.pool.task.submitted", "{task}", "Tasks that were accepted.",
 		func(r *reading) int64 { return int64(r.Submitted) }},
-	{"shoal.tasks.completed", "{task}", "Tasks that have ended, whether they failed or not.",
+	{"shoal.pool.task.completed", "{task}", "Tasks that have ended, whether they failed or not.",
 		func(r *reading) int64 { return int64(r.Completed) }},
-	{"shoal.tasks.failed", "{task}", "Tasks that panicked, called runtime.Goexit, or returned an error.",
+	{"shoal.pool.task.failed", "{task}", "Tasks that panicked, called runtime.Goexit, or returned an error.",
 		func(r *reading) int64 { return int64(r.Failed) }},
-	{"shoal.tasks.rejected", "{task}", "Tasks that were refused because the queue was full.",
+	{"shoal.pool.task.panicked", "{task}", "Failed tasks that panicked.",
+		func(r *reading) int64 { return int64(r.Panicked) }},
+	{"shoal.pool.task.rejected", "{task}", "Tasks that were refused because the queue was full.",
 		func(r *reading) int64 { return int64(r.Rejected) }},
-	{"shoal.tasks.dropped", "{task}", "Tasks that were accepted and discarded before they started.",
+	{"shoal.pool.task.dropped", "{task}", "Tasks that were accepted and discarded before they started.",
 		func(r *reading) int64 { return int64(r.Dropped) }},
-	{"shoal.tasks.canceled", "{task}", "Tasks that were accepted and did not start, because their context had ended.",
+	{"shoal.pool.task.canceled", "{task}", "Tasks that were accepted and did not start, because their context had ended.",
 		func(r *reading) int64 { return int64(r.Canceled) }},
-	{"shoal.tasks.spawned", "{task}", "Tasks that ran on a goroutine of their own because the queue was full.",
+	{"shoal.pool.task.spawned", "{task}", "Tasks that ran on a goroutine of their own because the queue was full.",
 		func(r *reading) int64 { return int64(r.Spawned) }},
-	{"shoal.slow_tasks", "{task}", "Tasks that ran longer than the limit of shoal.WithSlowTask.",
+	{"shoal.pool.task.slow", "{task}", "Tasks that ran longer than the limit of shoal.WithSlowTask.",
 		func(r *reading) int64 { return int64(r.SlowTasks) }},
-	{"shoal.stalls", "{stall}", "Stalls that lasted longer than the limit of shoal.WithStallAfter.",
+	{"shoal.pool.stalls", "{stall}", "Stalls that lasted longer than the limit of shoal.WithStallAfter.",
 		func(r *reading) int64 { return int64(r.Stalls) }},
-	{"shoal.task.wait.measured", "{task}", "Tasks whose wait was measured.",
+	{"shoal.pool.task.wait.measured", "{task}", "Tasks whose wait was measured.",
 		func(r *reading) int64 { return int64(r.WaitTime.Count) }},
-	{"shoal.task.run.measured", "{task}", "Tasks whose run was measured.",
+	{"shoal.pool.task.run.measured", "{task}", "Tasks whose run was measured.",
 		func(r *reading) int64 { return int64(r.RunTime.Count) }},
 	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Leased) })},
@@ -67,40 +69,52 @@ var counters = []instrument[int64]{
 }
 
 var sums = []instrument[float64]{
-	{"shoal.task.wait.time", "s", "Total time that the measured tasks waited for a worker.",
+	{"shoal.pool.worker.busy.time", "s", "Time for which workers have been busy, all together. Absent for sub-pools, and until a worker has run.",
+		func(r *reading) float64 {
+			if r.BusyTime == 0 {
+				return -1
+			}
+			return r.BusyTime.Seconds()
+		}},
+	{"shoal.pool.task.wait.time", "s", "Total time that the measured tasks waited for a worker.",
 		func(r *reading) float64 { return r.WaitTime.Seconds() }},
-	{"shoal.task.run.time", "s", "Total time that the measured tasks ran.",
+	{"shoal.pool.task.run.time", "s", "Total time that the measured tasks ran.",
 		func(r *reading) float64 { return r.RunTime.Seconds() }},
 }
 
 var levels = []instrument[int64]{
-	{"shoal.tasks.in_flight", "{task}", "Tasks that were accepted and have not ended.",
+	{"shoal.pool.task.in_flight", "{task}", "Tasks that were accepted and have not ended.",
 		func(r *reading) int64 { return int64(r.InFlight) }},
-	{"shoal.queue.length", "{task}", "Tasks that wait for a worker.",
+	{"shoal.pool.queue.size", "{task}", "Tasks that wait for a worker.",
 		func(r *reading) int64 { return int64(r.Queued) }},
-	{"shoal.queue.capacity", "{task}", "Number of tasks that may wait. Absent if there is no bound.",
+	{"shoal.pool.queue.capacity", "{task}", "Number of tasks that may wait. Absent if there is no bound.",
 		func(r *reading) int64 {
 			if r.QueueCapacity == shoal.Unbounded {
 				return -1
 			}
 			return int64(r.QueueCapacity)
 		}},
-	{"shoal.submitters.blocked", "{submitter}", "Submitters that wait for room.",
+	{"shoal.pool.submitter.blocked", "{submitter}", "Submitters that wait for room.",
 		func(r *reading) int64 { return int64(r.Blocked) }},
-	{"shoal.workers.live", "{worker}", "Workers that exist.",
-		func(r *reading) int64 { return int64(r.Workers) }},
-	{"shoal.workers.running", "{worker}", "Workers inside a task.",
-		func(r *reading) int64 { return int64(r.Running) }},
-	{"shoal.workers.min", "{worker}", "Minimum number of workers, which stay when they are idle.",
+	{"shoal.pool.worker.core", "{worker}", "Minimum number of workers, which stay when they are idle.",
 		func(r *reading) int64 { return int64(r.MinWorkers) }},
-	{"shoal.workers.max", "{worker}", "Maximum number of workers.",
+	{"shoal.pool.worker.limit", "{worker}", "Maximum number of workers.",
 		func(r *reading) int64 { return int64(r.MaxWorkers) }},
-	{"shoal.workers.reserved", "{worker}", "Free workers that are reserved for tasks to come.",
+	{"shoal.pool.worker.reserved", "{worker}", "Free workers that are reserved for tasks to come.",
 		func(r *reading) int64 { return int64(r.Reserved) }},
 	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Held) })},
 	{"shoal.jobs.running", "{job}", "Held jobs that are inside the handler. Absent without a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Running) })},
+}
+
+// workerStates are the values of shoal.pool.worker.count.
+var workerStates = [...]struct {
+	state string
+	value func(*reading) int64
+}{
+	{"active", func(r *reading) int64 { return int64(r.Running) }},
+	{"idle", func(r *reading) int64 { return int64(r.Idle) }},
 }
 
 // ofJobs is a value that is there only where the pool works off a durable queue. What a
@@ -138,27 +152,42 @@ func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
 }
 
 var gauges = []instrument[float64]{
-	{"shoal.queue.utilization", "1", "Tasks that wait, divided by the capacity of the queue. Absent if there is no bound.",
+	{"shoal.pool.queue.utilization", "1", "Tasks that wait, divided by the capacity of the queue. Absent if there is no bound.",
 		func(r *reading) float64 {
 			if r.QueueCapacity == shoal.Unbounded {
 				return -1
 			}
 			return r.QueueFill()
 		}},
-	{"shoal.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
+	{"shoal.pool.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},
-	{"shoal.task.wait.p50", "s", "Median wait since the previous collection. Absent if none was measured.",
+	{"shoal.pool.paused", "{pool}", "1 if the pool is paused and starts no tasks, else 0.",
+		inState(shoal.Paused)},
+	{"shoal.pool.draining", "{pool}", "1 if the pool is shutting down: it accepts no more tasks and ends soon; else 0.",
+		inState(shoal.Draining)},
+	{"shoal.pool.closed", "{pool}", "1 if the pool has ended, else 0.",
+		inState(shoal.Closed)},
+	{"shoal.pool.task.wait.p50", "s", "Median wait since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.waited, 0.5) }},
-	{"shoal.task.wait.p99", "s", "99th percentile of the wait since the previous collection. Absent if none was measured.",
+	{"shoal.pool.task.wait.p99", "s", "99th percentile of the wait since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.waited, 0.99) }},
-	{"shoal.task.wait.max", "s", "Longest wait since the previous collection. Absent if none was measured.",
+	{"shoal.pool.task.wait.max", "s", "Longest wait since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.waited, 1) }},
-	{"shoal.task.run.p50", "s", "Median run since the previous collection. Absent if none was measured.",
+	{"shoal.pool.task.run.p50", "s", "Median run since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.ran, 0.5) }},
-	{"shoal.task.run.p99", "s", "99th percentile of the run since the previous collection. Absent if none was measured.",
+	{"shoal.pool.task.run.p99", "s", "99th percentile of the run since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.ran, 0.99) }},
-	{"shoal.task.run.max", "s", "Longest run since the previous collection. Absent if none was measured.",
+	{"shoal.pool.task.run.max", "s", "Longest run since the previous collection. Absent if none was measured.",
 		func(r *reading) float64 { return quantile(r.ran, 1) }},
+}
+
+func inState(state shoal.State) func(*reading) float64 {
+	return func(r *reading) float64 {
+		if r.State == state {
+			return 1
+		}
+		return 0
+	}
 }
 
 func quantile(h shoal.Histogram, q float64) float64 {
@@ -172,6 +201,7 @@ func quantile(h shoal.Histogram, q float64) float64 {
 type instruments struct {
 	counters, levels []metric.Int64Observable
 	sums, gauges     []metric.Float64Observable
+	workers          metric.Int64Observable
 }
 
 // makeInstruments returns them, and all in one list too.
@@ -199,11 +229,14 @@ func makeInstruments(m metric.Meter) (made instruments, all []metric.Observable,
 		o, err := m.Float64ObservableGauge(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
 		floats(&made.gauges, o, err)
 	}
+	workers, err := m.Int64ObservableUpDownCounter("shoal.pool.worker.count", metric.WithUnit("{worker}"),
+		metric.WithDescription("Workers that exist: active ones are inside a task of the pool or of a sub-pool, idle ones have no task."))
+	made.workers, all, errs = workers, append(all, workers), append(errs, err)
 	return made, all, errors.Join(errs...)
 }
 
-// report reports r under name.
-func (made *instruments) report(to metric.Observer, r *reading, name metric.MeasurementOption) {
+// report reports r under a name, and workers by their state.
+func (made *instruments) report(to metric.Observer, r *reading, name metric.MeasurementOption, states []metric.MeasurementOption) {
 	ints := func(table []instrument[int64], made []metric.Int64Observable) {
 		for n, i := range table {
 			if v := i.value(r); v >= 0 {
@@ -220,6 +253,9 @@ func (made *instruments) report(to metric.Observer, r *reading, name metric.Meas
 	}
 	ints(counters, made.counters)
 	ints(levels, made.levels)
+	for n, w := range workerStates {
+		to.ObserveInt64(made.workers, w.value(r), states[n])
+	}
 	floats(sums, made.sums)
 	floats(gauges, made.gauges)
 }
@@ -229,6 +265,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 	a.Submitted += b.Submitted
 	a.Completed += b.Completed
 	a.Failed += b.Failed
+	a.Panicked += b.Panicked
 	a.Rejected += b.Rejected
 	a.Dropped += b.Dropped
 	a.Canceled += b.Canceled
@@ -243,12 +280,14 @@ func plus(a, b shoal.Stats) shoal.Stats {
 		a.QueueCapacity += b.QueueCapacity
 	}
 	a.Blocked += b.Blocked
-	a.Workers += b.Workers
+	a.State = min(a.State, b.State)
 	a.Running += b.Running
+	a.Idle += b.Idle
 	a.MinWorkers += b.MinWorkers
 	a.MaxWorkers += b.MaxWorkers
 	a.Reserved += b.Reserved
 	a.Stalled = max(a.Stalled, b.Stalled)
+	a.BusyTime += b.BusyTime
 	a.WaitTime = a.WaitTime.Merge(b.WaitTime)
 	a.RunTime = a.RunTime.Merge(b.RunTime)
 	return a
@@ -257,7 +296,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 // left is what remains of a pool that has ended: what it did.
 func left(s shoal.Stats) shoal.Stats {
 	s.InFlight, s.Queued, s.QueueCapacity, s.Blocked = 0, 0, 0, 0
-	s.Workers, s.Running, s.MinWorkers, s.MaxWorkers, s.Reserved = 0, 0, 0, 0, 0
+	s.Running, s.Idle, s.MinWorkers, s.MaxWorkers, s.Reserved = 0, 0, 0, 0, 0
 	s.Stalled = 0
 	return s
 }

@@ -16,15 +16,18 @@ import (
 	"go.opentelemetry.io/otel/metric/embedded"
 )
 
-// poolName is the one attribute of all metrics.
-const poolName = attribute.Key("shoal.pool.name")
+// The attributes: all metrics have the name, and the number of workers has the state.
+const (
+	poolName    = attribute.Key("shoal.pool.name")
+	workerState = attribute.Key("shoal.pool.worker.state")
+)
 
 // Register registers pool with mp: mp reports the metrics of pool and of its sub-pools
 // until Unregister is called on the returned registration. README.md lists the metrics. If
 // mp is nil, Register uses the global provider.
 //
 // Each collection calls [shoal.Pool.Stats] once for each pool; between collections nothing
-// is done. The metrics have one attribute, shoal.pool.name: the pool's name, or, for a
+// is done. The metrics have the attribute shoal.pool.name: the pool's name, or, for a
 // sub-pool, the names from pool down to it, joined with "/". Sub-pools with the same
 // attribute, such as those without a name, are reported as one, with the sum of their
 // figures. A pool that has ended is still reported, with its last figures, until it is
@@ -83,10 +86,20 @@ type registration struct {
 
 // A series is what is reported under one name.
 type series struct {
-	name  metric.MeasurementOption
-	pools []*shoal.Pool // as of the previous collection
-	ended shoal.Stats   // what those that have ended did, so that no counter goes back
-	last  shoal.Stats   // what was reported
+	name   metric.MeasurementOption
+	states []metric.MeasurementOption // the name with each of workerStates
+	pools  []*shoal.Pool              // as of the previous collection
+	ended  shoal.Stats                // what those that have ended did, so that no counter goes back
+	last   shoal.Stats                // what was reported
+}
+
+func newSeries(name string) *series {
+	s := &series{name: metric.WithAttributeSet(attribute.NewSet(poolName.String(name)))}
+	for _, w := range workerStates {
+		set := attribute.NewSet(poolName.String(name), workerState.String(w.state))
+		s.states = append(s.states, metric.WithAttributeSet(set))
+	}
+	return s
 }
 
 // registered are the live registrations. Of two callbacks that report under one
@@ -163,8 +176,7 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 	list(there, r.name, member{r.pool, r.pool.Stats()})
 	for name := range there {
 		if r.series[name] == nil {
-			set := attribute.NewSet(poolName.String(name))
-			r.series[name] = &series{name: metric.WithAttributeSet(set)}
+			r.series[name] = newSeries(name)
 		}
 	}
 	for name, s := range r.series {
@@ -174,7 +186,7 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 		}
 		now := s.look(there[name])
 		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime), jobsOf(s.pools)}
-		r.made.report(to, &recent, s.name)
+		r.made.report(to, &recent, s.name, s.states)
 		s.last = now
 	}
 	return nil
@@ -189,6 +201,7 @@ func (s *series) look(there []member) (sum shoal.Stats) {
 	}
 	s.pools = nil
 	sum = s.ended
+	sum.State = shoal.Closed // unless there is one that is not
 	for _, m := range there {
 		s.pools = append(s.pools, m.pool)
 		sum = plus(sum, m.stats)

@@ -62,21 +62,28 @@ func collect(t *testing.T, r *sdkmetric.ManualReader) map[string]metricdata.Metr
 	return all
 }
 
-// values are the values of m by pool. It checks that the pool's name is the only
-// attribute, and there once.
+// values are the values of m by pool, and of the number of workers by pool and state, as
+// "jobs idle". It checks that there is no other attribute, and each value once.
 func values(t *testing.T, m metricdata.Metrics) map[string]float64 {
 	t.Helper()
 	got := make(map[string]float64)
 	add := func(set attribute.Set, v float64) {
 		t.Helper()
-		name, ok := set.Value("shoal.pool.name")
-		if !ok || set.Len() != 1 {
+		pool, ok := set.Value("shoal.pool.name")
+		name := pool.AsString()
+		want := 1
+		if m.Name == "shoal.pool.worker.count" {
+			state, _ := set.Value("shoal.pool.worker.state")
+			name += " " + state.AsString()
+			want = 2
+		}
+		if !ok || set.Len() != want {
 			t.Errorf("%s: got attributes %v", m.Name, set)
 		}
-		if _, twice := got[name.AsString()]; twice {
-			t.Errorf("%s: pool %q is there twice", m.Name, name.AsString())
+		if _, twice := got[name]; twice {
+			t.Errorf("%s: pool %q is there twice", m.Name, name)
 		}
-		got[name.AsString()] = v
+		got[name] = v
 	}
 	switch d := m.Data.(type) {
 	case metricdata.Sum[int64]:
@@ -162,36 +169,40 @@ func TestMetricsAreExact(t *testing.T) {
 		}
 		const never = -1
 		want := map[string]row{
-			"shoal.tasks.submitted":    {"counter", "{task}", 13},
-			"shoal.tasks.completed":    {"counter", "{task}", 6},
-			"shoal.tasks.failed":       {"counter", "{task}", 1},
-			"shoal.tasks.rejected":     {"counter", "{task}", 1},
-			"shoal.tasks.dropped":      {"counter", "{task}", 0},
-			"shoal.tasks.canceled":     {"counter", "{task}", 1},
-			"shoal.tasks.spawned":      {"counter", "{task}", 0},
-			"shoal.slow_tasks":         {"counter", "{task}", 0},
-			"shoal.stalls":             {"counter", "{stall}", 0},
-			"shoal.task.wait.measured": {"counter", "{task}", 6},
-			"shoal.task.run.measured":  {"counter", "{task}", 6},
-			"shoal.task.wait.time":     {"counter", "s", 0},
-			"shoal.task.run.time":      {"counter", "s", 5},
-			"shoal.tasks.in_flight":    {"updowncounter", "{task}", 6},
-			"shoal.queue.length":       {"updowncounter", "{task}", 4},
-			"shoal.queue.capacity":     {"updowncounter", "{task}", 4},
-			"shoal.submitters.blocked": {"updowncounter", "{submitter}", 0},
-			"shoal.workers.live":       {"updowncounter", "{worker}", 2},
-			"shoal.workers.running":    {"updowncounter", "{worker}", 2},
-			"shoal.workers.min":        {"updowncounter", "{worker}", 1},
-			"shoal.workers.max":        {"updowncounter", "{worker}", 2},
-			"shoal.workers.reserved":   {"updowncounter", "{worker}", 0},
-			"shoal.queue.utilization":  {"gauge", "1", 1},
-			"shoal.stalled":            {"gauge", "s", 0},
-			"shoal.task.wait.p50":      {"gauge", "s", 0},
-			"shoal.task.wait.p99":      {"gauge", "s", 0},
-			"shoal.task.wait.max":      {"gauge", "s", 0},
-			"shoal.task.run.p50":       {"gauge", "s", 1},
-			"shoal.task.run.p99":       {"gauge", "s", 1},
-			"shoal.task.run.max":       {"gauge", "s", 1},
+			"shoal.pool.task.submitted":     {"counter", "{task}", 13},
+			"shoal.pool.task.completed":     {"counter", "{task}", 6},
+			"shoal.pool.task.failed":        {"counter", "{task}", 1},
+			"shoal.pool.task.rejected":      {"counter", "{task}", 1},
+			"shoal.pool.task.dropped":       {"counter", "{task}", 0},
+			"shoal.pool.task.canceled":      {"counter", "{task}", 1},
+			"shoal.pool.task.spawned":       {"counter", "{task}", 0},
+			"shoal.pool.task.slow":          {"counter", "{task}", 0},
+			"shoal.pool.stalls":             {"counter", "{stall}", 0},
+			"shoal.pool.task.wait.measured": {"counter", "{task}", 6},
+			"shoal.pool.task.run.measured":  {"counter", "{task}", 6},
+			"shoal.pool.task.wait.time":     {"counter", "s", 0},
+			"shoal.pool.task.run.time":      {"counter", "s", 5},
+			"shoal.pool.task.in_flight":     {"updowncounter", "{task}", 6},
+			"shoal.pool.queue.size":         {"updowncounter", "{task}", 4},
+			"shoal.pool.queue.capacity":     {"updowncounter", "{task}", 4},
+			"shoal.pool.submitter.blocked":  {"updowncounter", "{submitter}", 0},
+			"shoal.pool.paused":             {"gauge", "{pool}", 0},
+			"shoal.pool.draining":           {"gauge", "{pool}", 0},
+			"shoal.pool.closed":             {"gauge", "{pool}", 0},
+			"shoal.pool.worker.busy.time":   {"counter", "s", 5},
+			"shoal.pool.worker.count":       {"updowncounter", "{worker}", 2}, // active, and no others
+			"shoal.pool.task.panicked":      {"counter", "{task}", 0},
+			"shoal.pool.worker.core":        {"updowncounter", "{worker}", 1},
+			"shoal.pool.worker.limit":       {"updowncounter", "{worker}", 2},
+			"shoal.pool.worker.reserved":    {"updowncounter", "{worker}", 0},
+			"shoal.pool.queue.utilization":  {"gauge", "1", 1},
+			"shoal.pool.stalled":            {"gauge", "s", 0},
+			"shoal.pool.task.wait.p50":      {"gauge", "s", 0},
+			"shoal.pool.task.wait.p99":      {"gauge", "s", 0},
+			"shoal.pool.task.wait.max":      {"gauge", "s", 0},
+			"shoal.pool.task.run.p50":       {"gauge", "s", 1},
+			"shoal.pool.task.run.p99":       {"gauge", "s", 1},
+			"shoal.pool.task.run.max":       {"gauge", "s", 1},
 		}
 		check := func() {
 			t.Helper()
@@ -208,7 +219,11 @@ func TestMetricsAreExact(t *testing.T) {
 					if k := kindOf(m); k != w.kind || m.Unit != w.unit || m.Description == "" {
 						t.Errorf("%s: got %s in %q, %q", name, k, m.Unit, m.Description)
 					}
-					if v := values(t, m); !maps.Equal(v, map[string]float64{"jobs": w.value}) {
+					v, all := values(t, m), map[string]float64{"jobs": w.value}
+					if name == "shoal.pool.worker.count" {
+						all = map[string]float64{"jobs active": w.value, "jobs idle": 2 - w.value}
+					}
+					if !maps.Equal(v, all) {
 						t.Errorf("%s: got %v, want %v", name, v, w.value)
 					}
 				}
@@ -231,9 +246,9 @@ func TestMetricsAreExact(t *testing.T) {
 		// Nothing was measured since. All are busy, and have been for a while.
 		time.Sleep(3 * time.Second)
 		set(map[string]float64{
-			"shoal.task.wait.p50": never, "shoal.task.wait.p99": never, "shoal.task.wait.max": never,
-			"shoal.task.run.p50": never, "shoal.task.run.p99": never, "shoal.task.run.max": never,
-			"shoal.stalled": 3,
+			"shoal.pool.task.wait.p50": never, "shoal.pool.task.wait.p99": never, "shoal.pool.task.wait.max": never,
+			"shoal.pool.task.run.p50": never, "shoal.pool.task.run.p99": never, "shoal.pool.task.run.max": never,
+			"shoal.pool.stalled": 3, "shoal.pool.worker.busy.time": 5 + 2*3,
 		})
 		check()
 
@@ -241,13 +256,29 @@ func TestMetricsAreExact(t *testing.T) {
 		close(hold)
 		p.Wait()
 		set(map[string]float64{
-			"shoal.tasks.completed": 11, "shoal.tasks.canceled": 2, "shoal.tasks.in_flight": 0, "shoal.queue.length": 0,
-			"shoal.task.wait.measured": 11, "shoal.task.run.measured": 11, "shoal.task.wait.time": 9, "shoal.task.run.time": 11,
-			"shoal.workers.running": 0, "shoal.queue.utilization": 0, "shoal.stalled": 0,
-			"shoal.task.wait.p50": 3, "shoal.task.wait.p99": 3, "shoal.task.wait.max": 3,
-			"shoal.task.run.p50": 0, "shoal.task.run.p99": 3, "shoal.task.run.max": 3,
+			"shoal.pool.task.completed": 11, "shoal.pool.task.canceled": 2, "shoal.pool.task.in_flight": 0, "shoal.pool.queue.size": 0,
+			"shoal.pool.task.wait.measured": 11, "shoal.pool.task.run.measured": 11, "shoal.pool.task.wait.time": 9, "shoal.pool.task.run.time": 11,
+			"shoal.pool.worker.count": 0, "shoal.pool.queue.utilization": 0, "shoal.pool.stalled": 0,
+			"shoal.pool.task.wait.p50": 3, "shoal.pool.task.wait.p99": 3, "shoal.pool.task.wait.max": 3,
+			"shoal.pool.task.run.p50": 0, "shoal.pool.task.run.p99": 3, "shoal.pool.task.run.max": 3,
 		})
 		check()
+
+		time.Sleep(time.Hour) // parked, which counts as nothing
+		p.SubmitWait(t.Context(), func(context.Context) error { panic("boom") })
+		p.Pause()
+		got := collect(t, reader)
+		for name, want := range map[string]float64{"shoal.pool.task.panicked": 1, "shoal.pool.task.failed": 2, "shoal.pool.worker.busy.time": 11, "shoal.pool.paused": 1} {
+			if v := values(t, got[name])["jobs"]; v != want {
+				t.Errorf("%s: got %v, want %v", name, v, want)
+			}
+		}
+		p.Resume()
+		p.Drain()
+		<-p.Done()
+		if v := values(t, collect(t, reader)["shoal.pool.closed"])["jobs"]; v != 1 {
+			t.Errorf("shoal.pool.closed: got %v", v)
+		}
 
 		if err := r.Unregister(); err != nil {
 			t.Fatal(err)
@@ -269,7 +300,7 @@ func TestMetricsOfStallsAndSlowTasks(t *testing.T) {
 		}
 		p.Wait()
 		got := collect(t, reader)
-		for name, want := range map[string]float64{"shoal.stalls": 1, "shoal.slow_tasks": 2} {
+		for name, want := range map[string]float64{"shoal.pool.stalls": 1, "shoal.pool.task.slow": 2} {
 			if v := values(t, got[name])["jobs"]; v != want {
 				t.Errorf("%s: got %v, want %v", name, v, want)
 			}
@@ -282,13 +313,13 @@ func TestMetricsOfUnboundedQueue(t *testing.T) {
 	reader, mp := newMetrics()
 	register(t, mp, newPool(t, shoal.WithName("jobs"), shoal.WithQueueCapacity(shoal.Unbounded)))
 	got := collect(t, reader)
-	for _, name := range []string{"shoal.queue.capacity", "shoal.queue.utilization"} {
+	for _, name := range []string{"shoal.pool.queue.capacity", "shoal.pool.queue.utilization"} {
 		if m, ok := got[name]; ok {
 			t.Errorf("got %v", m)
 		}
 	}
-	if _, ok := got["shoal.queue.length"]; !ok {
-		t.Error("got no shoal.queue.length")
+	if _, ok := got["shoal.pool.queue.size"]; !ok {
+		t.Error("got no shoal.pool.queue.size")
 	}
 }
 
@@ -324,7 +355,11 @@ func TestMetricsOfSubPools(t *testing.T) {
 			total := map[string]float64{} // as a backend has it
 			check := func(want map[string]float64) {
 				t.Helper()
-				got := values(t, collect(t, reader)["shoal.tasks.completed"])
+				m := collect(t, reader)
+				if busy := pools(t, m["shoal.pool.worker.busy.time"]); !slices.Equal(busy, []string{"root"}) {
+					t.Errorf("%v have workers of their own", busy)
+				}
+				got := values(t, m["shoal.pool.task.completed"])
 				for name, v := range got {
 					if temporality == metricdata.DeltaTemporality {
 						if v < 0 {
@@ -404,17 +439,17 @@ func TestMetricsOfSubPoolsAddUp(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", name, v, w)
 			}
 		}
-		for _, name := range []string{"shoal.queue.capacity", "shoal.queue.utilization"} {
+		for _, name := range []string{"shoal.pool.queue.capacity", "shoal.pool.queue.utilization"} {
 			if _, ok := values(t, got[name])["root/a"]; ok != (want[name] != 0) {
 				t.Errorf("%s: is there: %v", name, ok)
 			}
 		}
 	}
-	check(map[string]float64{"shoal.workers.max": 6, "shoal.queue.length": 2, "shoal.tasks.in_flight": 2})
+	check(map[string]float64{"shoal.pool.paused": 0, "shoal.pool.worker.limit": 6, "shoal.pool.queue.size": 2, "shoal.pool.task.in_flight": 2})
 	subs[2].Close()
-	check(map[string]float64{"shoal.workers.max": 3, "shoal.queue.length": 2, "shoal.queue.capacity": 8, "shoal.queue.utilization": 0.25})
+	check(map[string]float64{"shoal.pool.worker.limit": 3, "shoal.pool.queue.size": 2, "shoal.pool.queue.capacity": 8, "shoal.pool.queue.utilization": 0.25})
 	subs[0].Close()
-	check(map[string]float64{"shoal.workers.max": 2, "shoal.queue.capacity": 4, "shoal.queue.utilization": 0.5})
+	check(map[string]float64{"shoal.pool.paused": 1, "shoal.pool.worker.limit": 2, "shoal.pool.queue.capacity": 4, "shoal.pool.queue.utilization": 0.5})
 }
 
 func TestRegisterRefuses(t *testing.T) {
@@ -450,7 +485,7 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Error("got a registration with the error")
 		}
 	}
-	if got, want := pools(t, collect(t, reader)["shoal.tasks.submitted"]), []string{"jobs", "jobs/a", "jobs/a/b", "part", "x/y"}; !slices.Equal(got, want) {
+	if got, want := pools(t, collect(t, reader)["shoal.pool.task.submitted"]), []string{"jobs", "jobs/a", "jobs/a/b", "part", "x/y"}; !slices.Equal(got, want) {
 		t.Errorf("got pools %v, want %v", got, want)
 	}
 	register(t, other, jobs) // another provider is another matter
@@ -466,7 +501,7 @@ func TestUnregister(t *testing.T) {
 	register(t, mp, b)
 	check := func(want ...string) {
 		t.Helper()
-		if got := pools(t, collect(t, reader)["shoal.tasks.submitted"]); !slices.Equal(got, want) {
+		if got := pools(t, collect(t, reader)["shoal.pool.task.submitted"]); !slices.Equal(got, want) {
 			t.Errorf("got pools %v, want %v", got, want)
 		}
 	}
@@ -513,7 +548,7 @@ func TestRegisterGlobal(t *testing.T) {
 			}
 		}
 	}
-	if got, want := pools(t, collect(t, reader)["shoal.tasks.submitted"]), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
+	if got, want := pools(t, collect(t, reader)["shoal.pool.task.submitted"]), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
 		t.Errorf("got pools %v, want %v", got, want)
 	}
 }
@@ -575,10 +610,10 @@ func TestCollectWhilePoolsComeAndGo(t *testing.T) {
 			last := map[string]float64{}
 			for {
 				m := collect(t, r)
-				submitted := values(t, m["shoal.tasks.submitted"])
+				submitted := values(t, m["shoal.pool.task.submitted"])
 				for name, n := range submitted {
 					sum := 0.
-					for _, part := range []string{"shoal.tasks.completed", "shoal.tasks.dropped", "shoal.tasks.canceled", "shoal.tasks.in_flight"} {
+					for _, part := range []string{"shoal.pool.task.completed", "shoal.pool.task.dropped", "shoal.pool.task.canceled", "shoal.pool.task.in_flight"} {
 						sum += values(t, m[part])[name]
 					}
 					if sum != n {
@@ -647,7 +682,7 @@ func TestDurableQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := values(t, collect(t, reader)["shoal.workers.reserved"]); v["a"] != 2 {
+	if v := values(t, collect(t, reader)["shoal.pool.worker.reserved"]); v["a"] != 2 {
 		t.Errorf("%v are reserved, want 2", v["a"])
 	}
 	servetest.Start(t, p, hold)

@@ -6,8 +6,7 @@
 //	}
 //	prometheus.MustRegister(collector)
 //
-// Every pool has the same metrics, with one label, pool, which is the pool's name.
-// Sub-pools are reported with their parent, under the label "name/sub", until they
+// The metrics of a pool have its name in the label shoal_pool_name. Sub-pools are reported with their parent, under the label "name/sub", until they
 // end. Each scrape calls [shoal.Pool.Stats] once for each pool; between scrapes nothing
 // is done.
 package prom
@@ -36,6 +35,7 @@ import (
 type Collector struct {
 	numbers   []*prometheus.Desc // as in the variable numbers
 	jobs      []*prometheus.Desc // as in the variable jobNumbers
+	workers   *prometheus.Desc   // of the variable workers
 	wait, run *prometheus.Desc
 
 	mu     sync.Mutex
@@ -48,6 +48,7 @@ type Collector struct {
 func NewCollector(pools ...*shoal.Pool) (*Collector, error) {
 	c := &Collector{
 		numbers: make([]*prometheus.Desc, len(numbers)),
+		workers: newDesc(workerName, workerHelp, stateLabel),
 		wait:    newDesc(waitName, waitHelp),
 		run:     newDesc(runName, runHelp),
 		added:   make(map[*shoal.Pool]string),
@@ -64,8 +65,8 @@ func NewCollector(pools ...*shoal.Pool) (*Collector, error) {
 	return c, nil
 }
 
-func newDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, []string{"pool"}, nil)
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append([]string{poolLabel}, labels...), nil)
 }
 
 // Add adds pools: they and their sub-pools are reported until [Collector.Remove] removes
@@ -133,6 +134,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat(c.numbers, c.jobs) {
 		ch <- d
 	}
+	ch <- c.workers
 	ch <- c.wait
 	ch <- c.run
 }
@@ -143,7 +145,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	all, sources := c.look()
 	for label, stats := range all {
 		for i, n := range numbers {
-			ch <- prometheus.MustNewConstMetric(c.numbers[i], n.kind, n.of(stats), label)
+			if v := n.of(stats); v >= 0 {
+				ch <- prometheus.MustNewConstMetric(c.numbers[i], n.kind, v, label)
+			}
+		}
+		for _, w := range workers {
+			ch <- prometheus.MustNewConstMetric(c.workers, gauge, w.of(stats), label, w.state)
 		}
 		if of := sources[label]; len(of) > 0 {
 			for i, n := range jobNumbers {

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -33,7 +34,7 @@ import (
 )
 
 // busyPool is a pool at a quiet moment of which no count is 0, of those that one
-// pool can have.
+// pool can have. Only where time stands still does its busy time.
 func busyPool(t testing.TB, name string) *shoal.Pool {
 	p := newPool(t, name,
 		shoal.WithMaxWorkers(2), shoal.WithMinWorkers(1), shoal.WithQueueCapacity(3),
@@ -47,7 +48,7 @@ func busyPool(t testing.TB, name string) *shoal.Pool {
 	}
 	p.SubmitContext(ctx, func(context.Context) { t.Error("a cancelled task ran") })
 	p.Submit(func() { panic("failed") })
-	p.Submit(func() {})
+	p.Submit(func() { time.Sleep(time.Millisecond) })
 	p.TrySubmit(func() {}) // rejected
 	cancel()
 	close(finish)
@@ -66,37 +67,39 @@ func busyPool(t testing.TB, name string) *shoal.Pool {
 
 // wantValues are the values of all counters and gauges, written once more.
 func wantValues(s shoal.Stats) map[string]float64 {
-	capacity := float64(s.QueueCapacity)
-	if s.QueueCapacity == shoal.Unbounded {
-		capacity = math.Inf(1)
-	}
 	state := func(x shoal.State) float64 { return map[bool]float64{true: 1}[s.State == x] }
-	return map[string]float64{
-		"shoal_tasks_submitted_total": float64(s.Submitted),
-		"shoal_tasks_completed_total": float64(s.Completed),
-		"shoal_tasks_failed_total":    float64(s.Failed),
-		"shoal_tasks_rejected_total":  float64(s.Rejected),
-		"shoal_tasks_dropped_total":   float64(s.Dropped),
-		"shoal_tasks_canceled_total":  float64(s.Canceled),
-		"shoal_tasks_spawned_total":   float64(s.Spawned),
-		"shoal_slow_tasks_total":      float64(s.SlowTasks),
-		"shoal_stalls_total":          float64(s.Stalls),
-		"shoal_stalled_seconds":       s.Stalled.Seconds(),
-		"shoal_tasks_in_flight":       float64(s.InFlight),
-		"shoal_queue_length":          float64(s.Queued),
-		"shoal_queue_capacity":        capacity,
-		"shoal_submitters_blocked":    float64(s.Blocked),
-		"shoal_workers":               float64(s.Workers),
-		"shoal_workers_running":       float64(s.Running),
-		"shoal_workers_idle":          float64(s.Idle),
-		"shoal_workers_peak":          float64(s.PeakWorkers),
-		"shoal_workers_min":           float64(s.MinWorkers),
-		"shoal_workers_max":           float64(s.MaxWorkers),
-		"shoal_workers_reserved":      float64(s.Reserved),
-		"shoal_pool_paused":           state(shoal.Paused),
-		"shoal_pool_draining":         state(shoal.Draining),
-		"shoal_pool_closed":           state(shoal.Closed),
+	want := map[string]float64{
+		"shoal_pool_task_submitted_total": float64(s.Submitted),
+		"shoal_pool_task_completed_total": float64(s.Completed),
+		"shoal_pool_task_failed_total":    float64(s.Failed),
+		"shoal_pool_task_panicked_total":  float64(s.Panicked),
+		"shoal_pool_task_rejected_total":  float64(s.Rejected),
+		"shoal_pool_task_dropped_total":   float64(s.Dropped),
+		"shoal_pool_task_canceled_total":  float64(s.Canceled),
+		"shoal_pool_task_spawned_total":   float64(s.Spawned),
+		"shoal_pool_task_slow_total":      float64(s.SlowTasks),
+		"shoal_pool_stalls_total":         float64(s.Stalls),
+		"shoal_pool_stalled_seconds":      s.Stalled.Seconds(),
+		"shoal_pool_task_in_flight":       float64(s.InFlight),
+		"shoal_pool_queue_size":           float64(s.Queued),
+		"shoal_pool_submitter_blocked":    float64(s.Blocked),
+		"active shoal_pool_worker_count":  float64(s.Running),
+		"idle shoal_pool_worker_count":    float64(s.Idle),
+		"shoal_pool_worker_peak":          float64(s.PeakWorkers),
+		"shoal_pool_worker_core":          float64(s.MinWorkers),
+		"shoal_pool_worker_limit":         float64(s.MaxWorkers),
+		"shoal_pool_worker_reserved":      float64(s.Reserved),
+		"shoal_pool_paused":               state(shoal.Paused),
+		"shoal_pool_draining":             state(shoal.Draining),
+		"shoal_pool_closed":               state(shoal.Closed),
 	}
+	if s.QueueCapacity != shoal.Unbounded {
+		want["shoal_pool_queue_capacity"] = float64(s.QueueCapacity)
+	}
+	if s.BusyTime > 0 {
+		want["shoal_pool_worker_busy_time_seconds_total"] = s.BusyTime.Seconds()
+	}
+	return want
 }
 
 func check(t *testing.T, got map[string]*dto.Metric, s shoal.Stats) {
@@ -109,7 +112,7 @@ func check(t *testing.T, got map[string]*dto.Metric, s shoal.Stats) {
 			t.Errorf("%s: %s is %v, want %v", s.Name, name, n, v)
 		}
 	}
-	for name, h := range map[string]shoal.Histogram{"shoal_task_wait_seconds": s.WaitTime, "shoal_task_run_seconds": s.RunTime} {
+	for name, h := range map[string]shoal.Histogram{"shoal_pool_task_wait_duration_seconds": s.WaitTime, "shoal_pool_task_run_duration_seconds": s.RunTime} {
 		g := got[name].GetHistogram()
 		if g.GetSampleCount() != h.Count || g.GetSampleSum() != h.Seconds() {
 			t.Errorf("%s: %s has count %d and sum %v, want %d and %v",
@@ -121,7 +124,9 @@ func check(t *testing.T, got map[string]*dto.Metric, s shoal.Stats) {
 	}
 }
 
-func TestValuesAreThoseOfStats(t *testing.T) {
+func TestValuesAreThoseOfStats(t *testing.T) { synctest.Test(t, testValuesAreThoseOfStats) }
+
+func testValuesAreThoseOfStats(t *testing.T) {
 	busy := busyPool(t, "busy")
 	spawning := newPool(t, "spawning", shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
 	finish := make(chan struct{})
@@ -155,7 +160,7 @@ func TestValuesAreThoseOfStats(t *testing.T) {
 	// The cases are what they are meant to be.
 	s := busy.Stats()
 	if s.State != shoal.Paused || s.Failed == 0 || s.Rejected == 0 || s.Dropped == 0 || s.Canceled == 0 ||
-		s.Queued == 0 || s.WaitTime.Count == 0 || s.RunTime.Count == 0 {
+		s.Panicked == 0 || s.BusyTime == 0 || s.Queued == 0 || s.WaitTime.Count == 0 || s.RunTime.Count == 0 {
 		t.Errorf("busy: %+v", s)
 	}
 	if s := spawning.Stats(); s.Spawned == 0 {
@@ -197,7 +202,8 @@ func TestEveryFieldOfStatsIsReported(t *testing.T) {
 	for i := range v.NumField() {
 		n, name := int64(i+2), v.Type().Field(i).Name
 		switch f := v.Field(i); {
-		case name == "Stalled":
+		case name == "Workers": // those in the two states, in sum
+		case name == "Stalled", name == "BusyTime":
 			n *= 1e9
 			f.SetInt(n)
 			want[float64(n/1e9)] = name
@@ -220,24 +226,28 @@ func TestEveryFieldOfStatsIsReported(t *testing.T) {
 	}
 }
 
+// The one problem is the name that OpenTelemetry's draft gives.
 func TestLint(t *testing.T) {
+	want := []promlint.Problem{{Metric: "shoal_pool_worker_count", Text: `non-histogram and non-summary metrics should not have "_count" suffix`}}
 	p := busyPool(t, "busy")
 	newSub(t, p, "sub")
 	c, reg := register(t, p)
 	for range 2 {
 		problems, err := testutil.GatherAndLint(reg)
-		if err != nil || len(problems) > 0 {
+		if err != nil || !slices.Equal(problems, want) {
 			t.Errorf("%v, %v", problems, err)
 		}
 	}
-	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
+	if problems, err := testutil.CollectAndLint(c); err != nil || !slices.Equal(problems, want) {
 		t.Errorf("%v, %v", problems, err)
 	}
 }
 
 // A scraper gets the same from both formats, but for the native buckets, which text
 // cannot have.
-func TestFormats(t *testing.T) {
+func TestFormats(t *testing.T) { synctest.Test(t, testFormats) }
+
+func testFormats(t *testing.T) {
 	p := busyPool(t, "a \"pool\"\n\\ of ünusual name")
 	newSub(t, p, "sub")
 	_, reg := register(t, p)
@@ -358,7 +368,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 	a.Submit(func() {})
 	a.Shutdown(context.Background())
 	want("a", "b") // with its last counts
-	if n := number(t, byPool(t, gather(t, reg))["a"]["shoal_tasks_completed_total"]); n != 1 {
+	if n := number(t, byPool(t, gather(t, reg))["a"]["shoal_pool_task_completed_total"]); n != 1 {
 		t.Errorf("completed %v", n)
 	}
 	again := newPool(t, "a")
@@ -393,7 +403,7 @@ func TestSubPoolsAreReportedWithTheirRoot(t *testing.T) {
 	got := byPool(t, gather(t, reg))
 	for _, p := range []*shoal.Pool{root, web, search} {
 		s := p.Stats()
-		if n := number(t, got[map[string]string{"root": "root", "web": "root/web", "search": "root/web/search"}[s.Name]]["shoal_tasks_completed_total"]); n != float64(s.Completed) {
+		if n := number(t, got[map[string]string{"root": "root", "web": "root/web", "search": "root/web/search"}[s.Name]]["shoal_pool_task_completed_total"]); n != float64(s.Completed) {
 			t.Errorf("%s completed %v, want %d", s.Name, n, s.Completed)
 		}
 	}
@@ -439,9 +449,9 @@ func TestPoolsWithTheSameLabelAreReportedAsOne(t *testing.T) {
 		for range 2 {
 			got := map[string]int{}
 			for l, ms := range byPool(t, gather(t, reg)) {
-				got[l] = int(number(t, ms["shoal_tasks_completed_total"]))
-				addsUp(t, ms["shoal_task_run_seconds"].GetHistogram())
-				if n := ms["shoal_task_run_seconds"].GetHistogram().GetSampleCount(); int(n) != got[l] {
+				got[l] = int(number(t, ms["shoal_pool_task_completed_total"]))
+				addsUp(t, ms["shoal_pool_task_run_duration_seconds"].GetHistogram())
+				if n := ms["shoal_pool_task_run_duration_seconds"].GetHistogram().GetSampleCount(); int(n) != got[l] {
 					t.Errorf("%s: %d completed, %d measured", l, got[l], n)
 				}
 			}
@@ -457,10 +467,10 @@ func TestPoolsWithTheSameLabelAreReportedAsOne(t *testing.T) {
 	sub(root, "\xff")
 	want(map[string]int{"root": 0, "root/x": 1 + 2, "root/": 4, "root/x/z": 8 + 16, "root/\uFFFD": 32})
 	ms := byPool(t, gather(t, reg))["root/x"]
-	if n := number(t, ms["shoal_queue_capacity"]); !math.IsInf(n, 1) {
-		t.Errorf("capacity %v", n)
+	if m := ms["shoal_pool_queue_capacity"]; m != nil { // one of the two has no bound
+		t.Errorf("capacity %v", m)
 	}
-	if n := number(t, ms["shoal_workers_max"]); n != 4 {
+	if n := number(t, ms["shoal_pool_worker_limit"]); n != 4 {
 		t.Errorf("max workers %v", n)
 	}
 	x1.Pause()
@@ -514,7 +524,7 @@ func TestEveryFieldOfStatsIsSummed(t *testing.T) {
 		switch f := reflect.ValueOf(sum).Field(i); {
 		case name == "Stalled":
 			got, want = uint64(f.Int()), 1000 // the longer one
-		case f.Kind() == reflect.Int:
+		case f.Kind() == reflect.Int, name == "BusyTime":
 			got, want = uint64(f.Int()), uint64(1000+i+1)
 		case f.Kind() == reflect.Uint64:
 			got, want = f.Uint(), uint64(1000+i+1)
@@ -570,8 +580,12 @@ func TestTwoCollectors(t *testing.T) {
 		prometheus.WrapRegistererWith(prometheus.Labels{"tenant": tenant}, reg).MustRegister(c)
 	}
 	for _, f := range gather(t, reg) {
-		if len(f.GetMetric()) != 2 {
-			t.Errorf("%d of %s, want 2", len(f.GetMetric()), f.GetName())
+		want := 2
+		if f.GetName() == "shoal_pool_worker_count" {
+			want = 2 * 2 // the states
+		}
+		if len(f.GetMetric()) != want {
+			t.Errorf("%d of %s, want %d", len(f.GetMetric()), f.GetName(), want)
 		}
 	}
 }
@@ -652,8 +666,8 @@ func TestScrapeWhileEverythingChanges(t *testing.T) {
 						}
 						last[pool+name] = v
 					}
-					sub, done, drop, cancel, now := number(t, ms["shoal_tasks_submitted_total"]), number(t, ms["shoal_tasks_completed_total"]),
-						number(t, ms["shoal_tasks_dropped_total"]), number(t, ms["shoal_tasks_canceled_total"]), number(t, ms["shoal_tasks_in_flight"])
+					sub, done, drop, cancel, now := number(t, ms["shoal_pool_task_submitted_total"]), number(t, ms["shoal_pool_task_completed_total"]),
+						number(t, ms["shoal_pool_task_dropped_total"]), number(t, ms["shoal_pool_task_canceled_total"]), number(t, ms["shoal_pool_task_in_flight"])
 					if sub != done+drop+cancel+now {
 						t.Errorf("%s: %v submitted, %v completed, %v dropped, %v canceled, %v in flight", pool, sub, done, drop, cancel, now)
 					}
@@ -666,7 +680,9 @@ func TestScrapeWhileEverythingChanges(t *testing.T) {
 	wg.Wait()
 }
 
-func TestThousandPools(t *testing.T) {
+func TestThousandPools(t *testing.T) { synctest.Test(t, testThousandPools) }
+
+func testThousandPools(t *testing.T) {
 	c, reg := register(t)
 	var pools []*shoal.Pool
 	for i := range 1000 {
@@ -720,6 +736,7 @@ func TestDurableQueues(t *testing.T) {
 // The table in README.md is what is exported, and Describe promises nothing else.
 func TestReadmeListsAllMetrics(t *testing.T) {
 	p := newPool(t, "a")
+	p.SubmitWait(context.Background(), func(context.Context) error { return nil }) // now it has been busy
 	c, reg := register(t, p)
 	servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
 	queues, err := prom.NewQueueCollector(map[string]jobs.Depther{"mails": jobstest.NewQueue(time.Minute)})

@@ -43,17 +43,17 @@ func Example() {
 	defer page.Body.Close()
 	for lines := bufio.NewScanner(page.Body); lines.Scan(); {
 		line := lines.Text()
-		if strings.HasPrefix(line, "shoal_tasks_completed_total") || strings.HasPrefix(line, "shoal_queue") {
+		if strings.HasPrefix(line, "shoal_pool_task_completed_total") || strings.HasPrefix(line, "shoal_pool_queue") {
 			fmt.Println(line)
 		}
 	}
 	// Output:
-	// shoal_queue_capacity{pool="thumbnails"} 100
-	// shoal_queue_capacity{pool="thumbnails/urgent"} 1.048576e+06
-	// shoal_queue_length{pool="thumbnails"} 0
-	// shoal_queue_length{pool="thumbnails/urgent"} 0
-	// shoal_tasks_completed_total{pool="thumbnails"} 10
-	// shoal_tasks_completed_total{pool="thumbnails/urgent"} 1
+	// shoal_pool_queue_capacity{shoal_pool_name="thumbnails"} 100
+	// shoal_pool_queue_capacity{shoal_pool_name="thumbnails/urgent"} 1.048576e+06
+	// shoal_pool_queue_size{shoal_pool_name="thumbnails"} 0
+	// shoal_pool_queue_size{shoal_pool_name="thumbnails/urgent"} 0
+	// shoal_pool_task_completed_total{shoal_pool_name="thumbnails"} 10
+	// shoal_pool_task_completed_total{shoal_pool_name="thumbnails/urgent"} 1
 }
 
 // Pools that come and go.

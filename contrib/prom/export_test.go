@@ -9,11 +9,15 @@ import (
 // Bounds are the ends of the classic buckets.
 func Bounds() []time.Duration { return bounds[:] }
 
-// Values are the counters and gauges of a pool with the statistics s, by name.
+// Values are the counters and gauges of a pool with the statistics s, by name. The state of
+// workers is in front of it.
 func Values(s shoal.Stats) map[string]float64 {
 	v := make(map[string]float64, len(numbers))
 	for _, n := range numbers {
 		v[n.name] = n.of(&s)
+	}
+	for _, w := range workers {
+		v[w.state+" "+workerName] = w.of(&s)
 	}
 	return v
 }

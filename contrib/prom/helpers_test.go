@@ -54,25 +54,31 @@ func gather(t testing.TB, reg prometheus.Gatherer) []*dto.MetricFamily {
 	return fams
 }
 
-// byPool sorts metrics by their label and name, having checked that there is no
-// other label.
+// byPool sorts metrics by their pool and name, having checked that there is no other label
+// than the pool, and the state of workers, which is put in front of the name.
 func byPool(t testing.TB, fams []*dto.MetricFamily) map[string]map[string]*dto.Metric {
 	t.Helper()
 	pools := make(map[string]map[string]*dto.Metric)
 	for _, f := range fams {
 		for _, m := range f.GetMetric() {
 			l := m.GetLabel()
-			if len(l) != 1 || l[0].GetName() != "pool" {
-				t.Fatalf("%s has the labels %v, want pool alone", f.GetName(), l)
+			name := f.GetName()
+			if name == "shoal_pool_worker_count" && len(l) == 2 && l[1].GetName() == "shoal_pool_worker_state" {
+				name = l[1].GetValue() + " " + name
+			} else if len(l) != 1 {
+				t.Fatalf("%s has the labels %v, want the pool alone", f.GetName(), l)
+			}
+			if l[0].GetName() != "shoal_pool_name" {
+				t.Fatalf("%s has the label %v, want the pool", f.GetName(), l[0])
 			}
 			pool := l[0].GetValue()
 			if pools[pool] == nil {
 				pools[pool] = make(map[string]*dto.Metric)
 			}
-			if pools[pool][f.GetName()] != nil {
-				t.Fatalf("%s{pool=%q} occurs twice", f.GetName(), pool)
+			if pools[pool][name] != nil {
+				t.Fatalf("%s of %q occurs twice", name, pool)
 			}
-			pools[pool][f.GetName()] = m
+			pools[pool][name] = m
 		}
 	}
 	return pools

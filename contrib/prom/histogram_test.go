@@ -44,7 +44,7 @@ func measured(t *testing.T, ds []time.Duration) (h *dto.Histogram) {
 		}
 		p.Wait()
 		_, reg := register(t, p)
-		h = byPool(t, gather(t, reg))["p"]["shoal_task_run_seconds"].GetHistogram()
+		h = byPool(t, gather(t, reg))["p"]["shoal_pool_task_run_duration_seconds"].GetHistogram()
 		p.Close()
 	})
 	return h
@@ -224,7 +224,7 @@ func TestHistogramIsThatOfTheLibrary(t *testing.T) {
 
 func TestEmptyHistogramIsNativeToo(t *testing.T) {
 	_, reg := register(t, newPool(t, "p"))
-	h := byPool(t, gather(t, reg))["p"]["shoal_task_run_seconds"].GetHistogram()
+	h := byPool(t, gather(t, reg))["p"]["shoal_pool_task_run_duration_seconds"].GetHistogram()
 	addsUp(t, h)
 	// What scrapers know a native histogram by.
 	if h.GetZeroThreshold() == 0 && len(h.GetPositiveSpan()) == 0 {

@@ -1,21 +1,30 @@
 package prom
 
 import (
-	"math"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
 )
 
 const (
-	waitName = "shoal_task_wait_seconds"
+	workerName = "shoal_pool_worker_count"
+	workerHelp = "Workers that exist: active ones are inside a task of the pool or of a sub-pool, idle ones have no task."
+
+	waitName = "shoal_pool_task_wait_duration_seconds"
 	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.WithTiming."
-	runName  = "shoal_task_run_seconds"
+	runName  = "shoal_pool_task_run_duration_seconds"
 	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.WithTiming."
 )
 
-// A number is a metric that is a counter or a gauge, of statistics S.
+// The labels, and the names of the metrics, are those that contrib/otel's have in Prometheus, so
+// that one query does for both.
+const (
+	poolLabel  = "shoal_pool_name"
+	stateLabel = "shoal_pool_worker_state"
+	queueLabel = "shoal_queue_name"
+)
+
+// A number is a metric that is a counter or a gauge, of statistics S. A negative value is none.
 type number[S any] struct {
 	name string
 	kind prometheus.ValueType
@@ -29,52 +38,55 @@ const (
 )
 
 var numbers = [...]number[shoal.Stats]{
-	{"shoal_tasks_submitted_total", counter, "Tasks that were accepted.",
+	{"shoal_pool_task_submitted_total", counter, "Tasks that were accepted.",
 		func(s *shoal.Stats) float64 { return float64(s.Submitted) }},
-	{"shoal_tasks_completed_total", counter, "Tasks that have ended, whether they failed or not.",
+	{"shoal_pool_task_completed_total", counter, "Tasks that have ended, whether they failed or not.",
 		func(s *shoal.Stats) float64 { return float64(s.Completed) }},
-	{"shoal_tasks_failed_total", counter, "Completed tasks that panicked, called runtime.Goexit, or returned an error.",
+	{"shoal_pool_task_failed_total", counter, "Completed tasks that panicked, called runtime.Goexit, or returned an error.",
 		func(s *shoal.Stats) float64 { return float64(s.Failed) }},
-	{"shoal_tasks_rejected_total", counter, "Tasks that were refused because the queue was full.",
+	{"shoal_pool_task_panicked_total", counter, "Failed tasks that panicked.",
+		func(s *shoal.Stats) float64 { return float64(s.Panicked) }},
+	{"shoal_pool_task_rejected_total", counter, "Tasks that were refused because the queue was full.",
 		func(s *shoal.Stats) float64 { return float64(s.Rejected) }},
-	{"shoal_tasks_dropped_total", counter, "Accepted tasks that were discarded before they started.",
+	{"shoal_pool_task_dropped_total", counter, "Accepted tasks that were discarded before they started.",
 		func(s *shoal.Stats) float64 { return float64(s.Dropped) }},
-	{"shoal_tasks_canceled_total", counter, "Accepted tasks that did not start because their context had ended.",
+	{"shoal_pool_task_canceled_total", counter, "Accepted tasks that did not start because their context had ended.",
 		func(s *shoal.Stats) float64 { return float64(s.Canceled) }},
-	{"shoal_tasks_spawned_total", counter, "Submitted tasks that ran on a goroutine of their own because the queue was full.",
+	{"shoal_pool_task_spawned_total", counter, "Submitted tasks that ran on a goroutine of their own because the queue was full.",
 		func(s *shoal.Stats) float64 { return float64(s.Spawned) }},
-	{"shoal_slow_tasks_total", counter, "Tasks that ran longer than the limit of shoal.WithSlowTask. Without it: 0.",
+	{"shoal_pool_task_slow_total", counter, "Tasks that ran longer than the limit of shoal.WithSlowTask. Without it: 0.",
 		func(s *shoal.Stats) float64 { return float64(s.SlowTasks) }},
-	{"shoal_stalls_total", counter, "Stalls that lasted longer than the limit of shoal.WithStallAfter. Without it: 0.",
+	{"shoal_pool_stalls_total", counter, "Stalls that lasted longer than the limit of shoal.WithStallAfter. Without it: 0.",
 		func(s *shoal.Stats) float64 { return float64(s.Stalls) }},
-	{"shoal_stalled_seconds", gauge, "Time for which all workers have been inside tasks, tasks have waited, and no task has ended. Not stalled: 0.",
+	{"shoal_pool_stalled_seconds", gauge, "Time for which all workers have been inside tasks, tasks have waited, and no task has ended. Not stalled: 0.",
 		func(s *shoal.Stats) float64 { return s.Stalled.Seconds() }},
-	{"shoal_tasks_in_flight", gauge, "Accepted tasks that have neither ended nor been discarded.",
+	{"shoal_pool_task_in_flight", gauge, "Accepted tasks that have neither ended nor been discarded.",
 		func(s *shoal.Stats) float64 { return float64(s.InFlight) }},
-	{"shoal_queue_length", gauge, "Tasks in flight that wait for a worker.",
+	{"shoal_pool_queue_size", gauge, "Tasks in flight that wait for a worker.",
 		func(s *shoal.Stats) float64 { return float64(s.Queued) }},
-	{"shoal_queue_capacity", gauge, "Number of tasks that may wait. Without a bound: +Inf.",
+	{"shoal_pool_queue_capacity", gauge, "Number of tasks that may wait. Absent if there is no bound.",
 		func(s *shoal.Stats) float64 {
 			if s.QueueCapacity == shoal.Unbounded {
-				return math.Inf(1)
+				return -1
 			}
 			return float64(s.QueueCapacity)
 		}},
-	{"shoal_submitters_blocked", gauge, "Calls of Submit and similar methods that wait for room in the queue.",
+	{"shoal_pool_submitter_blocked", gauge, "Calls of Submit and similar methods that wait for room in the queue.",
 		func(s *shoal.Stats) float64 { return float64(s.Blocked) }},
-	{"shoal_workers", gauge, "Workers that exist.",
-		func(s *shoal.Stats) float64 { return float64(s.Workers) }},
-	{"shoal_workers_running", gauge, "Workers inside a task of the pool or of a sub-pool.",
-		func(s *shoal.Stats) float64 { return float64(s.Running) }},
-	{"shoal_workers_idle", gauge, "Workers that have no task.",
-		func(s *shoal.Stats) float64 { return float64(s.Idle) }},
-	{"shoal_workers_peak", gauge, "Largest number of workers so far.",
+	{"shoal_pool_worker_busy_time_seconds_total", counter, "Time for which workers have been busy, all together. Absent for sub-pools, whose tasks are in that of the pool, and until a worker has run.",
+		func(s *shoal.Stats) float64 {
+			if s.BusyTime == 0 {
+				return -1
+			}
+			return s.BusyTime.Seconds()
+		}},
+	{"shoal_pool_worker_peak", gauge, "Largest number of workers so far.",
 		func(s *shoal.Stats) float64 { return float64(s.PeakWorkers) }},
-	{"shoal_workers_min", gauge, "Minimum number of workers, which stay when they are idle.",
+	{"shoal_pool_worker_core", gauge, "Minimum number of workers, which stay when they are idle.",
 		func(s *shoal.Stats) float64 { return float64(s.MinWorkers) }},
-	{"shoal_workers_max", gauge, "Maximum number of workers.",
+	{"shoal_pool_worker_limit", gauge, "Maximum number of workers.",
 		func(s *shoal.Stats) float64 { return float64(s.MaxWorkers) }},
-	{"shoal_workers_reserved", gauge, "Free workers that are reserved for tasks to come.",
+	{"shoal_pool_worker_reserved", gauge, "Free workers that are reserved for tasks to come.",
 		func(s *shoal.Stats) float64 { return float64(s.Reserved) }},
 	{"shoal_pool_paused", gauge, "1 if the pool is paused and starts no tasks, else 0.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Paused) }},
@@ -82,6 +94,15 @@ var numbers = [...]number[shoal.Stats]{
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Draining) }},
 	{"shoal_pool_closed", gauge, "1 if the pool has ended, else 0.",
 		func(s *shoal.Stats) float64 { return flag(s, shoal.Closed) }},
+}
+
+// workers are the values of the metric workerName, by state.
+var workers = [...]struct {
+	state string
+	of    func(*shoal.Stats) float64
+}{
+	{"active", func(s *shoal.Stats) float64 { return float64(s.Running) }},
+	{"idle", func(s *shoal.Stats) float64 { return float64(s.Idle) }},
 }
 
 // jobNumbers are of the durable queues that a pool works off, by package jobs, in sum.

@@ -17,7 +17,7 @@ import (
 // A QueueCollector is a [prometheus.Collector] of what durable queues hold, made by
 // [NewQueueCollector]. Its methods may be called by several goroutines.
 //
-// Its metrics have one label, queue. They are about the queue and not about this process: if
+// Its metrics have one label, shoal_queue_name. They are about the queue and not about this process: if
 // several processes report a queue, take the maximum and not the sum.
 type QueueCollector struct {
 	queues map[string]jobs.Depther
@@ -69,7 +69,7 @@ func NewQueueCollector(queues map[string]jobs.Depther) (*QueueCollector, error) 
 		return nil, errors.Join(errs...)
 	}
 	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, []string{"queue"}, nil)
+		return prometheus.NewDesc(name, help, []string{queueLabel}, nil)
 	}
 	c.up = desc(upName, upHelp)
 	for _, n := range depthNumbers {

@@ -41,12 +41,12 @@ func TestQueuesAreReported(t *testing.T) {
 		for _, f := range gather(t, reg) {
 			fmt.Fprintf(&want, "# HELP %s %s\n# TYPE %[1]s gauge\n", f.GetName(), f.GetHelp())
 			want.WriteString(map[string]string{
-				"shoal_jobs_queue_dead":           "shoal_jobs_queue_dead{queue=\"mails\"} 4\n",
-				"shoal_jobs_queue_delayed":        "shoal_jobs_queue_delayed{queue=\"mails\"} 2\n",
-				"shoal_jobs_queue_leased":         "shoal_jobs_queue_leased{queue=\"mails\"} 3\n",
-				"shoal_jobs_queue_oldest_seconds": "shoal_jobs_queue_oldest_seconds{queue=\"mails\"} 1.5\n",
-				"shoal_jobs_queue_ready":          "shoal_jobs_queue_ready{queue=\"mails\"} 1\n",
-				"shoal_jobs_queue_up":             "shoal_jobs_queue_up{queue=\"away\"} 0\nshoal_jobs_queue_up{queue=\"mails\"} 1\nshoal_jobs_queue_up{queue=\"slow\"} 0\n",
+				"shoal_jobs_queue_dead":           "shoal_jobs_queue_dead{shoal_queue_name=\"mails\"} 4\n",
+				"shoal_jobs_queue_delayed":        "shoal_jobs_queue_delayed{shoal_queue_name=\"mails\"} 2\n",
+				"shoal_jobs_queue_leased":         "shoal_jobs_queue_leased{shoal_queue_name=\"mails\"} 3\n",
+				"shoal_jobs_queue_oldest_seconds": "shoal_jobs_queue_oldest_seconds{shoal_queue_name=\"mails\"} 1.5\n",
+				"shoal_jobs_queue_ready":          "shoal_jobs_queue_ready{shoal_queue_name=\"mails\"} 1\n",
+				"shoal_jobs_queue_up":             "shoal_jobs_queue_up{shoal_queue_name=\"away\"} 0\nshoal_jobs_queue_up{shoal_queue_name=\"mails\"} 1\nshoal_jobs_queue_up{shoal_queue_name=\"slow\"} 0\n",
 			}[f.GetName()])
 		}
 		if d := time.Since(began); d != 5*time.Second {

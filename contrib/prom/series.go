@@ -73,9 +73,9 @@ func (c *Collector) visit(all map[string]*shoal.Stats, seen map[*shoal.Pool]bool
 // counted is what is left of a pool that has ended.
 func counted(s shoal.Stats) shoal.Stats {
 	return shoal.Stats{
-		Submitted: s.Submitted, Completed: s.Completed, Failed: s.Failed, Rejected: s.Rejected,
+		Submitted: s.Submitted, Completed: s.Completed, Failed: s.Failed, Panicked: s.Panicked, Rejected: s.Rejected,
 		Dropped: s.Dropped, Canceled: s.Canceled, Spawned: s.Spawned, SlowTasks: s.SlowTasks, Stalls: s.Stalls,
-		WaitTime: s.WaitTime, RunTime: s.RunTime,
+		BusyTime: s.BusyTime, WaitTime: s.WaitTime, RunTime: s.RunTime,
 	}
 }
 
@@ -84,6 +84,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 	b.Submitted += a.Submitted
 	b.Completed += a.Completed
 	b.Failed += a.Failed
+	b.Panicked += a.Panicked
 	b.Rejected += a.Rejected
 	b.Dropped += a.Dropped
 	b.Canceled += a.Canceled
@@ -102,6 +103,7 @@ func plus(a, b shoal.Stats) shoal.Stats {
 	b.MaxWorkers += a.MaxWorkers
 	b.Reserved += a.Reserved
 	b.Stalled = max(a.Stalled, b.Stalled)
+	b.BusyTime += a.BusyTime
 	b.WaitTime = a.WaitTime.Merge(b.WaitTime)
 	b.RunTime = a.RunTime.Merge(b.RunTime)
 	return b

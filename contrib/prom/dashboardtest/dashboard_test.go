@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -172,6 +173,11 @@ var promParser = parser.NewParser(parser.Options{})
 // exported are the names of all series, as native histograms and classic ones.
 func exported(t *testing.T) map[string]bool {
 	names := map[string]bool{}
+	for _, f := range scraped(t).otel { // the quantiles, which are there for want of histograms
+		if strings.Contains(f.GetName(), "_p50_") || strings.Contains(f.GetName(), "_p99_") {
+			names[f.GetName()] = true
+		}
+	}
 	for _, f := range scraped(t).families {
 		names[f.GetName()] = true
 		if f.GetType().String() == "HISTOGRAM" {
@@ -212,7 +218,7 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 					t.Errorf("%s: there is no %s", p.Title, name)
 				}
 			}
-			wanted := []string{"job", "instance", "pool"}
+			wanted := []string{"job", "instance", "shoal_pool_name"}
 			if strings.Contains(q.Expr, "shoal_jobs_queue_") { // of a queue, whatever pools work at it
 				wanted = wanted[:2]
 			}
@@ -235,7 +241,7 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 		}
 		query, _ := v.Query.(map[string]any)["query"].(string)
 		m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query)
-		if m == nil || m[2] != v.Name {
+		if m == nil || m[2] != v.Name && (m[2] != "shoal_pool_name" || v.Name != "pool") {
 			t.Errorf("variable %s is %q", v.Name, query)
 			continue
 		}
@@ -281,7 +287,7 @@ func query(t *testing.T, db storage.Queryable, expr string) (promql.Vector, prom
 
 func TestQueriesFindSomething(t *testing.T) {
 	d := read(t)
-	for _, m := range modes {
+	for _, m := range withOTel {
 		t.Run(m.name, func(t *testing.T) {
 			db := m.store(t, scraped(t).pages)
 			for _, p := range d.Panels {
@@ -322,7 +328,7 @@ func TestQuantiles(t *testing.T) {
 			now, _ := query(t, db, withVariables(e))
 			seen := 0
 			for _, s := range now {
-				ran := slices.Sorted(slices.Values(d.ran[s.Metric.Get("pool")]))
+				ran := slices.Sorted(slices.Values(d.ran[s.Metric.Get("shoal_pool_name")]))
 				if len(ran) == 0 {
 					continue
 				}
@@ -342,6 +348,74 @@ func TestQuantiles(t *testing.T) {
 			if seen != len(d.ran) {
 				t.Errorf("%s: the quantiles of %d pools, want %d", m.name, seen, len(d.ran))
 			}
+		}
+	}
+}
+
+// The dashboard's utilization is that of the whole interval, whatever a scrape sees.
+func TestUtilization(t *testing.T) {
+	var expr string
+	for _, p := range read(t).Panels {
+		if p.Title == "Utilisation" {
+			expr = p.Targets[0].Expr
+		}
+	}
+	d := scraped(t)
+	for _, m := range withOTel {
+		now, _ := query(t, m.store(t, d.pages), withVariables(strings.ReplaceAll(expr, "$__rate_interval", "5m")))
+		got := map[string]float64{}
+		for _, s := range now {
+			got[s.Metric.Get("shoal_pool_name")] = s.F
+		}
+		var ran time.Duration // what the workers of web did, of 4 and its sub-pool's tasks among it
+		for _, pool := range []string{"web", "web/api"} {
+			for _, took := range d.ran[pool] {
+				ran += took
+			}
+		}
+		web := ran.Seconds() / (scrapes * interval.Seconds()) / 4
+		if math.Abs(got["web"]-web) > 0.02 || got["batch"] < 0.99 || got["stuck"] < 0.99 || len(got) != 4 {
+			t.Errorf("%s: %v, want web at %v and the others at 1", m.name, got, web)
+		}
+	}
+}
+
+// What both modules report has one name, one kind and the same labels, so that a query does
+// for both.
+func TestOTelHasTheSameNames(t *testing.T) {
+	d := scraped(t)
+	shape := func(f *dto.MetricFamily) string {
+		var ls []string
+		for _, m := range f.GetMetric() {
+			var l []string
+			for _, p := range m.GetLabel() {
+				if !strings.HasPrefix(p.GetName(), "otel_scope_") {
+					l = append(l, p.String())
+				}
+			}
+			ls = append(ls, fmt.Sprint(l, m.GetCounter().GetValue(), m.GetGauge().GetValue()))
+		}
+		slices.Sort(ls)
+		return fmt.Sprint(f.GetType(), ls)
+	}
+	of := map[string]string{}
+	for _, f := range d.otel {
+		of[f.GetName()] = shape(f)
+	}
+	onlyHere := []string{"shoal_pool_worker_peak", "shoal_pool_task_wait_duration_seconds", "shoal_pool_task_run_duration_seconds"}
+	for _, f := range d.families {
+		if slices.Contains(onlyHere, f.GetName()) {
+			continue
+		}
+		if have, want := of[f.GetName()], shape(f); have != want {
+			t.Errorf("%s is\n%s, by OpenTelemetry\n%s", f.GetName(), want, have)
+		}
+		delete(of, f.GetName())
+	}
+	for name := range of { // the quantiles and means in place of histograms, and a share that may be computed
+		if !strings.HasPrefix(name, "shoal_pool_task_wait_") && !strings.HasPrefix(name, "shoal_pool_task_run_") &&
+			name != "shoal_pool_queue_utilization_ratio" && name != "target_info" {
+			t.Errorf("only OpenTelemetry has %s", name)
 		}
 	}
 }
@@ -370,9 +444,12 @@ func TestReadmeQueries(t *testing.T) {
 				}
 			}
 			found := false
-			for _, m := range modes {
+			for _, m := range withOTel {
 				now, _ := query(t, m.store(t, scraped(t).pages), expr)
 				found = found || len(now) > 0
+				if m.otel && len(now) == 0 && !strings.Contains(expr, "_duration_seconds") {
+					t.Error(fmt.Sprint(expr, " finds nothing that OpenTelemetry reports"))
+				}
 			}
 			if !found {
 				t.Error(fmt.Sprint(expr, " finds nothing"))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,9 +23,12 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/util/teststorage"
 	"github.com/shoal-go/shoal"
+	shoalotel "github.com/shoal-go/shoal/contrib/otel"
 	"github.com/shoal-go/shoal/contrib/prom"
 	"github.com/shoal-go/shoal/jobs"
 	"github.com/shoal-go/shoal/jobs/jobstest"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
 const (
@@ -36,12 +40,14 @@ const (
 type page struct {
 	at             time.Time
 	text, protobuf []byte
+	otel           []byte // what OpenTelemetry's exporter has of the same, in text
 }
 
 // A day is what was scraped of pools in which everything happens that pools count.
 type day struct {
 	pages    []page
 	families []*dto.MetricFamily        // of the last scrape
+	otel     []*dto.MetricFamily        // of OpenTelemetry's exporter, of the last scrape
 	ran      map[string][]time.Duration // how long the tasks of a pool ran
 }
 
@@ -75,13 +81,28 @@ func (d *day) live(t *testing.T) {
 	}
 	reg := prometheus.NewPedanticRegistry()
 	mails := jobstest.NewQueue(time.Hour)
-	queues, err := prom.NewQueueCollector(map[string]jobs.Depther{"mails": mails, "away": away{}})
+	durable := map[string]jobs.Depther{"mails": mails, "away": away{}}
+	queues, err := prom.NewQueueCollector(durable)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg.MustRegister(c, queues)
-	handler := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
-	get := func(format expfmt.FormatType) []byte {
+	ofOTel := prometheus.NewPedanticRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(ofOTel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	for _, p := range []*shoal.Pool{web, batch, stuck} {
+		if _, err := shoalotel.Register(provider, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := shoalotel.RegisterQueues(provider, durable); err != nil {
+		t.Fatal(err)
+	}
+	get := func(reg prometheus.Gatherer, format expfmt.FormatType) []byte {
+		handler := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
 		req := httptest.NewRequest("GET", "/metrics", nil)
 		req.Header.Set("Accept", string(expfmt.NewFormat(format)))
 		w := httptest.NewRecorder()
@@ -97,8 +118,13 @@ func (d *day) live(t *testing.T) {
 	began := time.Now()
 	release := make(chan struct{})
 	for range scrapes {
-		d.pages = append(d.pages, page{begun.Add(time.Since(began)), get(expfmt.TypeTextPlain), get(expfmt.TypeProtoDelim)})
+		d.pages = append(d.pages, page{
+			at: begun.Add(time.Since(began)), text: get(reg, expfmt.TypeTextPlain), protobuf: get(reg, expfmt.TypeProtoDelim),
+			otel: get(ofOTel, expfmt.TypeTextPlain),
+		})
 
+		web.Submit(func() { panic("failed") })
+		d.ran["web"] = append(d.ran["web"], 0)
 		for range 20 {
 			took := time.Duration(float64(time.Millisecond) * (1 + 999*r.Float64()))
 			if web.Submit(func() { time.Sleep(took) }) == nil {
@@ -124,6 +150,9 @@ func (d *day) live(t *testing.T) {
 		synctest.Wait()
 	}
 	if d.families, err = reg.Gather(); err != nil {
+		t.Error(err)
+	}
+	if d.otel, err = ofOTel.Gather(); err != nil {
 		t.Error(err)
 	}
 	close(release)
@@ -167,18 +196,25 @@ type mode struct {
 	name            string
 	protobuf        bool
 	classic, native bool
+	otel            bool
 }
 
 var modes = []mode{
-	{"text", false, true, false},
-	{"protobuf", true, false, true},
-	{"protobuf, with the classic histograms too", true, true, true},
+	{"text", false, true, false, false},
+	{"protobuf", true, false, true, false},
+	{"protobuf, with the classic histograms too", true, true, true, false},
 }
+
+// withOTel are the modes, and that in which OpenTelemetry reports the pools.
+var withOTel = append(slices.Clone(modes), mode{name: "OpenTelemetry", otel: true})
 
 // parse has Prometheus parse a page, and calls f for every sample.
 func (m mode) parse(t *testing.T, p page, f func(l labels.Labels, v float64, h *histogram.Histogram)) {
 	t.Helper()
 	b, contentType := p.text, string(expfmt.NewFormat(expfmt.TypeTextPlain))
+	if m.otel {
+		b = p.otel
+	}
 	if m.protobuf {
 		b, contentType = p.protobuf, string(expfmt.NewFormat(expfmt.TypeProtoDelim))
 	}
@@ -247,12 +283,20 @@ func TestPagesParse(t *testing.T) {
 	last := d.pages[len(d.pages)-1]
 	want := map[string]int{} // series, by name
 	pools := 4
-	ofQueues := 0
+	ofQueues, absent, states := 0, 0, 0
 	for _, f := range d.families {
 		want[f.GetName()] = pools
 		if strings.HasPrefix(f.GetName(), "shoal_jobs_queue_") {
 			want[f.GetName()] = len(f.GetMetric())
 			ofQueues += len(f.GetMetric())
+		}
+		switch f.GetName() {
+		case "shoal_pool_queue_capacity", "shoal_pool_worker_busy_time_seconds_total": // of stuck, and of web/api
+			want[f.GetName()]--
+			absent++
+		case "shoal_pool_worker_count":
+			want[f.GetName()] *= 2
+			states++
 		}
 	}
 	if ofQueues != 6+1 { // of one that is away there is only that
@@ -275,15 +319,15 @@ func TestPagesParse(t *testing.T) {
 		for _, n := range got {
 			series += n
 		}
-		each := map[bool]int{true: 80, false: 26}[m.classic] // as README.md has it
+		each := map[bool]int{true: 81, false: 27}[m.classic] // as README.md has it
 		if m.classic && m.native {
 			each += 2
 		}
-		if series -= ofQueues; series != pools*each {
-			t.Errorf("%s: %d series of %d pools, want %d of each", m.name, series, pools, each)
+		if series -= ofQueues; series != pools*each-absent || absent != 2 || states != 1 {
+			t.Errorf("%s: %d series of %d pools, want %d of each, without %d", m.name, series, pools, each, absent)
 		}
 		for name, n := range want {
-			isHistogram := got[name+"_count"]+got[name+"_bucket"] > 0 || name == "shoal_task_run_seconds" || name == "shoal_task_wait_seconds"
+			isHistogram := got[name+"_count"]+got[name+"_bucket"] > 0 || name == "shoal_pool_task_run_duration_seconds" || name == "shoal_pool_task_wait_duration_seconds"
 			switch {
 			case !isHistogram && got[name] != n:
 				t.Errorf("%s: %d of %s, want %d", m.name, got[name], name, n)
