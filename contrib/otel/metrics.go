@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal"
 	"go.opentelemetry.io/otel"
@@ -33,9 +34,9 @@ const (
 // figures. A pool that has ended is still reported, with its last figures, until it is
 // unregistered.
 //
-// Register returns an error if pool is nil or has no name ([shoal.WithName]), and if a pool
-// with the same name, the same pool, one of its parents or one of its sub-pools is
-// registered with mp already.
+// Register returns an error if pool is nil, or has no name ([shoal.WithName]) or one that is
+// not UTF-8. It returns one too if a pool with the same name, the same pool, one of its parents
+// or one of its sub-pools is registered with mp already.
 func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, error) {
 	if pool == nil {
 		return nil, errors.New("shoalotel: nil pool")
@@ -43,6 +44,9 @@ func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, e
 	name := pool.Name()
 	if name == "" {
 		return nil, errors.New(`shoalotel: pool name "": want a name, by shoal.WithName`)
+	}
+	if !utf8.ValidString(name) { // of which exporters report nothing at all
+		return nil, fmt.Errorf("shoalotel: pool name %q: want UTF-8", name)
 	}
 	if identical(mp, otel.GetMeterProvider()) {
 		mp = nil // whatever is global later stands for it
@@ -163,7 +167,7 @@ func list(to map[string][]member, name string, p member) {
 	to[name] = append(to[name], p)
 	for _, s := range p.pool.Subs() {
 		m := member{s, s.Stats()}
-		list(to, name+"/"+m.stats.Name, m)
+		list(to, name+"/"+strings.ToValidUTF8(m.stats.Name, "\uFFFD"), m)
 	}
 }
 

@@ -425,6 +425,10 @@ func TestMetricsOfSubPoolsAddUp(t *testing.T) {
 		newSub(t, p, shoal.WithName("a"), shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(4)),
 		newSub(t, p, shoal.WithName("a"), shoal.WithMaxWorkers(3), shoal.WithQueueCapacity(shoal.Unbounded)),
 	}
+	newSub(t, p, shoal.WithName("\xff"))
+	if names := pools(t, collect(t, reader)["shoal.pool.task.submitted"]); !slices.Equal(names, []string{"root", "root/a", "root/\uFFFD"}) {
+		t.Errorf("got %q", names) // exporters take UTF-8
+	}
 	subs[1].Pause()
 	for range 2 {
 		if err := subs[1].Submit(func() {}); err != nil {
@@ -470,6 +474,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{nil, "nil pool"},
 		{new(shoal.Pool), `pool name ""`},
 		{newPool(t), `pool name ""`},
+		{newPool(t, shoal.WithName("a\xff")), `pool name "a\xff": want UTF-8`},
 		{newPool(t, shoal.WithName("jobs")), `pool "jobs" is registered already`},
 		{jobs, `pool "jobs" is registered already`},
 		{newPool(t, shoal.WithName("jobs/a")), `pools "jobs/a" and "jobs": the name of one`},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal/jobs"
 	"go.opentelemetry.io/otel/attribute"
@@ -45,7 +46,8 @@ var depthLevels = []struct {
 //
 // Each collection calls Depth of all queues at the same time, and waits for them up to 5 s.
 //
-// RegisterQueues returns an error that names each queue that is nil, and an empty name.
+// RegisterQueues returns an error that names each queue that is nil, and each name that is
+// empty or no UTF-8.
 func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (metric.Registration, error) {
 	queues = maps.Clone(queues)
 	var errs []error
@@ -53,6 +55,8 @@ func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (me
 		switch {
 		case name == "":
 			errs = append(errs, errors.New(`shoalotel: queue name "": want a name`))
+		case !utf8.ValidString(name):
+			errs = append(errs, fmt.Errorf("shoalotel: queue name %q: want UTF-8", name))
 		case queues[name] == nil:
 			errs = append(errs, fmt.Errorf("shoalotel: queue %q is nil", name))
 		}

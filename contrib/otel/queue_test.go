@@ -82,8 +82,8 @@ func ofQueues(m metricdata.Metrics) map[string]float64 {
 
 func TestRegisterQueuesRefusesBadInput(t *testing.T) {
 	q := jobstest.NewQueue(time.Minute)
-	_, err := shoalotel.RegisterQueues(nil, map[string]jobs.Depther{"": q, "none": nil, "good": q})
-	for _, want := range []string{`queue name ""`, `queue "none" is nil`} {
+	_, err := shoalotel.RegisterQueues(nil, map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "good": q})
+	for _, want := range []string{`queue name ""`, `queue name "a\xff": want UTF-8`, `queue "none" is nil`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, have %v", want, err)
 		}
