@@ -41,9 +41,13 @@
 //	                             [WithMaxAttempts] it becomes a dead letter
 //	none: the process died,      it is leased again when its lease has ended; after
 //	  or the lease was lost      [WithMaxLeases], if set, it becomes a dead letter
-//	any error, after Serve has   it is given back, and may run again at once
-//	  cancelled the job, or
-//	  the pool was closed
+//	any error, after Serve has   it was interrupted: it is given back, and may run again
+//	  cancelled the job, or        at once
+//	  the pool was closed;
+//	  or ErrStopped
+//
+// A lease counts as an attempt, but for one in which the job was not begun, or was interrupted:
+// that is no fault of the job's ([Delivery].Release). With contrib/nats it counts all the same.
 //
 // The context of a job that runs for longer than its time limit ([WithTimeLimit]) ends with
 // the cause [ErrTimeLimit].

@@ -19,7 +19,7 @@ type Job struct {
 	ID      string // the same at each attempt
 	Data    []byte // the payload; it must not be changed
 	Header  Header // what was sent with the payload; nil if nothing was
-	Attempt int    // number of times that the job was leased, this time included: 1, 2, …
+	Attempt int    // 1, 2, …: number of times that the job was leased, without those that were interrupted
 
 	d Delivery
 

@@ -77,16 +77,17 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 
 // WithMaxAttempts sets the number of attempts after which a job that fails becomes a dead
 // letter. The default is 10; 0 means that there is no limit. Every lease counts as an
-// attempt, however the one before it ended.
+// attempt, also one that has run out or that [Retry] has ended, but not one in which the job
+// was interrupted (see the package's documentation).
 func WithMaxAttempts(n int) Option { return func(c *config) { c.maxAttempts = n } }
 
 // WithMaxLeases sets the number of leases after which a job becomes a dead letter without
 // running once more. The default is 0: there is no limit.
 //
 // It is meant for jobs that kill their process: of these a source knows only that they
-// were leased. Other jobs are leased more than once as well: those that [Retry] put off, and
-// those that were given back before they ran, because Serve ended or the pool was paused. So n
-// should be well above the number of such leases, and above [WithMaxAttempts].
+// were leased. Other jobs are leased more than once as well: those that [Retry] put off. So n
+// should be well above the number of such leases, and above [WithMaxAttempts]. Leases in which
+// the job was interrupted do not count.
 func WithMaxLeases(n int) Option { return func(c *config) { c.maxLeases = n } }
 
 // WithBackoff sets the time after which a job that has failed may run again. f is called

@@ -269,7 +269,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 		}
 		s.settle(own, j, err)
 		var retry *retryError
-		if errors.As(err, &retry) {
+		if errors.As(err, &retry) || errors.Is(err, ErrStopped) {
 			err = nil // that is no failure
 		}
 		if r != nil {
@@ -336,8 +336,8 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 			s.count(&s.stats.Acked)
 		}
 	case lost:
-	case closed:
-		s.nak(s.base, j, 0)
+	case closed || errors.Is(err, ErrStopped):
+		s.release(s.base, j)
 	case errors.As(err, &retry):
 		s.nak(s.base, j, retry.after)
 	case errors.As(err, &poison):
@@ -352,7 +352,7 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 }
 
 // ofMost says that a job has had n of something, of which most is the limit. It may have had
-// more: leases that were given back count, and the limit may have been lowered.
+// more: leases that have run out count, and the limit may have been lowered.
 func ofMost(what string, n, most int) string {
 	if n > most {
 		return fmt.Sprintf("%s %d, over the limit of %d", what, n, most)
@@ -362,6 +362,13 @@ func ofMost(what string, n, most int) string {
 
 func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
 	if s.call(ctx, j, "give back", func(ctx context.Context) error { return j.d.Nak(ctx, after) }) {
+		s.count(&s.stats.Retried)
+	}
+}
+
+// release gives back j, which was not run or was interrupted.
+func (s *server) release(ctx context.Context, j *Job) {
+	if s.call(ctx, j, "give back", j.d.Release) {
 		s.count(&s.stats.Retried)
 	}
 }
@@ -466,7 +473,7 @@ func (s *server) back(ctx context.Context, j *Job, wait func()) {
 	lost := j.lost
 	s.mu.Unlock()
 	if !lost {
-		s.nak(ctx, j, 0)
+		s.release(ctx, j)
 	}
 }
 

@@ -94,6 +94,10 @@ func (d *spied) Ack(ctx context.Context) error {
 }
 
 func (d *spied) Nak(ctx context.Context, after time.Duration) error {
+	return d.back(ctx, after, func(ctx context.Context) error { return d.Delivery.Nak(ctx, after) })
+}
+
+func (d *spied) back(ctx context.Context, after time.Duration, f func(context.Context) error) error {
 	d.settled(&d.s.naks)
 	d.s.mu.Lock()
 	d.s.lastNak = after
@@ -106,7 +110,11 @@ func (d *spied) Nak(ctx context.Context, after time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return d.Delivery.Nak(ctx, after)
+	return f(ctx)
+}
+
+func (d *spied) Release(ctx context.Context) error {
+	return d.back(ctx, 0, d.Delivery.Release)
 }
 
 func (d *spied) Term(ctx context.Context, reason string) error {
@@ -283,6 +291,7 @@ func TestServeStopsPullingWhilePaused(t *testing.T) {
 
 func TestServeMapsResults(t *testing.T) {
 	backoff := func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }
+	stops := 0
 	for _, c := range []struct {
 		name            string
 		h               jobs.Handler
@@ -299,6 +308,12 @@ func TestServeMapsResults(t *testing.T) {
 			return jobs.Retry(-1)
 		}, 1, 1, 0, 0, ""},
 		{"Retry, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("busy: %w", jobs.Retry(time.Second)) }, 0, 1, 0, time.Second, ""},
+		{"ErrStopped", func(_ context.Context, j *jobs.Job) error {
+			if stops++; stops <= 5 && j.Attempt == 1 {
+				return fmt.Errorf("the program ends: %w", jobs.ErrStopped)
+			}
+			return nil
+		}, 1, 5, 0, 0, ""},
 		{"Poison", func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New("no good")) }, 0, 0, 1, 0, "no good"},
 		{"Poison of nil", func(context.Context, *jobs.Job) error { return jobs.Poison(nil) }, 0, 0, 1, 0, "poison"},
 		{"Poison, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("why: %w", jobs.Poison(errors.New("x"))) }, 0, 0, 1, 0, "why: x"},
@@ -936,10 +951,7 @@ func (s deafAnswers) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	return ds, err
 }
 
-func (d deafAnswer) Nak(ctx context.Context, after time.Duration) error {
-	<-d.until
-	return d.Delivery.Nak(ctx, after)
-}
+func (d deafAnswer) Release(ctx context.Context) error { <-d.until; return d.Delivery.Release(ctx) }
 
 func (d deafAnswer) Extend(ctx context.Context) error { <-d.until; return d.Delivery.Extend(ctx) }
 
@@ -1023,7 +1035,9 @@ type pausing struct {
 
 func (s pausing) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	ds, err := s.spy.Pull(ctx, n)
-	if len(ds) > 0 && ds[0].Attempt() == 1 && (s.id == "" || s.id == ds[0].ID()) {
+	given := 0
+	s.set(func() { given = s.naks })
+	if len(ds) > 0 && given == 0 && (s.id == "" || s.id == ds[0].ID()) {
 		ds[0] = pauses{ds[0], s.p}
 	}
 	return ds, err

@@ -21,7 +21,7 @@ type Source interface {
 
 // A Delivery is one leased job.
 //
-// Ack, Nak and Term each end the lease. Once one of them has succeeded, none is called
+// Ack, Nak, Release and Term each end the lease. Once one of them has succeeded, none is called
 // again. If the lease has been lost, these methods and Extend return an error that
 // matches [ErrLeaseLost]. Any other error means that the effect of the call is not known;
 // the call may be made again. All of them block until the queue has confirmed the call or
@@ -36,13 +36,21 @@ type Delivery interface {
 	Data() []byte
 	// Header returns what was sent with the payload, for example by a tracer. It may be nil.
 	Header() Header
-	// Attempt returns the number of times that the job was leased, this time included: 1, 2, ….
+	// Attempt returns the number of times that the job was leased, this time included, without
+	// the leases that Release has ended: 1, 2, …. A lease that has run out counts, as the job
+	// may be what has killed its process.
 	Attempt() int
 	// Ack marks the job as done. Once it has returned nil, the job is never leased again,
 	// whatever fails after that.
 	Ack(ctx context.Context) error
-	// Nak gives the job back. It is leased again after delay at the earliest.
+	// Nak gives the job back. It is leased again after delay at the earliest. The attempt
+	// counts, also if delay is 0.
 	Nak(ctx context.Context, delay time.Duration) error
+	// Release gives back a job that was not run, or that was interrupted: it may be leased
+	// again at once, and this lease is no attempt. A queue that cannot take the attempt back,
+	// as its server counts them, says so in its documentation, and Release is Nak(ctx, 0).
+	// Whatever Attempt returns, nobody can settle the next lease by this one.
+	Release(ctx context.Context) error
 	// Term makes the job a dead letter, with that reason.
 	Term(ctx context.Context, reason string) error
 	// Extend renews the lease: it lasts for [Source].Lease from now on.
@@ -86,7 +94,8 @@ var (
 	// has already acknowledged the job, for example in a transaction of the handler.
 	ErrAcked = errors.New("jobs: acknowledged already")
 	// ErrStopped is the cause with which a job's context ends when [Serve] gives the job
-	// back at its end.
+	// back at its end. A handler may return it, or an error that wraps it, to say that the job
+	// was interrupted: it is given back, may run again at once, and this is no attempt.
 	ErrStopped = errors.New("jobs: stopped")
 	// ErrTimeLimit is the cause with which a job's context ends when its time limit is over
 	// ([WithTimeLimit]).

@@ -87,7 +87,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	place(fs, &w.Place)
 	names := slices.Sorted(maps.Keys(work.Builtins))
 	fs.IntVar(&w.Workers, "workers", runtime.GOMAXPROCS(0), "run up to this many jobs at once")
-	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts;\nthose that a kill has cut short count too; 0: never")
+	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts;\nthose that a kill has cut short count too, and with -nats those that a stop has;\n0: never")
 	fs.DurationVar(&w.Drain, "drain", 10*time.Second, "at the end, let running jobs go on for this time, then cancel them")
 	fs.Func("time-limit", "end a job that runs for longer than this `time`, which counts as a failure;\nTYPE=TIME is for jobs of a type, and may be repeated (default: no limit)", func(s string) error {
 		kind, text, typed := strings.Cut(s, "=")

@@ -124,6 +124,9 @@ func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	return d.settle(ctx, "-NAK "+string(body))
 }
 
+// Release is Nak, and the attempt counts: the server counts deliveries.
+func (d *delivery) Release(ctx context.Context) error { return d.Nak(ctx, 0) }
+
 func (d *delivery) Extend(ctx context.Context) error {
 	now := time.Now()
 	if err := d.tell(ctx, "+WPI"); err != nil {

@@ -12,6 +12,10 @@
 // has confirmed them, and so does Extend: each costs one round trip. A dead letter is
 // published before its job ends. So a crash between the two leaves both, never neither.
 //
+// JetStream counts the deliveries of a job, and takes none back. So an attempt that was
+// interrupted, as by the end of [jobs.Serve], counts like one that has failed: allow for some
+// with [jobs.WithMaxAttempts].
+//
 // When JetStream gets an answer, it does not distinguish the attempts of a job: the answer
 // of an earlier holder counts like that of the present one. So a delivery keeps track of
 // its lease by its own clock. It counts from the earliest moment at which the server can

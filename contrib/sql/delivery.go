@@ -13,7 +13,8 @@ import (
 )
 
 // A delivery is one leased job. The row and the attempt are its token: an ID may be that
-// of another job, later.
+// of another job, later. A job that is released has the attempt back, and so it moves to
+// another row.
 type delivery struct {
 	q       *Queue
 	seq     int64
@@ -103,6 +104,9 @@ const (
 	fateExpired = "expired" // it was; the lease is over, and nobody else has it
 	fateLost    = "lost"    // another attempt had it, or has it
 	fateGone    = "gone"    // there is nothing about it
+
+	// It is not leased, in another row and as before this attempt: d may have released it.
+	fateReleased = "released"
 )
 
 func (d *delivery) fate(ctx context.Context) (fate string, err error) {
@@ -118,7 +122,7 @@ func (d *delivery) lost(fate string) error {
 	switch fate {
 	case fateDead:
 		what = "is over: it was buried"
-	case fateBack:
+	case fateBack, fateReleased:
 		what = "is over: it was given back"
 	case fateExpired:
 		what = "is over"
@@ -162,6 +166,21 @@ func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	err := d.settle(ctx, func(r runner) (bool, error) {
 		return affected(r.ExecContext(ctx, d.q.sql.nak, d.seq, d.attempt, d.q.d.delay(delay)))
 	}, func(fate string) bool { return fate == fateBack })
+	if err == nil {
+		d.q.Wake()
+	}
+	return err
+}
+
+func (d *delivery) Release(ctx context.Context) error {
+	err := d.settle(ctx, func(r runner) (bool, error) {
+		if d.q.d == SQLite {
+			if _, err := r.ExecContext(ctx, d.q.sql.newRow); err != nil {
+				return false, err
+			}
+		}
+		return affected(r.ExecContext(ctx, d.q.sql.release, d.seq, d.attempt))
+	}, func(fate string) bool { return fate == fateReleased })
 	if err == nil {
 		d.q.Wake()
 	}

@@ -229,7 +229,7 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 type statements struct {
 	d                                                                   Dialect
 	look, next, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	ackMany, depth, now                                                 string
+	ackMany, depth, now, release, newRow                                string
 }
 
 var (
@@ -301,6 +301,7 @@ func newStatements(d Dialect) *statements {
 			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
 		s.term = `INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
 			SELECT seq, queue, id, data, header, attempt, $3, {now} FROM shoal_jobs WHERE ` + mine
+		s.newRow = `UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'shoal_jobs'`
 		s.remove = `DELETE FROM shoal_jobs WHERE seq = $1`
 		s.extend = `UPDATE shoal_jobs SET ready = {now+$3} WHERE ` + mine
 		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
@@ -311,6 +312,12 @@ func newStatements(d Dialect) *statements {
 		s.next = `SELECT ceil(extract(epoch FROM min(ready) - {now}) * 1000000)::bigint FROM shoal_jobs WHERE queue = $1`
 	}
 	s.nak = `UPDATE shoal_jobs SET leased = FALSE, ready = {now+$3} WHERE ` + mine
+	// In another row, so that the answer of one attempt is none of the next one of that number.
+	row := "DEFAULT"
+	if d == SQLite {
+		row = "(SELECT seq FROM sqlite_sequence WHERE name = 'shoal_jobs')" // after newRow
+	}
+	s.release = `UPDATE shoal_jobs SET seq = ` + row + `, attempt = attempt - 1, leased = FALSE, ready = {now} WHERE ` + mine
 	s.fate = `SELECT CASE
 		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4 AND seq = $1 AND attempt = $2) THEN '` + fateDone + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4 AND seq = $1) THEN '` + fateLost + `'
@@ -320,6 +327,9 @@ func newStatements(d Dialect) *statements {
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE ` + mine + `) THEN '` + fateHeld + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1 AND attempt = $2) THEN '` + fateExpired + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE seq = $1) THEN '` + fateLost + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE queue = $3 AND id = $4 AND seq > $1 AND attempt = $2 - 1 AND NOT leased) THEN '` + fateReleased + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE queue = $3 AND id = $4) THEN '` + fateLost + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_dead WHERE queue = $3 AND id = $4) THEN '` + fateLost + `'
 		ELSE '` + fateGone + `' END`
 	s.depth = `SELECT
 		(SELECT count(*) FROM shoal_jobs WHERE queue = $1 AND ready <= ` + s.now + `),
@@ -329,7 +339,7 @@ func newStatements(d Dialect) *statements {
 		(SELECT coalesce(` + d.number(s.now+" - min(ready)") + `, 0) FROM shoal_jobs WHERE queue = $1)`
 	for _, p := range []*string{
 		&s.look, &s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
-		&s.ackMany, &s.depth,
+		&s.ackMany, &s.depth, &s.release,
 	} {
 		*p = d.say(*p)
 	}

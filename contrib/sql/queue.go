@@ -9,7 +9,7 @@
 //
 // # Guarantees and costs
 //
-// Once Enqueue, Ack, Nak or Term has returned nil, the database has committed it.
+// Once Enqueue, Ack, Nak, Release or Term has returned nil, the database has committed it.
 //
 // Leases are measured by the clock of the database, so the clocks of the machines do not
 // matter. An answer counts only if the job is still leased for the same attempt; otherwise
@@ -513,7 +513,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callFor)
 		defer cancel()
 		for _, d := range (<-came).ds {
-			_ = d.Nak(own, 0) // else its lease ends
+			_ = d.Release(own) // else its lease ends
 		}
 	}()
 	return nil, ctx.Err()

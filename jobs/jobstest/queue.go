@@ -35,6 +35,7 @@ type entry struct {
 	data    []byte
 	header  jobs.Header
 	attempt int
+	lease   int       // the number of the last one
 	leased  bool      // and not given back
 	ready   time.Time // when it may be leased: its delay is over, or its lease
 }
@@ -97,9 +98,10 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 				}
 			case len(ds) < n:
 				e.attempt++
+				e.lease++
 				e.leased = true
 				e.ready = now.Add(q.lease)
-				ds = append(ds, &delivery{q: q, e: e, attempt: e.attempt})
+				ds = append(ds, &delivery{q: q, e: e, attempt: e.attempt, lease: e.lease})
 			}
 		}
 		changed := q.changed
@@ -219,6 +221,7 @@ type delivery struct {
 	q       *Queue
 	e       *entry
 	attempt int
+	lease   int
 }
 
 func (d *delivery) ID() string          { return d.e.id }
@@ -233,7 +236,7 @@ func (d *delivery) mine(ctx context.Context, f func()) error {
 	}
 	d.q.mu.Lock()
 	defer d.q.mu.Unlock()
-	if !d.e.leased || d.e.attempt != d.attempt || !d.e.ready.After(time.Now()) || !slices.Contains(d.q.entries, d.e) {
+	if !d.e.leased || d.e.lease != d.lease || !d.e.ready.After(time.Now()) || !slices.Contains(d.q.entries, d.e) {
 		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrLeaseLost, d.attempt, d.e.id)
 	}
 	f()
@@ -250,6 +253,13 @@ func (d *delivery) remove() {
 func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	return d.mine(ctx, func() {
 		d.e.leased, d.e.ready = false, time.Now().Add(delay)
+	})
+}
+
+func (d *delivery) Release(ctx context.Context) error {
+	return d.mine(ctx, func() {
+		d.e.attempt--
+		d.e.leased, d.e.ready = false, time.Now()
 	})
 }
 

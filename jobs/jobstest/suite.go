@@ -27,6 +27,8 @@ type Subject struct {
 	// Largest is the size of the largest payload that the queue accepts, in bytes; 0 means
 	// that there is no limit.
 	Largest int
+	// CountsReleased says that the queue counts a lease that was released as an attempt.
+	CountsReleased bool
 }
 
 // Cases returns the names of the suite's cases, in order.
@@ -124,7 +126,7 @@ func (t *trial) is(d jobs.Delivery, data string, attempt int) {
 func (t *trial) lost(d jobs.Delivery) {
 	t.Helper()
 	for what, err := range map[string]error{
-		"Extend": d.Extend(t.ctx), "Nak": d.Nak(t.ctx, 0), "Term": d.Term(t.ctx, "no"), "Ack": d.Ack(t.ctx),
+		"Extend": d.Extend(t.ctx), "Nak": d.Nak(t.ctx, 0), "Release": d.Release(t.ctx), "Term": d.Term(t.ctx, "no"), "Ack": d.Ack(t.ctx),
 	} {
 		if !errors.Is(err, jobs.ErrLeaseLost) {
 			t.Errorf("%s when the lease is lost: %v", what, err)
@@ -306,6 +308,34 @@ var cases = []struct {
 		t.is(d, "a", 4)
 		t.must(d.Ack(t.ctx))
 		t.none(s, short)
+	}},
+	{"what is released comes again, and that was no attempt", func(t *trial) {
+		t.enqueue(jobs.Message{ID: "a", Data: []byte("payload"), Header: jobs.Header{"key": "value"}})
+		s := t.Consumer(t)
+		attempt := 1
+		for range 3 {
+			d := t.pull(s)
+			t.is(d, "payload", attempt)
+			t.must(d.Release(t.ctx))
+			if t.CountsReleased {
+				attempt++
+			}
+		}
+		d := t.pull(t.Consumer(t))
+		t.is(d, "payload", attempt)
+		if d.ID() != "a" || d.Header()["key"] != "value" {
+			t.Errorf("id %q, header %q", d.ID(), d.Header())
+		}
+		t.enqueue(jobs.Message{ID: "a"}) // which is known
+		t.none(s, short)
+		t.must(d.Nak(t.ctx, 0))
+		d = t.pull(s)
+		t.is(d, "payload", attempt+1)
+		t.must(d.Term(t.ctx, "bad"))
+		if dead := t.Dead(t); len(dead) != 1 || dead[0].ID != "a" || dead[0].Attempt != attempt+1 {
+			t.Errorf("dead letters: %+v", dead)
+		}
+		t.goneFor(s)
 	}},
 	{"what is given back for a while does not come before", func(t *trial) {
 		t.put("a")
@@ -517,6 +547,41 @@ var cases = []struct {
 			t.Errorf("%d attempts, dead letters: %+v", attempts.Load(), dead)
 		}
 		t.goneFor(t.Consumer(t))
+	}},
+	{"Serve does not bury what was interrupted", func(t *trial) {
+		if t.CountsReleased {
+			t.Skip("the queue counts what was released")
+		}
+		t.put("a")
+		for range 5 {
+			began := make(chan int, 1)
+			stop := t.serve(1, func(ctx context.Context, j *jobs.Job) error {
+				began <- j.Attempt
+				<-ctx.Done()
+				return ctx.Err()
+			}, jobs.WithMaxAttempts(2), jobs.WithDrain(0))
+			if n := <-began; n != 1 {
+				t.Errorf("attempt %d", n)
+			}
+			stop()
+		}
+		var attempts []int
+		done := make(chan struct{})
+		stop := t.serve(1, func(ctx context.Context, j *jobs.Job) error {
+			if attempts = append(attempts, j.Attempt); len(attempts) == 1 {
+				return errors.New("it has failed once")
+			}
+			close(done)
+			return nil
+		}, jobs.WithMaxAttempts(2), jobs.WithBackoff(func(int) time.Duration { return 0 }))
+		select {
+		case <-done:
+		case <-t.ctx.Done():
+		}
+		stop()
+		if dead := t.Dead(t); fmt.Sprint(attempts) != "[1 2]" || len(dead) > 0 {
+			t.Errorf("attempts %v, dead letters %+v", attempts, dead)
+		}
 	}},
 	{"Serve keeps the lease of a long job", func(t *trial) {
 		t.put("long")

@@ -50,7 +50,8 @@ func TestTheQueuePassesTheSuite(t *testing.T) {
 				}
 				return all
 			},
-			Largest: 1 << 20,
+			Largest:        1 << 20,
+			CountsReleased: true,
 		}
 	})
 }

@@ -758,6 +758,72 @@ func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 	})
 }
 
+// TestAReleasedLeaseIsOver, although the next one has the same attempt.
+func TestAReleasedLeaseIsOver(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithPoll(10*time.Millisecond))
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "a"}))
+		first := pull(t, q, 1)[0]
+		must(t, first.Release(ctx))
+		must(t, first.Release(ctx)) // as if the first one had not been confirmed
+		over := func(when string) {
+			t.Helper()
+			for what, err := range map[string]error{
+				"Ack": first.Ack(ctx), "Nak": first.Nak(ctx, 0), "Term": first.Term(ctx, "no"), "Extend": first.Extend(ctx),
+			} {
+				if !errors.Is(err, jobs.ErrLeaseLost) {
+					t.Errorf("%s %s: %v", what, when, err)
+				}
+			}
+		}
+		over("of a job that is released")
+
+		// A handler does not heed the end of its context, and the job is released.
+		began, leased := make(chan struct{}), make(chan struct{})
+		result := make(chan error, 1)
+		serving, stop := context.WithCancel(ctx)
+		pool := shoal.Must(shoal.New())
+		defer pool.Close()
+		served := make(chan error, 1)
+		go func() {
+			served <- jobs.Serve(serving, pool, q, func(_ context.Context, j *jobs.Job) error {
+				close(began)
+				<-leased
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					result <- err
+					return err
+				}
+				defer tx.Rollback()
+				result <- q.AckTx(ctx, tx, j)
+				return nil
+			}, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+		}()
+		<-began
+		stop()
+		second := pull(t, q, 1)[0]
+		if second.Attempt() != 1 {
+			t.Errorf("attempt %d", second.Attempt())
+		}
+		over("when the next lease has begun")
+		if err := first.Release(ctx); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("Release when the next lease has begun: %v", err)
+		}
+		close(leased)
+		if err := <-result; !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("AckTx when the next lease has begun: %v", err)
+		}
+		must(t, second.Ack(ctx))
+		over("when the job is done")
+		if err := <-served; err != nil && !errors.As(err, new(*jobs.AbandonedError)) {
+			t.Error(err)
+		}
+		none(t, q)
+	})
+}
+
 func TestRetryAndRemember(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()

@@ -145,12 +145,12 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		told, err := ps.run(c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, and the job is not at fault
 			if told {
-				return jobs.Retry(0)
+				return jobs.ErrStopped
 			}
 			err = &Missing{w.Command[0], err}
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
 				r.fatal(err) // no other job would do better
-				return jobs.Retry(0)
+				return jobs.ErrStopped
 			}
 			w.Log.Error("work: a command did not start; its job is tried again", "job", j.ID, "after", retryAfter, "err", err)
 			return jobs.Retry(retryAfter)
@@ -174,7 +174,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		case code == exitRetry:
 			return jobs.Retry(retryAfter)
 		case told && context.Cause(ctx) != jobs.ErrTimeLimit:
-			return jobs.Retry(0)
+			return jobs.ErrStopped
 		}
 		return err
 	}

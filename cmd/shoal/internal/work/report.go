@@ -140,7 +140,7 @@ func (r *reporter) output(j *jobs.Job, b []byte) error {
 	err = fmt.Errorf("the output of the job cannot be written: %w", err)
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) { // that of a terminal that is closed
 		r.fatal(err) // no other job would do better
-		return jobs.Retry(0)
+		return jobs.ErrStopped
 	}
 	return err
 }
@@ -197,6 +197,10 @@ func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
 		d.r.tallyMu.Unlock()
 	}
 	return d.told(ctx, err, "back", &d.r.tally.Back)
+}
+
+func (d *toldDelivery) Release(ctx context.Context) error {
+	return d.told(ctx, d.Delivery.Release(ctx), "back", &d.r.tally.Back)
 }
 
 func (d *toldDelivery) Term(ctx context.Context, reason string) error {
