@@ -18,8 +18,9 @@ import (
 // about twice a second while they need them, or less often if more than ten calls of Serve share
 // a worker. Pause and Resize of the pool take effect at once: Serve leases no job that the pool
 // may not run. Of a sub-pool that is so as to its own limits: a leased job may have to wait for a
-// worker of the parent, and its lease is extended meanwhile. A pool without a queue (capacity 0)
-// refuses other tasks while Serve waits for jobs with all its workers.
+// worker of the parent, and its lease is extended meanwhile. On a pool without a queue (capacity 0)
+// Serve waits for one job at a time, with one worker, and soon leaves that to a submitter that
+// waits. A pool of one worker refuses [shoal.Pool.TrySubmit] meanwhile.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it
@@ -56,6 +57,7 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		jobs:  make(map[*Job]struct{}),
 		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]*extension)},
 		quiet: make(chan struct{}),
+		bare:  p.Stats().QueueCapacity == 0,
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
 	s.keep.s = s
@@ -86,6 +88,7 @@ type server struct {
 	base context.Context // has the values of Serve's, and does not end
 
 	// What follows is of pull alone, but ask and asks, which servers.mu guards.
+	bare    bool          // p has no queue
 	idle    bool          // the last Pull brought nothing
 	needs   time.Duration // what a Pull needs to bring jobs that are there, as far as is known
 	turns   int           // Pulls since the last job that ended as another one had asked

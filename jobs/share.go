@@ -27,6 +27,9 @@ import (
 // cost a fifth of the pool; and the jobs of an idle one wait for its rest and for the place,
 // which is granted in the order of asking. Serve never pulls more than it has places for,
 // and one that has the pool for itself does none of this.
+//
+// A pool without a queue takes other tasks only while it has a place for them. So on such a pool
+// Serve reserves one place at a time, and gives that back when it sees a submitter that waits.
 const (
 	askAfter  = 5 * time.Millisecond
 	lookFor   = 50 * time.Millisecond
@@ -85,6 +88,9 @@ func unregister(s *server) {
 // reserve reserves the places for the next Pull.
 func (s *server) reserve(ctx context.Context) (*shoal.Reservation, error) {
 	n := shoal.MaxWorkers
+	if s.bare {
+		n = 1
+	}
 	servers.mu.Lock()
 	if len(s.sharers.all) > 1 { // one that begins meanwhile asks
 		if s.idle {
@@ -188,6 +194,12 @@ func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Durat
 	}()
 	asked := s.sharers.whenAsked()
 	var looked <-chan time.Time // nil until somebody has asked
+	var bare <-chan time.Time
+	if s.bare {
+		t := time.NewTicker(lookFor)
+		defer t.Stop()
+		bare = t.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -195,6 +207,11 @@ func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Durat
 		case <-r.Revoked():
 			cancel(nil)
 			return
+		case <-bare:
+			if s.p.Stats().Blocked > 0 {
+				cancel(errAsked)
+				return
+			}
 		case <-asked:
 			asked, looked = nil, time.After(look)
 		case <-looked:

@@ -195,6 +195,49 @@ func TestManyIdleServes(t *testing.T) {
 	})
 }
 
+// TestAnIdleServeLeavesAPoolWithoutAQueue to other tasks: all places but one, and that one to
+// who waits. Its jobs still get all workers.
+func TestAnIdleServeLeavesAPoolWithoutAQueue(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			p := shoal.Must(shoal.New(shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(0)))
+			defer p.Close()
+			ctx, cancel := context.WithCancel(context.Background())
+			s := newSpy()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { time.Sleep(time.Minute); return nil }, quietly)
+			}()
+			for range 3 {
+				fill(t, s, 2*workers)
+				time.Sleep(time.Second)
+				if n := p.Stats().Running; n != workers {
+					t.Errorf("%d of %d workers run jobs", n, workers)
+				}
+				time.Sleep(time.Hour)
+				if n := s.Len(); n != 0 {
+					t.Errorf("%d jobs are not done", n)
+				}
+				rest := make(chan struct{})
+				for i := range workers - 1 {
+					if err := p.TrySubmit(func() { <-rest }); err != nil {
+						t.Errorf("task %d of a pool with %d workers: %v", i+1, workers, err)
+					}
+				}
+				begin := time.Now()
+				if err := p.SubmitContext(t.Context(), func(context.Context) {}); err != nil || time.Since(begin) > time.Second {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+				close(rest)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestASlowPullBringsItsJobs, though others wait for the places: the source needs longer than
 // an idle Serve is given to look.
 func TestASlowPullBringsItsJobs(t *testing.T) {
