@@ -316,12 +316,11 @@ func (l *Lane) endLocked(stop bool, cause error) {
 func (l *Lane) dropAll() int {
 	parked := l.parked() // there may be such tasks, and no cells: a strand that runs inline
 	l.giveBack(parked)
-	seg := l.front.Load()
-	t, n, tasks := l.takeAllLocked()
+	seg, t, n := l.takeAllLocked()
 	dropped := n + parked
-	for i := uint64(0); i < n && l.tombs > 0; i++ {
+	for i, s := uint64(0), seg; i < n && l.tombs > 0; i++ {
 		at := (t + i) & mask
-		if seg = l.front.Seek(seg, at); isTombstone(seg.Cell(at).Peek()) {
+		if s = l.front.Seek(s, at); isTombstone(s.Cell(at).Peek()) {
 			l.tombstones(-1)
 			dropped--
 		}
@@ -329,7 +328,7 @@ func (l *Lane) dropAll() int {
 	l.dropped += dropped
 	if n > 0 {
 		l.later(func() { // a putter may be slow
-			for it := range tasks {
+			for it := range l.from(seg, t, n) {
 				discard(it, ErrDropped)
 			}
 		})

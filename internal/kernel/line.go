@@ -141,15 +141,21 @@ func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	return seg, ticketOf(h), ok
 }
 
-// takeAllLocked takes the n tickets that wait, from t on. Their tasks are to be fetched once.
-func (l *line) takeAllLocked() (t, n uint64, tasks iter.Seq[queue.Item]) {
-	seg := l.front.Load()
+// takeAllLocked takes the n tickets that wait, from t on. What is under them is to be fetched once, from
+// seg on: see from.
+func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
+	seg = l.front.Load()
 	h, _ := change(&l.head, func(h uint64) (uint64, bool) {
 		n = (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
 		return h + n<<ticketBit, true
 	})
-	t = ticketOf(h)
-	return t, n, func(yield func(queue.Item) bool) {
+	return seg, ticketOf(h), n
+}
+
+// from is the tasks of n tickets from t on, which are the caller's. seg was loaded from front before
+// they were taken.
+func (l *line) from(seg *queue.Segment, t, n uint64) iter.Seq[queue.Item] {
+	return func(yield func(queue.Item) bool) {
 		for i := range n {
 			var it queue.Item
 			if it, seg = l.fetch(seg, (t+i)&mask); !yield(it) {

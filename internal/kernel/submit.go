@@ -175,8 +175,7 @@ func (l *Lane) compact() {
 	sy.Reach("compact")
 	l.recall()
 	l.enterFrom(l)
-	_, _, tasks := l.takeAllLocked()
-	for it := range tasks {
+	for it := range l.from(l.takeAllLocked()) {
 		if isTombstone(it) {
 			l.tombstones(-1)
 			continue
