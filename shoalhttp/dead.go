@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,13 +28,41 @@ type deadCommand struct {
 	Action string `json:"action"` // list, retry or delete
 	ID     string `json:"id"`     // of one; "" for those of any ID
 	Type   string `json:"type"`   // "" for those of any type
-	All    bool   `json:"all"`    // it is meant that both are ""
+	Older  string `json:"older"`  // for those given up at least so long ago; "" for all
+	Newer  string `json:"newer"`  // for those given up at most so long ago; "" for all
+	After  string `json:"after"`  // for list: it goes on after the letter of that place
+	All    bool   `json:"all"`    // for retry and delete: it is meant that all these are ""
+}
+
+// filter is the filter that c asks for.
+func (c *deadCommand) filter() (f jobs.DeadFilter, err error) {
+	f.Type = c.Type
+	if c.ID != "" {
+		f.IDs = []string{c.ID}
+	}
+	age := func(name, s string) (d time.Duration) {
+		if s == "" {
+			return 0
+		}
+		d, e := time.ParseDuration(s)
+		if n, found := strings.CutSuffix(s, "d"); found { // days
+			days, e2 := strconv.ParseUint(n, 10, 16)
+			d, e = time.Duration(days)*24*time.Hour, e2
+		}
+		if e != nil || d <= 0 {
+			err = errors.Join(err, fmt.Errorf("%s than %q: want a time such as 90s, 10m, 24h or 7d", name, s))
+		}
+		return d
+	}
+	f.Age, f.Within = age("older", c.Older), age("newer", c.Newer)
+	return f, err
 }
 
 // deadLetters is the answer to list.
 type deadLetters struct {
-	Letters []deadRow `json:"letters"` // the last one first
-	More    bool      `json:"more"`    // there are more
+	Letters []deadRow `json:"letters"`        // the last one first
+	More    bool      `json:"more"`           // there are more
+	Next    string    `json:"next,omitempty"` // if so, what After is to be for them
 }
 
 // A deadRow is one dead letter. Its texts are as they are in the queue.
@@ -67,9 +96,10 @@ func (h *Page) dead(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "queue %q keeps no dead letters that can be read", c.Queue)
 		return
 	}
-	f := jobs.DeadFilter{Type: c.Type}
-	if c.ID != "" {
-		f.IDs = []string{c.ID}
+	f, err := c.filter()
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "%v", err)
+		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), deadFor)
 	defer cancel()
@@ -89,7 +119,7 @@ func (h *Page) dead(w http.ResponseWriter, r *http.Request) {
 	act := store.RetryDead
 	switch c.Action {
 	case "list":
-		f.Limit, f.Newest = mostDead+1, true
+		f.Limit, f.Newest, f.After = mostDead+1, true, c.After
 		all, err := store.DeadLetters(ctx, f)
 		if err != nil {
 			failed(err, 0)
@@ -104,14 +134,14 @@ func (h *Page) dead(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "action %q: want list, retry or delete", c.Action)
 		return
 	}
-	if c.ID == "" && c.Type == "" && !c.All {
-		refuse(w, http.StatusBadRequest, `%s: want an id or a type, or "all": true`, c.Action)
+	if c.ID+c.Type+c.Older+c.Newer == "" && !c.All {
+		refuse(w, http.StatusBadRequest, `%s: want an id or a type or an age, or "all": true`, c.Action)
 		return
 	}
 	n, err := act(ctx, f)
 	q.again()
 	if n > 0 || err == nil {
-		slog.Info("shoalhttp: a viewer of the page changed dead letters", "queue", q.name, "action", c.Action, "id", c.ID, "type", c.Type, "jobs", n, "by", r.RemoteAddr)
+		slog.Info("shoalhttp: a viewer of the page changed dead letters", "queue", q.name, "action", c.Action, "id", c.ID, "type", c.Type, "older", c.Older, "newer", c.Newer, "jobs", n, "by", r.RemoteAddr)
 	}
 	if err != nil {
 		failed(err, n)
@@ -122,8 +152,12 @@ func (h *Page) dead(w http.ResponseWriter, r *http.Request) {
 
 func lettersOf(all []jobs.DeadLetter) deadLetters {
 	out := deadLetters{Letters: []deadRow{}, More: len(all) > mostDead}
-	for _, l := range all[:min(len(all), mostDead)] {
-		row := deadRow{ID: l.ID, Type: l.Type(), Attempt: l.Attempt, At: float64(l.At.UnixMilli()) / 1000, Header: []string{}, Size: len(l.Data)}
+	if out.More {
+		all = all[:mostDead]
+		out.Next = all[mostDead-1].Place
+	}
+	for _, l := range all {
+		row := deadRow{ID: l.ID, Type: l.Type(), Attempt: l.Attempt, At: unix(l.At), Header: []string{}, Size: len(l.Data)}
 		row.Reason, row.Output = l.Split()
 		for _, k := range slices.Sorted(maps.Keys(l.Header)) {
 			if k != jobs.TypeHeader {

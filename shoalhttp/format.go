@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -45,6 +46,17 @@ func visible(s string) string {
 	}
 	return b.String()
 }
+
+// clip is s, or its beginning if it has more than n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// unix is a time in seconds since 1970.
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // maxIndent is how far the table of pools is indented at most.
 const maxIndent = 4

@@ -37,8 +37,13 @@
 // [WithQueue] adds a durable queue of package jobs to the page: how many of its jobs are ready,
 // delayed, leased and dead letters, and for how long the oldest ready one has waited. That is
 // about all that work on the queue, whereas the figures of a pool are about this process. With
-// [WithControls], the page lists the dead letters with their last errors and outputs, retries
-// and deletes them, each or all of a type, and asks for a confirmation before.
+// [WithControls], the page lists the dead letters with their last errors and outputs, a hundred at
+// once and the newest first, retries and deletes them, each or all of a type or an age, and asks
+// for a confirmation before.
+//
+// A pool that jobs.Serve works a queue with is shown as that queue's if the name of
+// [jobs.WithName] is that of WithQueue. Then what is wrong with one of them is said of the other
+// too: a queue is not said to be well beside a pool that hangs, nor a pool beside dead letters.
 //
 // A queue is asked only while somebody looks at the page, about every 2 seconds at most, seldom if
 // its answers take long, and has 5 seconds to answer. The page waits half a second at most, and then
@@ -53,8 +58,9 @@
 //     99 of 100 tasks take, for 2 seconds at least and a minute at most (5 seconds if no task
 //     was measured so far)
 //   - hanging: a task has run for 10 seconds, and for ten times as long as 99 of 100 tasks
-//     take (30 seconds if no task was measured so far)
-//   - failing: a tenth or more of the tasks that ended in the last minute failed
+//     take (30 seconds if no task was measured so far); if it is a job, that is named
+//   - failing: a tenth or more of the tasks that ended in the last minute failed; if they were
+//     jobs, the last one and its error are named
 //   - rejecting, dropping, slow tasks, stalled before, dead letters, time limit: there were
 //     any in the last minute
 //   - queue full, submitters wait, queue away: now
@@ -301,8 +307,9 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch name {
 	case "":
 		header.Set("Content-Type", "text/html; charset=utf-8")
-		snapshot, _ := h.latest()
-		site.index.Execute(w, page{snapshot, h.queueRows(r.Context(), pageWait, true), site.version, h.controls}) // an error is that the client is gone
+		h.measureQueues(r.Context(), pageWait, true)
+		snapshot := h.judged()
+		site.index.Execute(w, page{snapshot, h.queueRows(snapshot.Pools), site.version, h.controls}) // an error is that the client is gone
 	case "stats.json":
 		_, data := h.latest()
 		header.Set("Content-Type", "application/json")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // The page keeps what its pools did in the last ten minutes, whether somebody looks or not: one
@@ -47,6 +48,16 @@ func pointOf(s shoal.Stats) point {
 		stalls: s.Stalls, slow: s.SlowTasks,
 		queued: int32(min(s.Queued, 1<<31-1)), running: int32(s.Running), idle: int32(s.Idle), limit: int32(s.MaxWorkers),
 	}
+}
+
+// firstPoint is a point of now of a pool that may be older than the page.
+func firstPoint(p *shoal.Pool) point {
+	n := pointOf(p.Stats())
+	for _, q := range jobs.Of(p) {
+		n.dead += q.Dead
+		n.timedOut += q.TimedOut
+	}
+	return n
 }
 
 // A past is the history of one pool.

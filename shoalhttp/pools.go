@@ -68,7 +68,7 @@ func (h *Page) Add(pools ...*shoal.Pool) error {
 	for _, p := range pools {
 		t := h.trackLocked(nil, p)
 		t.root = p
-		t.past.begin(time.Now(), pointOf(p.Stats()))
+		t.past.begin(time.Now(), firstPoint(p))
 	}
 	h.sample.snapshot = nil
 	h.lookOnLocked()
@@ -137,6 +137,14 @@ func (h *Page) latest() (*Snapshot, []byte) {
 	return h.sample.snapshot, h.sample.data
 }
 
+// judged is the latest snapshot, with verdicts of now.
+func (h *Page) judged() *Snapshot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.takeLocked()
+	return h.sample.snapshot
+}
+
 func (h *Page) latestLocked() {
 	if h.sample.snapshot == nil || time.Since(h.sample.at) >= fresh {
 		h.takeLocked()
@@ -158,7 +166,7 @@ func (h *Page) takeLocked() {
 		t.seen = false
 	}
 	s := &Snapshot{
-		Time:       float64(h.sample.at.UnixMilli()) / 1000,
+		Time:       unix(h.sample.at),
 		Interval:   h.sample.interval.Seconds(),
 		Started:    h.started,
 		GoVersion:  runtime.Version(),
@@ -209,7 +217,7 @@ func (h *Page) takeLocked() {
 				if known {
 					c.past.begin(before, point{}) // it was made since then
 				} else {
-					c.past.begin(now, pointOf(p.Stats()))
+					c.past.begin(now, firstPoint(p))
 				}
 			}
 			visit(c, p)
@@ -261,8 +269,10 @@ func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
 			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, TimedOut: q.TimedOut, Extended: q.Extended,
 			PullErrors: q.PullErrors, LastError: visible(q.LastError),
 		}
+		row.Oldest = sourceJob(q.Oldest.ID, q.Oldest.Type, "", q.Oldest.Since)
+		row.LastFailure = sourceJob(q.LastFailure.ID, q.LastFailure.Type, q.LastFailure.Error, q.LastFailure.At)
 		if !q.LastErrorAt.IsZero() {
-			row.LastErrorAt = float64(q.LastErrorAt.UnixMilli()) / 1000
+			row.LastErrorAt = unix(q.LastErrorAt)
 			row.Failing = time.Since(q.LastErrorAt) < 10*time.Second // it is called every 5 s at least
 		}
 		r.Sources = append(r.Sources, row)

@@ -96,16 +96,13 @@ func (h *Page) queueCount() int {
 	return len(h.queues)
 }
 
-// queueRows has all queues measured that are due, waits a moment for them, and returns what is
-// known then. If first is set, it waits only for those of which nothing recent is known.
-func (h *Page) queueRows(ctx context.Context, wait time.Duration, first bool) []QueueRow {
-	h.queuesMu.Lock()
-	all := slices.Clone(h.queues)
-	h.queuesMu.Unlock()
+// measureQueues has all queues measured that are due, and waits a moment for them. If first is set,
+// it waits only for those of which nothing recent is known.
+func (h *Page) measureQueues(ctx context.Context, wait time.Duration, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	measured := make([]<-chan struct{}, 0, len(all))
-	for _, w := range all {
+	var measured []<-chan struct{}
+	for _, w := range h.watched() {
 		if done, known := w.measure(); done != nil && !(first && known) {
 			measured = append(measured, done)
 		}
@@ -116,9 +113,27 @@ func (h *Page) queueRows(ctx context.Context, wait time.Duration, first bool) []
 		case <-ctx.Done():
 		}
 	}
-	rows := make([]QueueRow, 0, len(all))
-	for _, w := range all {
-		rows = append(rows, w.row(time.Now()))
+}
+
+func (h *Page) watched() []*watched {
+	h.queuesMu.Lock()
+	defer h.queuesMu.Unlock()
+	return slices.Clone(h.queues)
+}
+
+// queueRows is what is known of the queues, and of these pools that serve them.
+func (h *Page) queueRows(pools []PoolRow) []QueueRow {
+	rows := []QueueRow{}
+	for _, w := range h.watched() {
+		var serving []PoolRow
+		for _, r := range pools {
+			if r.serves(w.name) {
+				serving = append(serving, r)
+			}
+		}
+		row := w.row(time.Now(), serving)
+		row.ofPools(serving)
+		rows = append(rows, row)
 	}
 	return rows
 }
@@ -171,28 +186,41 @@ func (w *watched) ask() (d jobs.Depth, err error) {
 	return d, err
 }
 
+// current reports whether what is known of the queue is about now.
+func (w *watched) current(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Before(w.next.Add(measureOld)) || w.deaf(now)
+}
+
+// deaf reports whether the queue heeds no context: it has not answered, nor failed, in time.
+func (w *watched) deaf(now time.Time) bool {
+	return w.done != nil && now.Sub(w.asked) > measureFor
+}
+
 // again lets the next measurement begin at once.
 func (w *watched) again() {
 	w.mu.Lock()
-	w.next = time.Time{}
+	w.next = time.Now()
 	w.mu.Unlock()
 }
 
-func (w *watched) row(now time.Time) QueueRow {
+// row is what is known of the queue, whose jobs run on these pools of the page.
+func (w *watched) row(now time.Time, serving []PoolRow) QueueRow {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.depth
 	r := QueueRow{Name: w.name, Ready: d.Ready, Delayed: d.Delayed, Leased: d.Leased, Dead: d.Dead, Oldest: d.Oldest.Seconds()}
 	_, r.DeadLetters = w.q.(jobs.DeadStore)
 	if !w.at.IsZero() {
-		r.Measured = float64(w.at.UnixMilli()) / 1000
+		r.Measured = unix(w.at)
 	}
 	add := func(level int, label, format string, args ...any) {
 		r.Verdicts = append(r.Verdicts, Verdict{Level: level, Label: label, Text: fmt.Sprintf(format, args...)})
 	}
-	switch late := now.Sub(w.asked); {
-	case w.done != nil && late > measureFor: // it does not heed its context
-		r.Error = fmt.Sprintf("no answer for %s", span(late))
+	switch {
+	case w.deaf(now):
+		r.Error = fmt.Sprintf("no answer for %s", span(now.Sub(w.asked)))
 		add(problem, "queue away", "it cannot be reached: %s", r.Error)
 	case w.err != nil:
 		r.Error = visible(w.err.Error())
@@ -203,7 +231,11 @@ func (w *watched) row(now time.Time) QueueRow {
 	}
 	switch {
 	case d.Ready > 0 && d.Oldest >= waitsAlone && d.Leased == 0 && w.alone:
-		add(stuck, "not worked", "the oldest ready job has waited for %s; nobody works the queue", span(d.Oldest))
+		who := "nobody works the queue"
+		if len(serving) > 0 {
+			who = fmt.Sprintf("pool %s serves the queue, and none is leased", serving[0].Name)
+		}
+		add(stuck, "not worked", "the oldest ready job has waited for %s; %s", span(d.Oldest), who)
 	case d.Ready > 0 && d.Oldest >= waitsLong:
 		add(problem, "behind", "the oldest ready job has waited for %s; %s, %s leased", span(d.Oldest), some(int(d.Ready), "job is ready", "jobs are ready"), count(d.Leased))
 	}
@@ -214,5 +246,7 @@ func (w *watched) row(now time.Time) QueueRow {
 }
 
 func (h *Page) serveQueues(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, Queues{Queues: h.queueRows(r.Context(), measureWait, false)})
+	h.measureQueues(r.Context(), measureWait, false)
+	snapshot, _ := h.latest()
+	writeJSON(w, Queues{Queues: h.queueRows(snapshot.Pools)})
 }

@@ -49,8 +49,10 @@ func pageOf(t *testing.T, opts ...shoalhttp.Option) *shoalhttp.Page {
 	return h
 }
 
-func said(r shoalhttp.QueueRow) (texts []string) {
-	for _, v := range r.Verdicts {
+func said(r shoalhttp.QueueRow) []string { return saidOf(r.Verdicts) }
+
+func saidOf(verdicts []shoalhttp.Verdict) (texts []string) {
+	for _, v := range verdicts {
 		texts = append(texts, fmt.Sprintf("%d %s: %s", v.Level, v.Label, v.Text))
 	}
 	return texts
@@ -203,6 +205,83 @@ func TestQueueNames(t *testing.T) {
 	}
 }
 
+func commandDead(h http.Handler, token, body string) (int, string) {
+	r := httptest.NewRequest("POST", "/debug/shoal/dead", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Shoal-Token", token)
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Code, rec.Body.String()
+}
+
+func TestManyDeadLettersOfAllAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q := jobstest.NewQueue(time.Hour)
+		const secret = "a token of 16 bytes"
+		h := pageOf(t, shoalhttp.WithQueue("mails", q), shoalhttp.WithControls(secret))
+		for i := range 205 { // one a minute, and job-0 first
+			if err := q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint("job-", i)}); err != nil {
+				t.Fatal(err)
+			}
+			ds, err := q.Pull(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ds[0].Term(ctx, "bad"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		list := func(filter, after string) (first, last string, n int, next string) {
+			t.Helper()
+			status, body := commandDead(h, secret, fmt.Sprintf(`{"queue":"mails","action":"list","after":%q%s}`, after, filter))
+			var answer struct {
+				Letters []struct{ ID string }
+				Next    string
+			}
+			if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 200 {
+				t.Fatal(status, body, err)
+			}
+			if n = len(answer.Letters); n > 0 {
+				first, last = answer.Letters[0].ID, answer.Letters[n-1].ID
+			}
+			return first, last, n, answer.Next
+		}
+		for _, c := range []struct {
+			filter string
+			pages  []string
+		}{
+			{``, []string{"job-204 job-105 100", "job-104 job-5 100", "job-4 job-0 5"}},
+			{`,"newer":"1h30s"`, []string{"job-204 job-145 60"}},
+			{`,"older":"2h"`, []string{"job-85 job-0 86"}},
+			{`,"older":"2h","newer":"3h"`, []string{"job-85 job-25 61"}},
+			{`,"older":"2d"`, []string{"  0"}},
+		} {
+			after := ""
+			for i, want := range c.pages {
+				first, last, n, next := list(c.filter, after)
+				if got := fmt.Sprint(first, " ", last, " ", n); got != want || (next == "") != (i == len(c.pages)-1) {
+					t.Errorf("%s: page %d: %s, next %q; want %s", c.filter, i, got, next, want)
+				}
+				after = next
+			}
+		}
+		for body, want := range map[string]string{
+			`{"queue":"mails","action":"list","older":"2"}`:       `400 shoalhttp: older than "2": want a time such as`,
+			`{"queue":"mails","action":"list","newer":"-2m"}`:     `400 shoalhttp: newer than "-2m": want a time such as`,
+			`{"queue":"mails","action":"list","newer":"99999d"}`:  `400 shoalhttp: newer than "99999d": want a time such as`,
+			`{"queue":"mails","action":"list","after":"x"}`:       `400 shoalhttp: queue "mails": jobs: invalid configuration: dead letters: after "x"`,
+			`{"queue":"mails","action":"delete","older":"3h20m"}`: `200 {"jobs":6}`,
+			`{"queue":"mails","action":"retry","newer":"10m"}`:    `200 {"jobs":10}`,
+		} {
+			if status, got := commandDead(h, secret, body); !strings.HasPrefix(fmt.Sprint(status, " ", got), want) {
+				t.Errorf("%s: %d %s; want %s", body, status, got, want)
+			}
+		}
+	})
+}
+
 func TestTheDeadLettersOfAQueue(t *testing.T) {
 	ctx := t.Context()
 	q := jobstest.NewQueue(time.Minute)
@@ -227,14 +306,7 @@ func TestTheDeadLettersOfAQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do := func(token, body string) (int, string) {
-		r := httptest.NewRequest("POST", "/debug/shoal/dead", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Shoal-Token", token)
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, r)
-		return rec.Code, rec.Body.String()
-	}
+	do := func(token, body string) (int, string) { return commandDead(h, token, body) }
 	for _, c := range []struct {
 		token, body string
 		status      int
@@ -246,7 +318,7 @@ func TestTheDeadLettersOfAQueue(t *testing.T) {
 		{secret, `{"queue":"letters","action":"list"}`, 404, "no such queue", 103},
 		{secret, `{"queue":"other","action":"list"}`, 404, "keeps no dead letters", 103},
 		{secret, `{"queue":"mails","action":"burn"}`, 400, "want list, retry or delete", 103},
-		{secret, `{"queue":"mails","action":"delete"}`, 400, "want an id or a type", 103},
+		{secret, `{"queue":"mails","action":"delete"}`, 400, "want an id or a type or an age", 103},
 		{secret, `{"queue":"mails","action":"list"}`, 200, `"more":true`, 103},
 		{secret, `{"queue":"mails","action":"list","id":"job-7"}`, 200, `{"letters":[{"id":"job-7","type":"mail","attempt":1,`, 103},
 		{secret, `{"queue":"mails","action":"list","id":"job-7"}`, 200, `"reason":"exit status 1","output":"no such\n\taddress","header":["by: me"],"data":"to: \u003cb\u003e","size":7}],"more":false}`, 103},

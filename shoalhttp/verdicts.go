@@ -21,6 +21,8 @@ const (
 	window = time.Minute
 	// manyFailures is the share of tasks that must fail in it to be a problem.
 	manyFailures = 0.1
+	// mostSaid is how many bytes of the error of a job are in a sentence.
+	mostSaid = 200
 	// A task hangs if it has run for hangsFor, and for hangsTimes as long as 99 of 100 tasks. If no
 	// task was measured so far, nobody knows what is usual: it hangs after hangsUnknown.
 	hangsFor     = 10 * time.Second
@@ -83,15 +85,30 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		if r.Queued == 0 {
 			waits = some(r.Blocked, "submitter waits", "submitters wait")
 		}
-		add(stuck, "stalled", "%s, %s, nothing finished for %s", busy, waits, atLeast(stall)).Stacks = true
+		text := fmt.Sprintf("%s, %s, nothing finished for %s", busy, waits, atLeast(stall))
+		if j := r.oldest(now, patience); j != nil {
+			text += fmt.Sprintf("; %v has run for %s", j, span(j.since(now)))
+		}
+		add(stuck, "stalled", "%s", text).Stacks = true
 	}
-	if old := t.hanging(usual, measured); len(old) > 0 && !stalled {
+	limit := hangsUnknown
+	if measured {
+		limit = max(hangsFor, hangsTimes*usual)
+	}
+	if old := t.hanging(limit); len(old) > 0 && !stalled {
 		text := fmt.Sprintf("%s of %s has run for %s", count(len(old)), some(r.Running, "running task", "running tasks"), atLeast(old[0]))
 		if n := len(old); n > 1 {
 			text = fmt.Sprintf("%s of %s have run for %s each", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]))
 			if span(old[0]) != span(old[n-1]) {
 				text += ", the oldest for " + atLeast(old[0])
 			}
+		}
+		if j := r.oldest(now, limit); j != nil {
+			hang := "hang"
+			if len(old) == 1 {
+				hang = "hangs"
+			}
+			text = fmt.Sprintf("%v has run for %s, %s of %s %s", j, span(j.since(now)), count(len(old)), some(r.MaxWorkers, "worker", "workers"), hang)
 		}
 		if measured {
 			text += fmt.Sprintf("; 99 of 100 tasks take at most %s", duration(usual.Seconds()))
@@ -114,7 +131,11 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		if float64(failed) >= manyFailures*float64(ended) {
 			level, label = problem, "failing"
 		}
-		add(level, label, "%s of %s (%s) failed %s", count(failed), some(ended, "task", "tasks"), percent(failed, ended), in)
+		text := fmt.Sprintf("%s of %s (%s) failed %s", count(failed), some(ended, "task", "tasks"), percent(failed, ended), in)
+		if j := r.lastFailure(now, window); j != nil {
+			text += fmt.Sprintf("; the last: %v: %s", j, clip(j.Error, mostSaid))
+		}
+		add(level, label, "%s", text)
 	}
 	dead, timedOut := r.lost()
 	if n := diff(timedOut, was.timedOut); n > 0 {
@@ -122,8 +143,6 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	}
 	if n := diff(dead, was.dead); n > 0 {
 		add(problem, "dead letters", "%s %s", some(n, "job became a dead letter", "jobs became dead letters"), in)
-	} else if dead > 0 {
-		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(dead), "job became a dead letter", "jobs became dead letters"))
 	}
 	if n := diff(r.Rejected, was.rejected); n > 0 {
 		add(problem, "rejecting", "%s rejected %s", some(n, "task was", "tasks were"), in)
@@ -182,15 +201,14 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	if n := int(r.Failed); failed == 0 && float64(n) >= manyFailures*float64(r.Completed) && n > 0 {
 		add(worthKnowing, "failures before", "%s of %s (%s) failed since the pool was made, none %s", count(n), some(int(r.Completed), "task", "tasks"), percent(n, int(r.Completed)), in)
 	}
+	if known := h.ofQueuesLocked(r, now); dead > 0 && !known && !has(r.Verdicts, "dead letters") {
+		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(dead), "job became a dead letter", "jobs became dead letters"))
+	}
 	slices.SortStableFunc(r.Verdicts, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
 }
 
-// hanging is the ages of the tasks of t itself that hang, the oldest first.
-func (t *tracked) hanging(usual time.Duration, measured bool) []time.Duration {
-	limit := hangsUnknown
-	if measured {
-		limit = max(hangsFor, hangsTimes*usual)
-	}
+// hanging is the ages of the tasks of t itself that have run for limit, the oldest first.
+func (t *tracked) hanging(limit time.Duration) []time.Duration {
 	n := 0
 	for n < len(t.own) && t.own[n] >= limit {
 		n++

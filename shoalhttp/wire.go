@@ -157,6 +157,18 @@ type SourceRow struct {
 	Failing     bool    `json:"failing"` // whether a Pull failed in the last ten seconds
 	LastError   string  `json:"last_error,omitempty"`
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
+
+	Oldest      *SourceJob `json:"oldest,omitempty"`       // the job that has been in its handler for longest, and since when
+	LastFailure *SourceJob `json:"last_failure,omitempty"` // the job that failed last, and when
+}
+
+// A SourceJob is the part of a [SourceRow] about one job. Its texts are cut, and control characters
+// in them are escaped as in Go.
+type SourceJob struct {
+	ID    string  `json:"id"`
+	Type  string  `json:"type,omitempty"`
+	At    float64 `json:"at"` // in seconds since 1970
+	Error string  `json:"error,omitempty"`
 }
 
 // Queues is what queues.json sends.

@@ -309,25 +309,26 @@ function draw() {
 }
 
 function drawStrip() {
-  const stuck = [], bad = [], badQueues = [];
+  const stuck = [], bad = [];
   for (const p of view.list) {
     const l = level(p.seenFound);
     if (l === 3) stuck.push(p);
     else if (l === 2) bad.push(p);
   }
-  for (const q of queues) {
-    const found = q.verdicts || [];
-    if (level(found) >= 2) badQueues.push({path: 'queue ' + q.name, href: '#queues', seenFound: found});
-  }
+  const shown = queues.map(q => ({path: 'queue ' + q.name, href: '#queues', seenFound: q.verdicts || []}));
+  const badQueues = shown.filter(q => level(q.seenFound) >= 2);
+  const unknown = view.snap.queues - queues.filter(q => q.measured || q.error).length;
   const stuckQueue = badQueues.find(q => level(q.seenFound) === 3);
   const line = $('worst'), n = view.list.length;
   // Being busy is no news, unless it is all that there is to tell about a pool.
   const news = p => p.seenFound.find(f => f.level > 1 || !QUIET.has(f.label));
-  const worst = stuck[0] || stuckQueue || bad[0] || badQueues[0] || view.list.find(news);
+  const worst = stuck[0] || stuckQueue || bad[0] || badQueues[0] || [...view.list, ...shown].find(news);
   const l = worst ? level(worst.seenFound) : 0;
   setClass($('strip'), 'strip l' + l);
+  const names = [n ? some(n, 'pool') : '', shown.length ? some(shown.length, 'queue') : ''].filter(Boolean).join(' and ');
   if (!worst) {
-    const s = n + queues.length ? `✓ ${[n ? some(n, 'pool') : '', queues.length ? some(queues.length, 'queue') : ''].filter(Boolean).join(' and ')}, nothing wrong in the last minute` : 'There is no pool.';
+    const s = unknown > 0 ? `${n ? some(n, 'pool') + ', nothing wrong in the last minute; ' : ''}${some(unknown, 'queue')} not measured yet`
+      : names ? `✓ ${names}, nothing wrong in the last minute` : 'There is no pool.';
     if (line._said !== s) line.textContent = line._said = s;
     line.removeAttribute('title');
     return;
@@ -342,7 +343,7 @@ function drawStrip() {
   if (stuck.length) parts.push(`${count(stuck.length)} of ${some(n, 'pool')} stalled`);
   if (bad.length) parts.push(stuck.length ? `${count(bad.length)} with problems` : `${count(bad.length)} of ${some(n, 'pool')} with problems`);
   if (badQueues.length) parts.push(`${count(badQueues.length)} of ${some(queues.length, 'queue')} with problems`);
-  setText(sum, l > 1 ? ` ${parts.join(', ')}. ` : ` ${some(n, 'pool')}, no problem now. `);
+  setText(sum, l > 1 ? ` ${parts.join(', ')}. ` : ` ${names}, no problem now. `);
   setText(link, worst.path);
   setAttr(link, 'href', worst.href);
   setText(why, ': ' + news(worst).text);
@@ -706,7 +707,7 @@ function drawDetail() {
     setText($('d-name'), name);
     setText($('d-state'), 'not there');
     setClass($('d-state'), 'badge');
-    setWhy([{level: 1, text: 'There is no pool of this name now. It will be shown when there is one.'}]);
+    setFound($('d-why'), [{level: 1, text: 'There is no pool of this name now. It will be shown when there is one.'}]);
     $('d-stacks').hidden = true;
     return;
   }
@@ -714,7 +715,7 @@ function drawDetail() {
   setText($('d-name'), p.path);
   setText($('d-state'), found.length && level(found) > 1 ? `${MARK[found[0].level]} ${found[0].label}` : r.state);
   setClass($('d-state'), 'badge l' + level(found));
-  setWhy([...(found.length ? found : [{level: 0, text: well(r)}]), ...below(r)]);
+  setFound($('d-why'), found.length ? found : [{level: 0, text: well(r)}], below(r));
   $('d-stacks').hidden = !found.some(f => f.stacks);
   const problem = level(found) > 1 ? found[0].label.replace(/ \d.*/, '') : '';
   if (spoken !== null && spoken !== problem) say(`${p.path}: ${problem || 'no problem any more'}`);
@@ -727,7 +728,7 @@ function drawDetail() {
 
 function well(r) {
   if (r.state === 'Closed') return 'closed: it takes no tasks and has no workers';
-  return r.queued || r.running || r.completed ? '✓ nothing wrong in the last minute' : '✓ nothing wrong, nothing to do';
+  return r.queued || r.running || r.completed ? '✓ nothing wrong with its tasks in the last minute' : '✓ it has had no tasks';
 }
 
 // below says what goes on in sub-pools: the figures of a pool are its own tasks' alone.
@@ -739,18 +740,19 @@ function below(r) {
     (b.running ? `${count(b.running)} of its workers in their tasks, ${count(Math.max(0, own))} in its own` : 'no worker in their tasks')}];
 }
 
-function setWhy(found) {
-  const why = $('d-why');
+// setFound writes verdicts, and what else there is to say.
+function setFound(e, verdicts, more = []) {
+  const found = [...verdicts, ...more];
   const key = found.map(f => f.level + f.text).join();
-  if (why._said === key) return;
-  why._said = key;
-  why.replaceChildren();
+  if (e._said === key) return;
+  e._said = key;
+  e.replaceChildren();
   for (const [i, f] of found.entries()) {
     const part = el('span', 'l' + f.level);
     if (i) part.append('; ');
     if (MARK[f.level]) part.append(el('span', 'mark', MARK[f.level]), ' ');
-    part.append(f.text + (f.level === 3 ? ' — look at the oldest tasks below' : ''));
-    why.append(part);
+    part.append(f.text + (f.level === 3 && f.stacks ? ' — look at the oldest tasks below' : ''));
+    e.append(part);
   }
 }
 
@@ -802,22 +804,31 @@ function drawNumbers(r) {
 function drawSources(r) {
   const list = r.sources || [], body = $('q-body');
   $('q').hidden = !list.length;
-  while (body.rows.length > list.length) body.deleteRow(-1);
+  while (body.rows.length > 2 * list.length) body.deleteRow(-1);
   for (const [i, q] of list.entries()) {
-    if (!body.rows[i]) {
-      const tr = el('tr'), th = el('th', 'l');
+    if (!body.rows[2 * i]) {
+      const tr = el('tr'), th = el('th', 'l'), tale = el('tr', 'tale'), td = el('td');
       th.scope = 'row';
       tr.append(th);
-      for (let k = 0; k < 10; k++) tr.append(el('td', k === 9 ? 'l' : ''));
-      body.append(tr);
+      for (let k = 0; k < 9; k++) tr.append(el('td'));
+      td.colSpan = 10;
+      tale.append(td);
+      body.append(tr, tale);
     }
-    const cells = body.rows[i].cells;
+    const cells = body.rows[2 * i].cells;
     const texts = [q.name, secs(q.lease), count(q.held), count(q.running), count(q.acked), count(q.retried), count(q.dead),
-      count(q.leases_lost), count(q.timed_out), count(q.pull_errors + q.untold),
-      q.last_error ? `${new Date(q.last_error_at * 1000).toLocaleTimeString()} ${q.last_error}` : ''];
+      count(q.leases_lost), count(q.timed_out), count(q.pull_errors + q.untold)];
     for (const [k, text] of texts.entries()) setText(cells[k], text);
+    const tale = [], o = q.oldest, f = q.last_failure, ago = t => `${age(Math.max(0, Math.floor(view.snap.time - t)))}`;
+    if (o) tale.push(`${job(o)} has run for ${ago(o.at)}`);
+    if (f) tale.push(`${job(f)} failed ${ago(f.at)} ago: ${f.error}`);
+    if (q.last_error) tale.push(`the queue failed ${ago(q.last_error_at)} ago: ${q.last_error}`);
+    body.rows[2 * i + 1].hidden = !tale.length;
+    setText(body.rows[2 * i + 1].cells[0], tale.join('; '));
   }
 }
+
+const job = j => `job ${j.id}${j.type ? ' of type ' + j.type : ''}`;
 
 // ---- durable queues, which are asked for only while somebody looks
 
@@ -897,28 +908,29 @@ function fillQueue(li, q) {
   const figures = [count(q.ready), count(q.delayed), count(q.leased), count(q.dead), q.ready ? age(Math.floor(q.oldest)) : none];
   for (const [i, e] of [...dl.querySelectorAll('dd')].entries()) setText(e, known ? figures[i] : none);
   const found = q.verdicts || [];
-  let text = found.map(f => `${MARK[f.level]} ${f.text}`).join('; ');
   const old = latest.time - q.measured;
-  if (known && old > 10) text += `${text ? '; ' : ''}measured ${age(Math.floor(old))} ago`;
-  setText(said, text || (known ? '✓ nothing waits for long' : 'being measured'));
-  setClass(said, 'said l' + level(found));
+  setFound(said, found.length ? found : [{level: 0, text: known ? '✓ no job waits for long, none is dead' : 'being measured'}],
+    known && old > 10 ? [{level: 0, text: `measured ${age(Math.floor(old))} ago`}] : []);
   button.hidden = !$('dead') || !q.dead_letters;
   setAttr(button, 'aria-label', `Dead letters of queue ${q.name}`);
 }
 
 // visible is s with what cannot be seen written as in JavaScript; line breaks and tabs may stay.
-const visible = (s, lines) => s.replace(/\p{C}|\u2028|\u2029/gu, c => lines && (c === '\n' || c === '\t') ? c : `\\u{${c.codePointAt(0).toString(16)}}`);
+const visible = (s, lines) => s.replace(/\p{C}|\u2028|\u2029/gu, c => lines && (c === '\n' || c === '\t') ? c : c < '\u{100}' ? '\\x' + c.codePointAt(0).toString(16).padStart(2, '0') : `\\u{${c.codePointAt(0).toString(16)}}`);
 
 // ---- dead letters of one queue
 
-let dead = null; // {queue, type, id, known, more, n}: what is listed
+let dead = null; // {queue, by, known, pages, n, more}: what is listed, of which pages has the places that they come after
+const BY = ['id', 'type', 'older', 'newer']; // what dead letters can be filtered by
+const unfiltered = () => BY.every(k => !dead.by[k]);
 
 async function openDead(name) {
   if (!(await ask('', 'Show dead letters'))) return;
   const q = queues.find(q => q.name === name);
-  dead = {queue: name, type: '', id: '', known: q ? q.dead : 0, n: 0, more: false};
-  $('dead-type').value = $('dead-id').value = '';
+  dead = {queue: name, by: {}, known: q ? q.dead : 0, pages: [''], n: 0, more: false};
+  for (const k of BY) $('dead-' + k).value = '';
   $('dead-list').replaceChildren();
+  $('dead-pages').hidden = true;
   setText($('dead-h'), `Dead letters of ${name}`);
   setText($('dead-count'), '');
   deadSaid('');
@@ -955,23 +967,46 @@ async function deadCommand(body) {
 async function listDead() {
   const mine = dead;
   try {
-    const answer = await deadCommand({action: 'list', id: mine.id, type: mine.type});
-    if (dead === mine) drawDead(answer);
+    const after = mine.pages[mine.pages.length - 1];
+    const answer = await deadCommand({action: 'list', after, ...mine.by});
+    if (dead !== mine || mine.pages[mine.pages.length - 1] !== after) return;
+    if (!answer.letters.length && mine.pages.length > 1) { // they are gone
+      mine.pages.pop();
+      return listDead();
+    }
+    drawDead(answer);
   } catch (err) {
     if (dead === mine) deadSaid(`✗ not known: ${err.message}`, true);
   }
 }
 
 // which says what is listed.
-const which = () => (dead.type ? ` of type ${visible(dead.type)}` : '') + (dead.id ? ` with ID ${visible(dead.id)}` : '');
+const which = () => ['of type', 'with ID', 'older than', 'newer than'].map((s, i) => {
+  const v = dead.by[['type', 'id', 'older', 'newer'][i]];
+  return v ? ` ${s} ${visible(v)}` : '';
+}).join('');
+
+// inAll is how many dead letters are selected, as far as is known: [7], or [201, 'at least '].
+function inAll() {
+  const n = PAGE * (dead.pages.length - 1) + dead.n;
+  if (unfiltered()) return [Math.max(dead.known, n + (dead.more ? 1 : 0))];
+  return dead.more ? [n + 1, 'at least '] : [n];
+}
+const PAGE = 100; // dead letters that are listed at once
 
 function drawDead(answer) {
   dead.n = answer.letters.length;
   dead.more = answer.more;
-  setText($('dead-count'), answer.more ? `the last ${count(dead.n)}${which()}; there are more` : (dead.n ? some(dead.n, 'dead letter') : 'no dead letter') + which());
-  const all = dead.type || dead.id ? which() : '';
-  setText($('dead-retry'), 'Retry all' + all);
-  setText($('dead-delete'), 'Delete all' + all);
+  dead.next = answer.next;
+  const [n, least = ''] = inAll(), before = PAGE * (dead.pages.length - 1);
+  const part = before || dead.more ? `${count(before + 1)} to ${count(before + dead.n)} of ${least}` : '';
+  setText($('dead-count'), dead.n ? `${part}${some(n, 'dead letter')}${which()}, the newest first` : `no dead letter${which()}`);
+  const every = 'all' + (part && !least ? ' ' + count(n) : '') + which(); // not only those of this page
+  setText($('dead-retry'), 'Retry ' + every);
+  setText($('dead-delete'), 'Delete ' + every);
+  $('dead-pages').hidden = !part;
+  $('dead-back').disabled = !before;
+  $('dead-next').disabled = !dead.next;
   $('dead-retry').disabled = $('dead-delete').disabled = dead.n === 0;
   // Those that are shown already stay, perhaps open.
   const have = new Map([...$('dead-list').children].map(e => [e._key, e]));
@@ -986,7 +1021,7 @@ function makeLetter(l, key) {
   const d = el('details'), sum = el('summary'), box = el('div', 'letter');
   d._key = key;
   sum.append(el('b', '', visible(l.reason) || 'no reason is known'), ' ',
-    el('span', 'muted', `${visible(l.id)}${l.type ? ', type ' + visible(l.type) : ''}, ${some(l.attempt, 'attempt')}, ${new Date(l.at * 1000).toLocaleString('en-GB')}`));
+    el('span', 'muted', `${visible(job(l))}, ${some(l.attempt, 'attempt')}, ${new Date(l.at * 1000).toLocaleString('en-GB', {dateStyle: 'medium', timeStyle: 'medium'})}`));
   const block = (name, text) => {
     if (!text) return;
     const pre = el('pre', '', visible(text, true));
@@ -1010,8 +1045,8 @@ function makeLetter(l, key) {
   add('Delete', () => actDead('delete', {id: l.id}, `Delete the job ${visible(l.id)} for ever?`));
   if (l.type) {
     add('Show this type only', () => {
+      for (const k of BY) $('dead-' + k).value = '';
       $('dead-type').value = l.type;
-      $('dead-id').value = '';
       filterDead();
     });
   }
@@ -1022,7 +1057,7 @@ function makeLetter(l, key) {
 
 async function filterDead() {
   if (!(await ask('', 'Show dead letters')) || !dead) return;
-  dead = {...dead, type: $('dead-type').value.trim(), id: $('dead-id').value.trim()};
+  dead = {...dead, by: Object.fromEntries(BY.map(k => [k, $('dead-' + k).value.trim()])), pages: ['']};
   deadSaid('');
   listDead();
 }
@@ -1045,14 +1080,23 @@ async function actDead(action, what, text) {
 
 function initDead() {
   if (!$('dead')) return;
-  const all = (action, text) => () => {
+  const each = (action, text) => () => {
     if (!dead) return;
-    const n = dead.more ? `all dead letters${which()}, more than ${count(dead.n)},` : dead.n === 1 ? `the dead letter${which()}` : `all ${count(dead.n)} dead letters${which()}`;
-    const what = {id: dead.id, type: dead.type, all: !dead.id && !dead.type};
-    actDead(action, what, text(n, dead.queue));
+    const [n, least] = inAll();
+    const what = least ? `all dead letters${which()}, ${least}${count(n)},` : n === 1 ? `the dead letter${which()}` : `all ${count(n)} dead letters${which()}`;
+    actDead(action, {...dead.by, all: unfiltered()}, text(what, dead.queue));
   };
-  $('dead-retry').addEventListener('click', all('retry', (n, q) => `Retry ${n} of queue ${q}? They are ready again, and their attempts count from 1.`));
-  $('dead-delete').addEventListener('click', all('delete', (n, q) => `Delete ${n} of queue ${q} for ever?`));
+  const turn = f => () => {
+    if (!dead) return;
+    f();
+    $('dead-list').scrollTop = 0;
+    $('dead-h').scrollIntoView({block: 'nearest'});
+    listDead();
+  };
+  $('dead-next').addEventListener('click', turn(() => { dead.pages.push(dead.next); }));
+  $('dead-back').addEventListener('click', turn(() => { dead.pages.pop(); }));
+  $('dead-retry').addEventListener('click', each('retry', (n, q) => `Retry ${n} of queue ${q}? They are ready again, and their attempts count from 1.`));
+  $('dead-delete').addEventListener('click', each('delete', (n, q) => `Delete ${n} of queue ${q} for ever?`));
   $('dead-close').addEventListener('click', closeDead);
   $('dead-filter').addEventListener('submit', e => {
     e.preventDefault();
@@ -1072,7 +1116,7 @@ const CAPACITY = -1; // not in the ring: it never changes
 // pools with sub-pools.
 const PLOTS = [
   {title: 'Tasks in and out', unit: 'tasks/s', text: perSecond, series: [['in', IN], ['out', OUT], ['subs', BELOW, 'below']]},
-  {title: 'Queue', unit: 'tasks', text: tasks, whole: true, series: [['queued', QUEUED], ['capacity', CAPACITY, 'bound']]},
+  {title: 'Queue of the pool', unit: 'tasks', text: tasks, whole: true, series: [['queued', QUEUED], ['capacity', CAPACITY, 'bound']]},
   {title: 'Workers', unit: 'workers', text: hands, whole: true, series: [['running', RUNNING], ['idle', IDLE], ['limit', LIMIT, 'bound']]},
   {title: 'Wait in the queue', unit: 'time, log', text: secs, log: true, series: [['p50', WAIT50], ['p99', WAIT99]]},
   {title: 'Run time', unit: 'time, log', text: secs, log: true, series: [['p50', RUN50], ['p99', RUN99]]},

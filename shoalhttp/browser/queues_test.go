@@ -47,7 +47,7 @@ func TestDeadLettersFlow(t *testing.T) {
 	const (
 		said    = `document.querySelector('#qs .said').textContent`
 		figures = `[...document.querySelectorAll('#qs dd')].map(e => e.textContent).join(' ')`
-		letters = `[...document.querySelectorAll('#dead-list > details')].map(e => e.querySelector('.muted').textContent.split(',')[0]).join(' ')`
+		letters = `[...document.querySelectorAll('#dead-list > details')].map(e => e.querySelector('.muted').textContent.split(',')[0]).join('|')`
 		asked   = `document.querySelector('#ask').open && document.querySelector('#ask-text').textContent`
 	)
 	for _, width := range []int64{360, 1280} {
@@ -63,7 +63,7 @@ func TestDeadLettersFlow(t *testing.T) {
 		p.click("#qs button")
 		p.until(asked)
 		p.keys(token, kb.Enter)
-		p.until(letters + ` === 'job-4 job-3 job-2 job-1'`)
+		p.until(letters + ` === 'job job-4 of type mail|job job-3 of type mail|job job-2 of type resize|job job-1 of type mail'`)
 		p.click("#dead-list summary")
 		p.until(`document.querySelector('#dead-list details[open] b').textContent === 'exit status 1'`)
 		p.until(`[...document.querySelectorAll('#dead-list details[open] pre')].map(e => e.textContent).join('|') === 'smtp: no route to host\n  at line 2|to: <b>somebody\\u{202e}</b>'`)
@@ -75,7 +75,7 @@ func TestDeadLettersFlow(t *testing.T) {
 			continue
 		}
 		p.click("#dead-list details[open] .bar button:last-child")
-		p.until(letters + ` === 'job-4 job-3 job-1' && document.querySelector('#dead-retry').textContent === 'Retry all of type mail'`)
+		p.until(letters + ` === 'job job-4 of type mail|job job-3 of type mail|job job-1 of type mail' && document.querySelector('#dead-retry').textContent === 'Retry all of type mail'`)
 		p.click("#dead-retry")
 		p.until(asked + `.startsWith('Retry all 3 dead letters of type mail of queue mails?')`)
 		p.click("#ask-no")
@@ -102,11 +102,11 @@ func TestDeadLettersFlow(t *testing.T) {
 		}
 		p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#dead-type").value = ""`), chromedp.SetValue(chromedp.CSS("#dead-id"), "job-2"))
 		p.click("#dead-filter button")
-		p.until(letters + ` === 'job-2' && document.querySelector('#dead-delete').textContent === 'Delete all with ID job-2'`)
+		p.until(letters + ` === 'job job-2 of type resize' && document.querySelector('#dead-delete').textContent === 'Delete all with ID job-2'`)
 		p.click("#dead-delete")
 		p.until(asked + `.startsWith('Delete the dead letter with ID job-2 of queue mails for ever?')`)
 		p.click("#ask-yes")
-		p.until(said + ` === '✓ nothing waits for long' && document.querySelector('#worst').textContent.startsWith('✓ 1 pool and 1 queue')`)
+		p.until(said + ` === '✓ no job waits for long, none is dead' && document.querySelector('#worst').textContent.startsWith('✓ 1 pool and 1 queue')`)
 		snap(p, "drained")
 		p.click("#dead-close")
 		p.until(`document.querySelector('#dead').hidden`)
