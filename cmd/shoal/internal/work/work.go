@@ -98,7 +98,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
 	watching.Go(func() { w.heed(signals, served, p, ps, r, cancel) })
-	opts := []jobs.Option{jobs.WithName(w.Queue + " at " + q.Where), jobs.WithMaxAttempts(w.MaxAttempts),
+	opts := []jobs.Option{jobs.WithName(w.Queue), jobs.WithMaxAttempts(w.MaxAttempts),
 		jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
 	for t, d := range w.Limits {
 		opts = append(opts, jobs.WithTimeLimit(d, t))
