@@ -2,15 +2,12 @@ package browser_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -20,97 +17,6 @@ import (
 )
 
 const token = "sesame, open the door"
-
-func TestPlotsMove(t *testing.T) {
-	t.Parallel()
-	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
-	p := open(t, url)
-	p.live()
-	p.until(`document.querySelectorAll('.plot canvas').length === 6`)
-	before := eval[string](p, `window.before = document.querySelector('.plot canvas').toDataURL()`)
-	if before == "" {
-		t.Error("nothing is drawn")
-	}
-	p.until(`+document.querySelector('#plots').dataset.points >= 3`)
-	p.until(`document.querySelector('.plot canvas').toDataURL() !== window.before`)
-	// Rates come with the second snapshot; a busy pool has some.
-	p.until(`[...document.querySelectorAll('.plot')[0].querySelectorAll('.v')].every(v => /^[1-9][\d,]*\/s$/.test(v.textContent))`)
-	p.until(`/^[12] workers?$/.test(document.querySelectorAll('.plot')[2].querySelector('.v').textContent)`)
-}
-
-func TestHoverNamesValues(t *testing.T) {
-	t.Parallel()
-	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
-	p := open(t, url, size(1280, 1400))
-	p.live()
-	p.until(`+document.querySelector('#plots').dataset.points >= 3`)
-	at := eval[[]float64](p, `(() => {
-		const r = document.querySelectorAll('.plot .u-over')[1].getBoundingClientRect();
-		return [r.right - 3, r.top + r.height / 2];
-	})()`)
-	p.do(chromedp.MouseEvent(chromedp.MouseMoved, at[0], at[1]))
-	// All six plots show the same time, and each of its lines a value with its unit.
-	p.until(`new Set([...document.querySelectorAll('.plot time')].map(e => e.textContent)).size === 1`)
-	p.until(`/^\d\d:\d\d:\d\d$/.test(document.querySelector('.plot time').textContent)`)
-	for i, want := range []string{
-		`in [\d.,]+/s;out [\d.,]+/s`,
-		`queued \d+ tasks?;capacity 8 tasks`,
-		`running \d workers?;idle \d workers?;limit 2 workers`,
-		`p50 (–|[\d.]+[nµm]?s);p99 (–|[\d.]+[nµm]?s)`,
-		`p50 (–|[\d.]+[nµm]?s);p99 (–|[\d.]+[nµm]?s)`,
-		`failed 0/s;rejected 0/s;dropped 0/s`,
-	} {
-		p.until(fmt.Sprintf(`new RegExp(%q).test([...document.querySelectorAll('.plot')[%d].querySelectorAll('.key')].map(e => e.textContent).join(';'))`, "^"+want+"$", i))
-	}
-	p.do(chromedp.MouseEvent(chromedp.MouseMoved, 5, 5))
-	p.until(`document.querySelector('.plot time').textContent === 'now'`)
-}
-
-func TestZoom(t *testing.T) {
-	t.Parallel()
-	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
-	p := open(t, url, size(1280, 1400))
-	p.live()
-	p.until(`+document.querySelector('#plots').dataset.points >= 10`)
-	const zoomed = `+document.querySelector('#plots').dataset.zoom`
-	p.until(zoomed + ` === 0 && document.querySelector('#z-span').textContent.startsWith('the last ')`)
-	// The last seventh of a minute, by the mouse.
-	at := eval[[]float64](p, `(() => {
-		const r = document.querySelectorAll('.plot .u-over')[1].getBoundingClientRect();
-		return [r.left + r.width * 6 / 7, r.right - 2, r.top + r.height / 2];
-	})()`)
-	p.do(chromedp.MouseEvent(chromedp.MousePressed, at[0], at[2], chromedp.ButtonLeft))
-	p.do(chromedp.MouseEvent(chromedp.MouseMoved, (at[0]+at[1])/2, at[2], chromedp.ButtonLeft))
-	p.do(chromedp.MouseEvent(chromedp.MouseMoved, at[1], at[2], chromedp.ButtonLeft))
-	p.do(chromedp.MouseEvent(chromedp.MouseReleased, at[1], at[2], chromedp.ButtonLeft))
-	p.until(zoomed + ` >= 5 && ` + zoomed + ` <= 10`)
-	p.until(`/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d, \d+s$/.test(document.querySelector('#z-span').textContent)`)
-	points := eval[int](p, `window.points = +document.querySelector('#plots').dataset.points`)
-	p.until(fmt.Sprintf(`+document.querySelector('#plots').dataset.points > %d && %s <= 10`, points, zoomed)) // it holds
-	for n := range 2 {
-		click := []chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(n + 1)}
-		p.do(chromedp.MouseEvent(chromedp.MousePressed, at[0], at[2], click...), chromedp.MouseEvent(chromedp.MouseReleased, at[0], at[2], click...))
-	}
-	p.until(zoomed + ` === 0`)
-
-	p.click("#z-in")
-	p.until(zoomed + ` === 30`)
-	p.click("#z-all")
-	p.until(zoomed + ` === 0 && document.querySelector('#z-all').disabled`)
-
-	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#plots').focus()`))
-	p.press("+")
-	p.press("+")
-	p.until(zoomed + ` === 15`)
-	p.press("-")
-	p.until(zoomed + ` === 30`)
-	p.keys(kb.ArrowLeft)
-	p.until(`/^\d\d:/.test(document.querySelector('.plot time').textContent)`)
-	p.keys(kb.Escape) // the cursor
-	p.until(`document.querySelector('.plot time').textContent === 'now' && ` + zoomed + ` === 30`)
-	p.keys(kb.Escape) // the zoom
-	p.until(zoomed + ` === 0`)
-}
 
 func TestStacksNameTheHangingFunction(t *testing.T) {
 	t.Parallel()
@@ -148,111 +54,6 @@ func TestVerdictsAreSentences(t *testing.T) {
 	if text := eval[string](p, `document.body.innerText`); !strings.Contains(text, "mail: 84 of 84 tasks (100%) failed in the last ") {
 		t.Errorf("without JavaScript it is not said: %s", text)
 	}
-}
-
-func TestPlotsBeginBeforeTheVisit(t *testing.T) {
-	t.Parallel()
-	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
-	for {
-		resp, err := http.Get(url + "history.json?pool=1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var past shoalhttp.History
-		err = json.NewDecoder(resp.Body).Decode(&past)
-		_ = resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(past.Points) >= 2 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	p := open(t, url)
-	p.live()
-	p.until(`document.querySelector('#plots').dataset.since >= 5`) // seconds before the page was opened
-}
-
-func TestControls(t *testing.T) {
-	t.Parallel()
-	pool := busy(t, "api")
-	url := serve(t, shoalhttp.WithPools(pool), shoalhttp.WithControls(token))
-	p := open(t, url+"#token=wrong", expect(`status of 40[013]`))
-	p.live()
-	if hash := eval[string](p, `location.hash`); hash != "" {
-		t.Errorf("the token is left in the address: %q", hash)
-	}
-
-	p.click("#c-pause")
-	p.until(`document.querySelector('#ask').open`)
-	p.click("#ask-no")
-	p.until(`!document.querySelector('#ask').open`)
-	if pool.State() != shoal.Open {
-		t.Error("paused, though that was cancelled")
-	}
-	p.click("#c-pause")
-	p.click("#ask-yes")
-	p.until(`document.querySelector('#c-said.bad').textContent.startsWith('✗ refused: ')`)
-	if pool.State() != shoal.Open {
-		t.Error("paused with a wrong token")
-	}
-
-	p.click("#c-pause") // a refused token is forgotten and asked for
-	p.until(`document.querySelector('#ask').open && document.activeElement.id === 'ask-token'`)
-	p.keys(token, kb.Enter)
-	p.until(`document.querySelector('#c-said').textContent.startsWith('paused at')`)
-	if pool.State() != shoal.Paused {
-		t.Errorf("after Pause the pool is %v", pool.State())
-	}
-	p.until(`document.querySelector('#d-state').textContent.includes('Paused')`)
-	p.until(`document.querySelector('#c-pause').textContent === 'Resume'`)
-	p.click("#c-pause")
-	p.until(`document.querySelector('#c-said').textContent.startsWith('resumed at')`)
-	if pool.State() != shoal.Open {
-		t.Errorf("after Resume the pool is %v", pool.State())
-	}
-
-	resize := func(minWorkers, maxWorkers int) {
-		p.until(`!document.querySelector('#c-resize button').disabled`)
-		p.do(chromedp.SetValue(chromedp.CSS("#c-min"), fmt.Sprint(minWorkers)), chromedp.SetValue(chromedp.CSS("#c-max"), fmt.Sprint(maxWorkers)))
-		p.click("#c-resize button")
-		p.until(fmt.Sprintf(`document.querySelector('#ask').open && document.querySelector('#ask-text').textContent.replaceAll(',', '').includes('Give api %d to %d workers instead of ')`, minWorkers, maxWorkers))
-	}
-	resize(3, 7)
-	p.click("#ask-no")
-	p.until(`!document.querySelector('#ask').open`)
-	if st := pool.Stats(); st.MaxWorkers != 2 {
-		t.Errorf("resized to %d, though that was cancelled", st.MaxWorkers)
-	}
-	resize(3, 7)
-	if text := eval[string](p, `document.querySelector('#ask-text').textContent`); !strings.Contains(text, "Give api 3 to 7 workers instead of 0 to 2? That starts ") {
-		t.Errorf("it asks %q", text)
-	}
-	p.click("#ask-yes")
-	p.until(`document.querySelector('#c-said').textContent.startsWith('resized to 3 to 7')`)
-	if st := pool.Stats(); st.MinWorkers != 3 || st.MaxWorkers != 7 {
-		t.Errorf("after Resize the bounds are %d and %d, want 3 and 7", st.MinWorkers, st.MaxWorkers)
-	}
-	p.until(`/ \/ 7$/.test(document.querySelector('#pools tbody tr:not(.pad)').cells[6].textContent)`)
-	resize(9, 8)
-	p.click("#ask-yes")
-	p.until(`document.querySelector('#c-said.bad').textContent.startsWith('✗ refused: ')`)
-	p.until(`!document.querySelector('#ask').open`)
-	resize(1_000_000, 1_000_000)
-	p.click("#ask-yes")
-	p.until(`document.querySelector('#c-said.bad').textContent.includes('min is 1000000: want 0 … 1000')`)
-	if st := pool.Stats(); st.MaxWorkers != 7 {
-		t.Errorf("a refused Resize set the maximum to %d", st.MaxWorkers)
-	}
-}
-
-func TestNoControlsUnlessServed(t *testing.T) {
-	t.Parallel()
-	url := serve(t, shoalhttp.WithPools(busy(t, "api")))
-	p := open(t, url)
-	p.live()
-	p.until(`document.querySelector('#controls') === null`)
 }
 
 func TestFreezeHoldsTheView(t *testing.T) {

@@ -1,0 +1,111 @@
+package shoalhttp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/shoalhttp"
+)
+
+func TestEvents(t *testing.T) {
+	p := newPool(t, shoal.WithName("a"))
+	h := newPage(t, shoalhttp.WithPools(p))
+	url := serve(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, "GET", url+"events", nil)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", resp.Header)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	var last float64
+	for n := 0; n < 3; {
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var s shoalhttp.Snapshot
+		if err := json.Unmarshal([]byte(data), &s); err != nil || len(s.Pools) != 1 {
+			t.Fatal(data, err)
+		}
+		if s.Time <= last || n > 0 && s.Interval <= 0 {
+			t.Errorf("event %d is of %v, %v after the last", n, s.Time, s.Interval)
+		}
+		last = s.Time
+		n++
+	}
+	cancel()
+	resp.Body.Close()
+	waitUntil(t, "the stream ends", func() bool { n, runs := shoalhttp.Viewers(h); return n == 0 && !runs })
+}
+
+func TestClientsThatNeverReadAreNotKept(t *testing.T) {
+	before := runtime.NumGoroutine()
+	p := newPool(t, shoal.WithName("a"))
+	h := newPage(t, shoalhttp.WithPools(p))
+	mux := http.NewServeMux()
+	mux.Handle("/debug/shoal/", h)
+	s := httptest.NewServer(mux)
+	addr := s.Listener.Addr().String()
+	const clients = 1000
+	conns := make([]net.Conn, 0, clients)
+	for i := range clients {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+		fmt.Fprintf(c, "GET /debug/shoal/events HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+		if n, _ := shoalhttp.Viewers(h); n > shoalhttp.MaxViewers {
+			t.Fatalf("%d streams after %d clients", n, i)
+		}
+	}
+	// The ones that were sent away wait for another request of their clients, which
+	// costs the server a goroutine each, as ever; streams are few.
+	waitUntil(t, "all have asked", func() bool { n, _ := shoalhttp.Viewers(h); return n == shoalhttp.MaxViewers })
+	for _, c := range conns {
+		c.Close()
+	}
+	waitUntil(t, "the streams end", func() bool { n, runs := shoalhttp.Viewers(h); return n == 0 && !runs })
+	s.Close()
+	p.Close()
+	waitUntil(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestAClientThatStopsReadingIsGivenUp(t *testing.T) {
+	defer shoalhttp.SetPatience(50 * time.Millisecond)()
+	pools := make([]*shoal.Pool, 3000) // so that an event is larger than what the network takes
+	for i := range pools {
+		pools[i] = newPool(t, shoal.WithName(fmt.Sprint("pool", i)))
+	}
+	h := newPage(t, shoalhttp.WithPools(pools...))
+	mux := http.NewServeMux()
+	mux.Handle("/debug/shoal/", h)
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.(*net.TCPConn).SetReadBuffer(4096)
+	fmt.Fprintf(c, "GET /debug/shoal/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	waitUntil(t, "it is served", func() bool { n, _ := shoalhttp.Viewers(h); return n == 1 })
+	waitUntil(t, "it is given up", func() bool { n, runs := shoalhttp.Viewers(h); return n == 0 && !runs })
+}
