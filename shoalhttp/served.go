@@ -19,7 +19,7 @@ func sourceJob(id, kind, err string, at time.Time) *SourceJob {
 	return &SourceJob{clip(visible(id), mostName), clip(visible(kind), mostName), unix(at), clip(visible(err), mostText)}
 }
 
-func (j *SourceJob) String() string {
+func (j *SourceJob) name() string {
 	if j.Type == "" {
 		return "job " + j.ID
 	}

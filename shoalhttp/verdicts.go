@@ -87,7 +87,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		}
 		text := fmt.Sprintf("%s, %s, nothing finished for %s", busy, waits, atLeast(stall))
 		if j := r.oldest(now, patience); j != nil {
-			text += fmt.Sprintf("; %v has run for %s", j, span(j.since(now)))
+			text += fmt.Sprintf("; %s has run for %s", j.name(), span(j.since(now)))
 		}
 		add(stuck, "stalled", "%s", text).Stacks = true
 	}
@@ -108,7 +108,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 			if len(old) == 1 {
 				hang = "hangs"
 			}
-			text = fmt.Sprintf("%v has run for %s, %s of %s %s", j, span(j.since(now)), count(len(old)), some(r.MaxWorkers, "worker", "workers"), hang)
+			text = fmt.Sprintf("%s has run for %s, %s of %s %s", j.name(), span(j.since(now)), count(len(old)), some(r.MaxWorkers, "worker", "workers"), hang)
 		}
 		if measured {
 			text += fmt.Sprintf("; 99 of 100 tasks take at most %s", duration(usual.Seconds()))
@@ -133,7 +133,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		}
 		text := fmt.Sprintf("%s of %s (%s) failed %s", count(failed), some(ended, "task", "tasks"), percent(failed, ended), in)
 		if j := r.lastFailure(now, window); j != nil {
-			text += fmt.Sprintf("; the last: %v: %s", j, clip(j.Error, mostSaid))
+			text += fmt.Sprintf("; the last: %s: %s", j.name(), clip(j.Error, mostSaid))
 		}
 		add(level, label, "%s", text)
 	}
