@@ -131,9 +131,9 @@ func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 	s, l := k.shard(key), &k.p.lane
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)
-	ok, owes := false, false
+	ok, mustLook := false, false
 	if idle {
-		ok, owes = l.Try(queue.Record(&t.rec))
+		ok, mustLook = l.Try(queue.Record(&t.rec))
 	} else {
 		ok = l.Hold()
 	}
@@ -143,7 +143,7 @@ func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 		s.forget(t)
 	}
 	s.mu.Unlock()
-	if owes {
+	if mustLook {
 		l.Look()
 	}
 	if ok {

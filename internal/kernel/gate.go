@@ -222,7 +222,7 @@ func (l *Lane) wantsSlowPath() bool {
 		ticketOf(l.head.Load())+1 == l.fenced
 }
 
-// look is owed by whoever put a task into a lane that was not muted, or ceased to search,
+// look is called by whoever has put a task into a lane that was not muted, or ceased to search,
 // without the lock.
 func (c *Crew) look() {
 	if unattended(c.wake.Load()) {

@@ -30,7 +30,7 @@ type line struct {
 }
 
 // offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
-// was. If that was not muted, the caller owes a look for a worker.
+// was. If that was not muted, the caller must look for a worker.
 func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 	for {
 		t = l.tail.Load()

@@ -67,7 +67,7 @@ func (st *strand) give(i int, p Policy, f func() error) error {
 
 // giveFast submits t without the lock of the family, if there is a lease.
 func (st *strand) giveFast(t *keyed) (ok bool) {
-	l, owes := st.s.lanes[st.k], false
+	l, mustLook := st.s.lanes[st.k], false
 	st.mu.Lock()
 	if st.active {
 		if ok = l.Hold(); ok {
@@ -77,13 +77,13 @@ func (st *strand) giveFast(t *keyed) (ok bool) {
 		st.tasks = append(st.tasks, t) // before the activation may run
 		st.active = true
 		st.Again()
-		if ok, owes = l.Try(queue.Record(&st.Record)); !ok {
+		if ok, mustLook = l.Try(queue.Record(&st.Record)); !ok {
 			st.tasks = st.tasks[:len(st.tasks)-1]
 			st.active = false
 		}
 	}
 	st.mu.Unlock()
-	if owes {
+	if mustLook {
 		l.Look()
 	}
 	return ok

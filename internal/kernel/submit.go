@@ -41,7 +41,7 @@ const (
 	submitYields = 16          // times a submitter yields before it waits
 	barge        = int64(1e6)  // ns that others may take capacity before the first of those who wait
 	mostCalls    = 64          // times, where the clock stands still
-	batchStep    = 64          // cells that a submitter owes at once: workers that come to one wait for it
+	batchStep    = 64          // cells that a submitter has to fill at once: workers that come to one wait for it
 	mostInline   = numMask / 2 // tasks that run inline at once
 )
 
@@ -54,13 +54,13 @@ func (l *Lane) Submit(it queue.Item) bool {
 	return ok
 }
 
-// Try is Submit, but leaves the look for a worker to the caller: it returns true in owes.
-func (l *Lane) Try(it queue.Item) (ok, owes bool) {
+// Try is Submit, but if it returns true in mustLook, the caller must call Look.
+func (l *Lane) Try(it queue.Item) (ok, mustLook bool) {
 	t, ok := l.offer(it)
 	return ok, ok && t&flag == 0
 }
 
-// Look is the look that Try owes.
+// Look looks for a worker after Try.
 func (l *Lane) Look() { l.crew.look() }
 
 // HasSpare reports whether there are workers that are parked or may be started.
