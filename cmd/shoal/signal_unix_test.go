@@ -23,17 +23,11 @@ type worker struct {
 // startWorker starts a worker for n jobs, and waits until all of them run.
 func startWorker(t *testing.T, n int, script string, args ...string) *worker {
 	t.Helper()
-	return startWorkerTo(t, nil, n, script, args...)
+	return startWorkerAs(t, func(*exec.Cmd) {}, n, script, args...)
 }
 
-// startWorkerTo starts one whose standard output is stdout.
-func startWorkerTo(t *testing.T, stdout *os.File, n int, script string, args ...string) *worker {
-	t.Helper()
-	return startWorkerBy(t, nil, stdout, n, script, args...)
-}
-
-// startWorkerBy starts one by a command that executes its arguments.
-func startWorkerBy(t *testing.T, by []string, stdout *os.File, n int, script string, args ...string) *worker {
+// startWorkerAs starts one that change has changed.
+func startWorkerAs(t *testing.T, change func(*exec.Cmd), n int, script string, args ...string) *worker {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip(err)
@@ -53,14 +47,11 @@ func startWorkerBy(t *testing.T, by []string, stdout *os.File, n int, script str
 		fmt.Fprintln(&lines, i)
 	}
 	enqueue(t, lines.String(), w.place()...)
-	by = append(append(by, self, "work", "-workers", fmt.Sprint(n)), w.place()...)
-	by = append(append(by, args...), "--", "sh", "-c", "read -r job; "+script)
-	w.Cmd = exec.Command(by[0], by[1:]...)
+	args = append(append([]string{"work", "-workers", fmt.Sprint(n)}, w.place()...), args...)
+	w.Cmd = exec.Command(self, append(args, "--", "sh", "-c", "read -r job; "+script)...)
 	w.Env = append(os.Environ(), "SHOAL_MAIN=1", "DIR="+w.dir)
 	w.Stderr = stderr
-	if stdout != nil {
-		w.Stdout = stdout
-	}
+	change(w.Cmd)
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +191,11 @@ func TestAHangupIsAFirstSignal(t *testing.T) {
 
 // TestAnIgnoredHangupStaysIgnored, as under nohup.
 func TestAnIgnoredHangupStaysIgnored(t *testing.T) {
-	w := startWorkerBy(t, []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, nil, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-empty", "1s")
+	nohup := func(c *exec.Cmd) {
+		c.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, c.Args...)
+		c.Path, _ = exec.LookPath("sh")
+	}
+	w := startWorkerAs(t, nohup, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; : >$DIR/done$job", "-empty", "1s")
 	if err := w.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +231,7 @@ func TestTheStatusOfAnInterruptedWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer out.Close()
-			w := startWorkerTo(t, out, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", c.args...)
+			w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = out }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", c.args...)
 			enqueue(t, c.more, w.place()...)
 			if err := w.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
@@ -314,7 +309,7 @@ func TestWorkEndsThoughNobodyReadsItsOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer full.Close()
-		w := startWorkerTo(t, in, 2, begin+"head -c 1000000 /dev/zero; : >$DIR/wrote$job", "-drain", "100ms", flag)
+		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = in }, 2, begin+"head -c 1000000 /dev/zero; : >$DIR/wrote$job", "-drain", "100ms", flag)
 		in.Close()
 		w.await("the commands to end", func() bool { return len(w.files("wrote*")) == 2 })
 		if err := w.Process.Signal(syscall.SIGTERM); err != nil {

@@ -124,7 +124,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		err   error
 		ends  bool
 		wants string
-	}{{syscall.ENOSPC, false, "a dead letter"}, {syscall.EPIPE, true, "broken pipe"}} {
+	}{{syscall.ENOSPC, false, "a dead letter"}, {syscall.EPIPE, true, "broken pipe"}, {syscall.EIO, true, "input/output error"}} {
 		place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 		enqueue(t, "a\n", place...)
 		var said bytes.Buffer
