@@ -23,6 +23,7 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
+	shoalpgx "github.com/shoal-go/shoal/contrib/sql/pgx"
 	"github.com/shoal-go/shoal/jobs"
 )
 
@@ -90,30 +91,14 @@ func openSQL(ctx context.Context, driver, dsn string, d shoalsql.Dialect) (queue
 	db.SetMaxIdleConns(16)
 	opts := []shoalsql.Option{shoalsql.WithLease(lease)}
 	if d == shoalsql.Postgres {
-		opts = append(opts, shoalsql.WithListener(func(ctx context.Context, channel string, notify func()) error {
-			return listenPgx(ctx, dsn, channel, notify)
-		}))
+		listener, err := shoalpgx.Listener(dsn)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, shoalsql.WithListener(listener))
 	}
 	n, err := shoalsql.Open(ctx, db, d, "bench", opts...)
 	return &shoalQueue{source: n, sink: n, ends: []func() error{db.Close}}, err
-}
-
-// listenPgx tells of the notifications of a channel.
-func listenPgx(ctx context.Context, dsn, channel string, notify func()) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	for {
-		notify()
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 func (q *shoalQueue) put(ctx context.Context, id int) error {

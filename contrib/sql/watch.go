@@ -16,7 +16,7 @@ import (
 
 // A Listener listens on a channel of Postgres, on a connection of its own. It sends LISTEN,
 // calls notify once when that has succeeded, and then for each notification. It returns when
-// ctx ends, or when the connection is lost. See the example, which uses pgx.
+// ctx ends, or when the connection is lost. The module contrib/sql/pgx has one.
 type Listener func(ctx context.Context, channel string, notify func()) error
 
 // WithListener makes a Pull that waits look for jobs as soon as another process has enqueued or

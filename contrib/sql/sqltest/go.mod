@@ -6,6 +6,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/shoal-go/shoal v0.1.0
 	github.com/shoal-go/shoal/contrib/sql v0.1.0
+	github.com/shoal-go/shoal/contrib/sql/pgx v0.1.0
 	modernc.org/sqlite v1.61.1
 )
 

@@ -12,99 +12,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/shoal-go/shoal"
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
+	shoalpgx "github.com/shoal-go/shoal/contrib/sql/pgx"
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// listener returns a Listener that connects by pgx.
-func listener(dsn string) shoalsql.Listener {
-	return func(ctx context.Context, channel string, notify func()) error {
-		conn, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			return err
-		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-			return err
-		}
-		for {
-			notify()
-			if _, err := conn.WaitForNotification(ctx); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// A job that another process enqueues starts within milliseconds, and not when the poll of
-// half a second is over.
-func ExampleWithListener() {
-	dsn := databaseURL() // of Postgres, as in "postgres://localhost/bank"
-	if dsn == "" {
-		fmt.Println("hello") // there is no Postgres to try it with
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	open := func(opts ...shoalsql.Option) *shoalsql.Queue {
-		db, err := sql.Open("pgx", dsn)
-		if err != nil {
-			panic(err)
-		}
-		q, err := shoalsql.Open(ctx, db, shoalsql.Postgres, "mails", opts...)
-		if err != nil {
-			panic(err)
-		}
-		return q
-	}
-	q := open(shoalsql.WithListener(listener(dsn)))
-	go func() { // this would be another process
-		if err := open().Enqueue(ctx, jobs.Message{Data: []byte("hello")}); err != nil {
-			panic(err)
-		}
-	}()
-	pool := shoal.Must(shoal.New())
-	defer pool.Close()
-	err := jobs.Serve(ctx, pool, q, func(ctx context.Context, j *jobs.Job) error {
-		defer cancel() // the example has one job
-		fmt.Println(string(j.Data))
-		return nil
-	})
-	if err != nil {
-		panic(err)
-	}
-	// Output: hello
-}
-
-// databaseURL is that of a new database of Postgres, or "".
-func databaseURL() string {
-	c, err := server()
-	if err != nil {
-		return ""
-	}
-	db, err := sql.Open("pgx", c.DSN("postgres", "postgres"))
-	if err != nil {
-		return ""
-	}
-	defer db.Close()
-	databases.Lock()
-	defer databases.Unlock()
-	made++
-	name := fmt.Sprint("t", made)
-	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
-		return ""
-	}
-	return c.DSN("postgres", name)
+// listener returns a Listener of Postgres.
+func listener(t testing.TB, p place) shoalsql.Listener {
+	l, err := shoalpgx.Listener(p.dsn("postgres"))
+	must(t, err)
+	return l
 }
 
 // listening are the options of a queue that sees at once what others do.
-func listening(p place) []shoalsql.Option {
+func listening(t testing.TB, p place) []shoalsql.Option {
 	o := []shoalsql.Option{shoalsql.WithPoll(time.Hour)}
 	if p.d == shoalsql.Postgres {
-		o = append(o, shoalsql.WithListener(listener(p.dsn("postgres"))))
+		o = append(o, shoalsql.WithListener(listener(t, p)))
 	}
 	return o
 }
@@ -115,7 +39,7 @@ func TestWhatOthersDoIsSeenAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(len(name)), func(t *testing.T) {
 			each(t, func(t *testing.T, p place) {
 				ctx := context.Background()
-				q := open(t, p.open(t), p.d, name, listening(p)...)
+				q := open(t, p.open(t), p.d, name, listening(t, p)...)
 				db := p.open(t)
 				other := open(t, db, p.d, name, shoalsql.WithPoll(time.Hour))
 				for what, do := range map[string]func(){
@@ -165,7 +89,7 @@ func TestAListenerThatFailsIsCalledAgain(t *testing.T) {
 	p := postgres(t)
 	var calls atomic.Int64
 	failed := make(chan struct{})
-	listen := listener(p.dsn("postgres"))
+	listen := listener(t, p)
 	q := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(time.Hour), shoalsql.WithListener(
 		func(ctx context.Context, channel string, notify func()) error {
 			if calls.Add(1) == 1 {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of Postgres
 	_ "modernc.org/sqlite"             // that of SQLite
 
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
+	shoalpgx "github.com/shoal-go/shoal/contrib/sql/pgx"
 )
 
 // connections are enough for a source that is pulled, and for what workers say meanwhile.
@@ -28,6 +28,17 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	if isPostgres(name) {
 		driver, dsn, dialect = "pgx", name, shoalsql.Postgres
 	}
+	opts := []shoalsql.Option{shoalsql.WithLease(p.Lease)}
+	if p.Existing {
+		opts = append(opts, shoalsql.WithExisting())
+	}
+	if dialect == shoalsql.Postgres {
+		listener, err := shoalpgx.Listener(dsn)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		opts = append(opts, shoalsql.WithListener(listener))
+	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -35,38 +46,10 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	db.SetMaxOpenConns(connections)
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	opts := []shoalsql.Option{shoalsql.WithLease(p.Lease)}
-	if p.Existing {
-		opts = append(opts, shoalsql.WithExisting())
-	}
-	if dialect == shoalsql.Postgres {
-		opts = append(opts, shoalsql.WithListener(listener(dsn)))
-	}
 	q, err := shoalsql.Open(once, db, dialect, p.Queue, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, errors.Join(err, db.Close()))
 	}
 	_, where, _ := strings.Cut(flag, " ")
 	return &Queue{Source: q, Sink: q, Where: where, close: db.Close}, nil
-}
-
-// listener has Postgres tell of the jobs of other processes, on a connection of its own. Where
-// it cannot, the queue looks for them now and then.
-func listener(dsn string) shoalsql.Listener {
-	return func(ctx context.Context, channel string, notify func()) error {
-		conn, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			return err
-		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-			return err
-		}
-		for {
-			notify()
-			if _, err := conn.WaitForNotification(ctx); err != nil {
-				return err
-			}
-		}
-	}
 }
