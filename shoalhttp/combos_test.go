@@ -37,7 +37,7 @@ func poolIn(t *testing.T, h *shoalhttp.Page, state string) (p *shoal.Pool, end f
 	go func() {
 		served <- jobs.Serve(ctx, p, q, func(_ context.Context, j *jobs.Job) error {
 			switch state {
-			case "hung", "stalled":
+			case "hung", "stalled", "late":
 				<-release
 			case "failing":
 				return errors.New("exit status 1\x1b[31m")
@@ -46,7 +46,12 @@ func poolIn(t *testing.T, h *shoalhttp.Page, state string) (p *shoal.Pool, end f
 		}, jobs.WithName("mails"), jobs.WithMaxAttempts(1), jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	}()
 	synctest.Wait()
-	n := map[string]int{"ok": 100, "hung": 1, "stalled": 4, "failing": 23}[state]
+	other := func() {}
+	if state == "late" { // half a minute after a task of another kind
+		other = hold(t, p, 1)
+		time.Sleep(30 * time.Second)
+	}
+	n := map[string]int{"ok": 100, "hung": 1, "late": 1, "stalled": 4, "failing": 23}[state]
 	for i := range n {
 		if err := q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(42 + i), Header: jobs.Header{jobs.TypeHeader: "resize"}}); err != nil {
 			t.Fatal(err)
@@ -57,6 +62,7 @@ func poolIn(t *testing.T, h *shoalhttp.Page, state string) (p *shoal.Pool, end f
 		p.Submit(func() {})
 	}
 	return p, func() {
+		other()
 		close(release)
 		synctest.Wait()
 		cancel()
@@ -180,6 +186,17 @@ func TestAPoolOlderThanItsPage(t *testing.T) {
 		if got := saidOf(rows(t, h)["work"].Verdicts); len(got) != 1 || !strings.HasPrefix(got[0], "1 failures before") {
 			t.Errorf("%q", got)
 		}
+		end()
+	})
+}
+
+// TestATaskThatIsNoJobHangs: the job that hangs for less long is named after it.
+func TestATaskThatIsNoJobHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPage(t)
+		_, end := poolIn(t, h, "late")
+		time.Sleep(24 * time.Second)
+		says(t, rows(t, h)["work"], "hanging", 2, "2 of 2 running tasks have run for at least 25s each, the oldest for at least 55s; job 42 of type resize has run for 25s; 99 of 100 tasks take at most 1ms")
 		end()
 	})
 }

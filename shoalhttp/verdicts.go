@@ -96,19 +96,21 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		limit = max(hangsFor, hangsTimes*usual)
 	}
 	if old := t.hanging(limit); len(old) > 0 && !stalled {
-		text := fmt.Sprintf("%s of %s has run for %s", count(len(old)), some(r.Running, "running task", "running tasks"), atLeast(old[0]))
-		if n := len(old); n > 1 {
+		text, job := "", r.oldest(now, limit)
+		switch n := len(old); {
+		case job != nil && job.since(now) > old[0]-time.Second:
+			text = fmt.Sprintf("%s has run for %s, %s of %s %s", job.name(), span(job.since(now)), count(n), some(r.MaxWorkers, "worker", "workers"), map[bool]string{true: "hangs", false: "hang"}[n == 1])
+			job = nil
+		case n == 1:
+			text = fmt.Sprintf("1 of %s has run for %s", some(r.Running, "running task", "running tasks"), atLeast(old[0]))
+		default:
 			text = fmt.Sprintf("%s of %s have run for %s each", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]))
 			if span(old[0]) != span(old[n-1]) {
 				text += ", the oldest for " + atLeast(old[0])
 			}
 		}
-		if j := r.oldest(now, limit); j != nil {
-			hang := "hang"
-			if len(old) == 1 {
-				hang = "hangs"
-			}
-			text = fmt.Sprintf("%s has run for %s, %s of %s %s", j.name(), span(j.since(now)), count(len(old)), some(r.MaxWorkers, "worker", "workers"), hang)
+		if job != nil { // what hangs for longer is no job
+			text += fmt.Sprintf("; %s has run for %s", job.name(), span(job.since(now)))
 		}
 		if measured {
 			text += fmt.Sprintf("; 99 of 100 tasks take at most %s", duration(usual.Seconds()))

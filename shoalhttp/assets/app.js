@@ -989,8 +989,8 @@ const which = () => ['of type', 'with ID', 'older than', 'newer than'].map((s, i
 // inAll is how many dead letters are selected, as far as is known: [7], or [201, 'at least '].
 function inAll() {
   const n = PAGE * (dead.pages.length - 1) + dead.n;
-  if (unfiltered()) return [Math.max(dead.known, n + (dead.more ? 1 : 0))];
-  return dead.more ? [n + 1, 'at least '] : [n];
+  if (!dead.more) return [n];
+  return unfiltered() && dead.known > n ? [dead.known] : [n + 1, 'at least '];
 }
 const PAGE = 100; // dead letters that are listed at once
 
