@@ -749,9 +749,8 @@ function setFound(e, verdicts, more = []) {
   e.replaceChildren();
   for (const [i, f] of found.entries()) {
     const part = el('span', 'l' + f.level);
-    if (i) part.append('; ');
     if (MARK[f.level]) part.append(el('span', 'mark', MARK[f.level]), ' ');
-    part.append(f.text + (f.level === 3 && f.stacks ? ' — look at the oldest tasks below' : ''));
+    part.append(f.text + (f.level === 3 && f.stacks ? ' — look at the oldest tasks below' : '') + (i < found.length - 1 ? '; ' : ''));
     e.append(part);
   }
 }
@@ -929,8 +928,7 @@ async function openDead(name) {
   const q = queues.find(q => q.name === name);
   dead = {queue: name, by: {}, known: q ? q.dead : 0, pages: [''], n: 0, more: false};
   for (const k of BY) $('dead-' + k).value = '';
-  $('dead-list').replaceChildren();
-  $('dead-pages').hidden = true;
+  drawDead({letters: []}); // nothing is known yet, and nothing can be done
   setText($('dead-h'), `Dead letters of ${name}`);
   setText($('dead-count'), '');
   deadSaid('');

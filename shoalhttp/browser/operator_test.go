@@ -54,10 +54,10 @@ func put(t *testing.T, q jobs.Sink, n int) {
 }
 
 // both has a test look at a page on a phone and on a screen.
-func both(t *testing.T, url, name string, look func(p *page, wide bool)) {
+func both(t *testing.T, url, name string, look func(p *page, wide bool), more ...setup) {
 	t.Helper()
 	for _, width := range []int64{360, 1280} {
-		p := open(t, url, size(width, map[bool]int64{true: 740, false: 900}[width < 500]))
+		p := open(t, url, append(more, size(width, map[bool]int64{true: 740, false: 900}[width < 500]))...)
 		p.live()
 		look(p, width > 500)
 		if wide := eval[int](p, `document.documentElement.scrollWidth`); int64(wide) > width {
@@ -168,7 +168,11 @@ func TestAQueueThatIsAway(t *testing.T) {
 	both(t, serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q), shoalhttp.WithControls(token)), "away", func(p *page, _ bool) {
 		p.until(`/^◆ the queue mails fails for at least .*: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + why + `)`)
 		p.until(`/^◆ it cannot be reached for at least .*: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + queueSaid + `)`)
-	})
+		p.click("#qs button")
+		p.until(`document.querySelector('#ask').open`)
+		p.keys(token, kb.Enter)
+		p.until(`document.querySelector('#dead-said.bad').textContent.includes('dial tcp 192.0.2.1:5432: connect: no route to host') && document.querySelector('#dead-retry').disabled && document.querySelector('#dead-delete').disabled`)
+	}, expect(`status of 502`))
 }
 
 // away is a queue that cannot be reached.
