@@ -167,9 +167,12 @@ func list(to map[string][]member, name string, p member) {
 	to[name] = append(to[name], p)
 	for _, s := range p.pool.Subs() {
 		m := member{s, s.Stats()}
-		list(to, name+"/"+strings.ToValidUTF8(m.stats.Name, "\uFFFD"), m)
+		list(to, name+"/"+valid(m.stats.Name), m)
 	}
 }
+
+// valid is s in UTF-8. With anything else exporters fail, and lose what else they have in hand.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // collect is called for every collection. It returns no error: that would spoil
 // what others report.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal"
 	"go.opentelemetry.io/otel"
@@ -64,6 +65,8 @@ func Links() TracerOption {
 // A task that does not run has no span. Instead, the span in which it was submitted gets
 // an event shoal.task.refused. If that span has ended already, a failed span of zero length
 // is made.
+//
+// In a name or an error's text that is not UTF-8, U+FFFD stands for each run of bad bytes.
 func Tracer(tp trace.TracerProvider, opts ...TracerOption) shoal.Tracer {
 	if tp == nil {
 		tp = otel.GetTracerProvider()
@@ -128,7 +131,7 @@ func (t *tracer) Started(ctx context.Context, p *shoal.Pool, kind string) (conte
 func (t *tracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
 	s := submissionOf(ctx)
 	if s.span.IsRecording() {
-		s.span.AddEvent(refusedEvent, trace.WithAttributes(append(attributes(s, p, kind), errorText.String(err.Error()))...))
+		s.span.AddEvent(refusedEvent, trace.WithAttributes(append(attributes(s, p, kind), errorText.String(valid(err.Error())))...))
 		return
 	}
 	_, span := t.start(ctx, s, p, kind)
@@ -139,7 +142,7 @@ func (t *tracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err er
 func (t *tracer) start(ctx context.Context, s *submission, p *shoal.Pool, kind string) (context.Context, trace.Span) {
 	name := "run task"
 	if p.Name() != "" {
-		name = "run " + p.Name()
+		name = "run " + valid(p.Name())
 	}
 	attributes := trace.WithAttributes(attributes(s, p, kind)...)
 	if !t.linked(kind) {
@@ -152,7 +155,7 @@ func attributes(s *submission, p *shoal.Pool, kind string) []attribute.KeyValue 
 	kv := make([]attribute.KeyValue, 0, 4)
 	kv = append(kv, taskKind.String(kind), taskWait.Float64(time.Since(s.at).Seconds()))
 	if p.Name() != "" {
-		kv = append(kv, poolName.String(p.Name()))
+		kv = append(kv, poolName.String(valid(p.Name())))
 	}
 	return kv
 }
@@ -166,7 +169,12 @@ func fail(span trace.Span, err error) {
 	if errors.As(err, &p) {
 		stack = append(stack, panicStack.String(string(p.Stack)))
 	}
-	span.RecordError(err, trace.WithAttributes(stack...))
 	span.SetAttributes(errorType.String(fmt.Sprintf("%T", err)))
-	span.SetStatus(codes.Error, err.Error())
+	text := err.Error()
+	if !utf8.ValidString(text) {
+		text = valid(text)
+		err = errors.New(text)
+	}
+	span.RecordError(err, trace.WithAttributes(stack...))
+	span.SetStatus(codes.Error, text)
 }

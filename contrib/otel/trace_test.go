@@ -195,6 +195,39 @@ func TestSpanWithoutPoolName(t *testing.T) {
 	}
 }
 
+// Exporters lose all spans that they have in hand over one text that is not UTF-8.
+func TestSpansAreUTF8(t *testing.T) {
+	tr := newTracing(t)
+	p := newPool(t, shoal.WithName("a\xff"), shoal.WithTracer(shoalotel.Tracer(tr)))
+	ctx, submitting := tr.tracer.Start(context.Background(), "submitting")
+	boom := errors.New("b\xff")
+	if err := p.SubmitWait(ctx, func(context.Context) error { return boom }); err != boom {
+		t.Fatal(err)
+	}
+	p.Drain()
+	if err := p.SubmitWait(ctx, nop); err != shoal.ErrClosed {
+		t.Fatal(err)
+	}
+	submitting.End()
+
+	got := tr.task()
+	attributes := attributesOf(got.Attributes)
+	takeWait(t, attributes)
+	if want := map[string]any{"shoal.task.kind": "SubmitWait", "shoal.pool.name": "a\uFFFD", "error.type": "*errors.errorString"}; got.Name != "run a\uFFFD" || !maps.Equal(attributes, want) {
+		t.Errorf("got span %q, attributes %v", got.Name, attributes)
+	}
+	if want := (sdktrace.Status{Code: codes.Error, Description: "b\uFFFD"}); got.Status != want {
+		t.Errorf("got status %v", got.Status)
+	}
+	if event := attributesOf(got.Events[0].Attributes); event["exception.message"] != "b\uFFFD" {
+		t.Errorf("got exception %v", event)
+	}
+	event := attributesOf(tr.named("submitting").Events[0].Attributes)
+	if event["shoal.pool.name"] != "a\uFFFD" {
+		t.Errorf("got refusal %q", event)
+	}
+}
+
 // A task's trouble is the status of its span, and an exception in it, however it
 // was submitted.
 func TestSpanOfTaskThatFails(t *testing.T) {
