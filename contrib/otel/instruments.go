@@ -2,6 +2,7 @@ package shoalotel
 
 import (
 	"errors"
+	"time"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -119,8 +120,8 @@ var workerStates = [...]struct {
 
 // ofJobs is a value that is there only where the pool works off a durable queue. What a
 // call of jobs.Serve has counted ends with it.
-func ofJobs(value func(*jobs.Stats) int64) func(*reading) int64 {
-	return func(r *reading) int64 {
+func ofJobs[N int64 | float64](value func(*jobs.Stats) N) func(*reading) N {
+	return func(r *reading) N {
 		if r.jobs == nil {
 			return -1
 		}
@@ -128,7 +129,8 @@ func ofJobs(value func(*jobs.Stats) int64) func(*reading) int64 {
 	}
 }
 
-// jobsOf sums up the durable queues that the pools work off; nil if there are none.
+// jobsOf sums up the durable queues that the pools work off; nil if there are none. Of their
+// oldest jobs it takes the oldest.
 func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
 	for _, p := range pools {
 		for _, s := range jobs.Of(p) {
@@ -146,6 +148,9 @@ func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
 			sum.Untold += s.Untold
 			sum.TimedOut += s.TimedOut
 			sum.PullErrors += s.PullErrors
+			if b := s.Oldest.Since; !b.IsZero() && (sum.Oldest.Since.IsZero() || b.Before(sum.Oldest.Since)) {
+				sum.Oldest = s.Oldest
+			}
 		}
 	}
 	return sum
@@ -161,6 +166,13 @@ var gauges = []instrument[float64]{
 		}},
 	{"shoal.pool.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},
+	{"shoal.jobs.oldest_running", "s", "Time for which the job that has been inside the handler for longest has been there. None is: 0. Absent without a durable queue.",
+		ofJobs(func(s *jobs.Stats) float64 {
+			if s.Oldest.Since.IsZero() {
+				return 0
+			}
+			return time.Since(s.Oldest.Since).Seconds()
+		})},
 	{"shoal.pool.paused", "{pool}", "1 if the pool is paused and starts no tasks, else 0.",
 		inState(shoal.Paused)},
 	{"shoal.pool.draining", "{pool}", "1 if the pool is shutting down: it accepts no more tasks and ends soon; else 0.",

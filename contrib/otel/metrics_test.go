@@ -705,6 +705,43 @@ func TestDurableQueues(t *testing.T) {
 	}
 }
 
+// Of two queues under one name, it is the job that has run for longest that counts.
+func TestOldestRunningJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, mp := newMetrics()
+		p, other := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(2)), newPool(t, shoal.WithName("b"))
+		register(t, mp, p)
+		register(t, mp, other)
+		want := func(age time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if v := values(t, collect(t, reader)["shoal.jobs.oldest_running"]); !maps.Equal(v, map[string]float64{"a/s": age.Seconds()}) {
+				t.Errorf("got %v, want %v", v, age)
+			}
+		}
+		var began [2]time.Time
+		var release [2]chan struct{}
+		for i := range 2 {
+			release[i] = make(chan struct{})
+			at := make(chan time.Time, 5) // as many as there are jobs
+			servetest.Start(t, newSub(t, p, shoal.WithName("s"), shoal.WithMaxWorkers(1)), func(context.Context, *jobs.Job) error {
+				at <- time.Now()
+				<-release[i]
+				return nil
+			})
+			began[i] = <-at
+			time.Sleep(10 * time.Second)
+		}
+		want(time.Since(began[0]))
+		time.Sleep(time.Hour) // the jobs hang
+		want(time.Since(began[0]))
+		close(release[0])
+		want(time.Since(began[1]))
+		close(release[1])
+		want(0)
+	})
+}
+
 // README.md lists all instruments, as they are.
 func TestReadmeListsInstruments(t *testing.T) {
 	text, err := os.ReadFile("README.md")

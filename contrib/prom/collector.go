@@ -36,6 +36,7 @@ type Collector struct {
 	numbers   []*prometheus.Desc // as in the variable numbers
 	jobs      []*prometheus.Desc // as in the variable jobNumbers
 	workers   *prometheus.Desc   // of the variable workers
+	oldest    *prometheus.Desc   // of the function oldest
 	wait, run *prometheus.Desc
 
 	mu     sync.Mutex
@@ -49,6 +50,7 @@ func NewCollector(pools ...*shoal.Pool) (*Collector, error) {
 	c := &Collector{
 		numbers: make([]*prometheus.Desc, len(numbers)),
 		workers: newDesc(workerName, workerHelp, stateLabel),
+		oldest:  newDesc(oldestName, oldestHelp),
 		wait:    newDesc(waitName, waitHelp),
 		run:     newDesc(runName, runHelp),
 		added:   make(map[*shoal.Pool]string),
@@ -135,6 +137,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	ch <- c.workers
+	ch <- c.oldest
 	ch <- c.wait
 	ch <- c.run
 }
@@ -160,6 +163,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 				}
 				ch <- prometheus.MustNewConstMetric(c.jobs[i], n.kind, sum, label)
 			}
+			ch <- prometheus.MustNewConstMetric(c.oldest, gauge, oldest(of).Seconds(), label)
 		}
 		ch <- newHistogram(c.wait, stats.WaitTime, label)
 		ch <- newHistogram(c.run, stats.RunTime, label)

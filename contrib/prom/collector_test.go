@@ -733,6 +733,49 @@ func TestDurableQueues(t *testing.T) {
 	}
 }
 
+// Of two queues under one label, it is the job that has run for longest that counts.
+func TestOldestRunningJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, "a", shoal.WithMaxWorkers(2))
+		_, reg := register(t, p)
+		want := func(age time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			got := byPool(t, gather(t, reg))
+			if m := got["a/s"]["shoal_jobs_oldest_running_seconds"]; m == nil || number(t, m) != age.Seconds() {
+				t.Errorf("%v, want %v", m, age)
+			}
+			if m := got["a"]["shoal_jobs_oldest_running_seconds"]; m != nil {
+				t.Errorf("a pool without a queue has %v", m)
+			}
+		}
+		var began [2]time.Time
+		var release [2]chan struct{}
+		for i := range 2 {
+			release[i] = make(chan struct{})
+			at := make(chan time.Time, 5) // as many as there are jobs
+			sub, err := p.Sub(shoal.WithName("s"), shoal.WithMaxWorkers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			servetest.Start(t, sub, func(context.Context, *jobs.Job) error {
+				at <- time.Now()
+				<-release[i]
+				return nil
+			})
+			began[i] = <-at
+			time.Sleep(10 * time.Second)
+		}
+		want(time.Since(began[0]))
+		time.Sleep(time.Hour) // the jobs hang
+		want(time.Since(began[0]))
+		close(release[0])
+		want(time.Since(began[1]))
+		close(release[1])
+		want(0)
+	})
+}
+
 // The table in README.md is what is exported, and Describe promises nothing else.
 func TestReadmeListsAllMetrics(t *testing.T) {
 	p := newPool(t, "a")

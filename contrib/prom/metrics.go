@@ -1,6 +1,8 @@
 package prom
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -9,6 +11,9 @@ import (
 const (
 	workerName = "shoal_pool_worker_count"
 	workerHelp = "Workers that exist: active ones are inside a task of the pool or of a sub-pool, idle ones have no task."
+
+	oldestName = "shoal_jobs_oldest_running_seconds"
+	oldestHelp = "Time for which the job that has been inside the handler for longest has been there. None is: 0."
 
 	waitName = "shoal_pool_task_wait_duration_seconds"
 	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.WithTiming."
@@ -118,6 +123,16 @@ var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_leases_extended_total", counter, "Leases that were extended.", func(s *jobs.Stats) float64 { return float64(s.Extended) }},
 	{"shoal_jobs_timed_out_total", counter, "Runs of jobs that exceeded their time limit.", func(s *jobs.Stats) float64 { return float64(s.TimedOut) }},
 	{"shoal_jobs_source_errors_total", counter, "Calls of the queue that failed.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
+}
+
+// oldest is the value of the metric oldestName: for how long the oldest job has run.
+func oldest(of []jobs.Stats) (age time.Duration) {
+	for _, s := range of {
+		if since := s.Oldest.Since; !since.IsZero() {
+			age = max(age, time.Since(since))
+		}
+	}
+	return age
 }
 
 func flag(s *shoal.Stats, state shoal.State) float64 {

@@ -374,7 +374,7 @@ func TestUtilization(t *testing.T) {
 			}
 		}
 		web := ran.Seconds() / (scrapes * interval.Seconds()) / 4
-		if math.Abs(got["web"]-web) > 0.02 || got["batch"] < 0.99 || got["stuck"] < 0.99 || len(got) != 4 {
+		if math.Abs(got["web"]-web) > 0.02 || got["batch"] < 0.99 || got["stuck"] < 0.99 || got["durably"] < 0.99 || len(got) != 5 {
 			t.Errorf("%s: %v, want web at %v and the others at 1", m.name, got, web)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
 	"github.com/shoal-go/shoal/contrib/prom"
+	"github.com/shoal-go/shoal/internal/servetest"
 	"github.com/shoal-go/shoal/jobs"
 	"github.com/shoal-go/shoal/jobs/jobstest"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
@@ -75,7 +76,9 @@ func (d *day) live(t *testing.T) {
 		shoal.WithFullPolicy(shoal.DropOldest), shoal.WithTiming(shoal.TimingFull)))
 	stuck := shoal.Must(shoal.New(shoal.WithName("stuck"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(shoal.Unbounded),
 		shoal.WithStallAfter(time.Minute), shoal.WithSlowTask(time.Minute)))
-	c, err := prom.NewCollector(web, batch, stuck)
+	durably := shoal.Must(shoal.New(shoal.WithName("durably"), shoal.WithMaxWorkers(1)))
+	all := []*shoal.Pool{web, batch, stuck, durably}
+	c, err := prom.NewCollector(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +96,7 @@ func (d *day) live(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	for _, p := range []*shoal.Pool{web, batch, stuck} {
+	for _, p := range all {
 		if _, err := shoalotel.Register(provider, p); err != nil {
 			t.Fatal(err)
 		}
@@ -117,6 +120,7 @@ func (d *day) live(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	began := time.Now()
 	release := make(chan struct{})
+	servetest.Start(t, durably, func(context.Context, *jobs.Job) error { <-release; return nil }) // its first job hangs
 	for range scrapes {
 		d.pages = append(d.pages, page{
 			at: begun.Add(time.Since(began)), text: get(reg, expfmt.TypeTextPlain), protobuf: get(reg, expfmt.TypeProtoDelim),
@@ -156,7 +160,7 @@ func (d *day) live(t *testing.T) {
 		t.Error(err)
 	}
 	close(release)
-	for _, p := range []*shoal.Pool{api, web, batch, stuck} {
+	for _, p := range append([]*shoal.Pool{api}, all...) {
 		p.Shutdown(context.Background())
 	}
 }
@@ -282,13 +286,16 @@ func TestPagesParse(t *testing.T) {
 	d := scraped(t)
 	last := d.pages[len(d.pages)-1]
 	want := map[string]int{} // series, by name
-	pools := 4
-	ofQueues, absent, states := 0, 0, 0
+	pools := 5
+	ofQueues, ofJobs, absent, states := 0, 0, 0, 0
 	for _, f := range d.families {
 		want[f.GetName()] = pools
 		if strings.HasPrefix(f.GetName(), "shoal_jobs_queue_") {
 			want[f.GetName()] = len(f.GetMetric())
 			ofQueues += len(f.GetMetric())
+		} else if strings.HasPrefix(f.GetName(), "shoal_jobs_") { // of durably
+			want[f.GetName()] = 1
+			ofJobs++
 		}
 		switch f.GetName() {
 		case "shoal_pool_queue_capacity", "shoal_pool_worker_busy_time_seconds_total": // of stuck, and of web/api
@@ -301,6 +308,9 @@ func TestPagesParse(t *testing.T) {
 	}
 	if ofQueues != 6+1 { // of one that is away there is only that
 		t.Errorf("%d series of queues", ofQueues)
+	}
+	if ofJobs != 11 { // as README.md has it
+		t.Errorf("%d series of a pool that works off a queue", ofJobs)
 	}
 	for _, m := range modes {
 		got := map[string]int{}
@@ -323,7 +333,7 @@ func TestPagesParse(t *testing.T) {
 		if m.classic && m.native {
 			each += 2
 		}
-		if series -= ofQueues; series != pools*each-absent || absent != 2 || states != 1 {
+		if series -= ofQueues + ofJobs; series != pools*each-absent || absent != 2 || states != 1 {
 			t.Errorf("%s: %d series of %d pools, want %d of each, without %d", m.name, series, pools, each, absent)
 		}
 		for name, n := range want {
