@@ -42,6 +42,7 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	place(fs, &d.Place)
 	fs.StringVar(&d.Filter.Type, "type", "", "those of this `type`")
 	fs.DurationVar(&d.Filter.Age, "age", 0, "those that were given up at least this `time` ago")
+	fs.DurationVar(&d.Filter.Within, "within", 0, "those that were given up at most this `time` ago")
 	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
 	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter")
 	all := fs.Bool("all", false, "with retry and rm: all dead letters")
@@ -54,7 +55,7 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if d.Do == "list" && !given["n"] {
 		d.Filter.Limit = 50
 	}
-	some := len(d.Filter.IDs) > 0 || d.Filter.Type != "" || given["age"]
+	some := len(d.Filter.IDs) > 0 || d.Filter.Type != "" || given["age"] || given["within"]
 	late := slices.IndexFunc(fs.Args(), func(s string) bool { return strings.HasPrefix(s, "-") })
 	switch {
 	case late >= 0 && !slices.Contains(args, "--"):
@@ -66,7 +67,7 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	case *all && some:
 		return errUsage{errors.New("-all and a condition are both given; give one of them")}
 	case (d.Do == "retry" || d.Do == "rm") && !some && !*all:
-		return errUsage{fmt.Errorf("dead %s needs an ID, -type or -age, or -all for all dead letters", d.Do)}
+		return errUsage{fmt.Errorf("dead %s needs an ID, -type, -age or -within, or -all for all dead letters", d.Do)}
 	}
 	return d.Run(ctx, stdout, stderr)
 }

@@ -79,6 +79,10 @@ func TestDead(t *testing.T) {
 			if _, said := run("", "retry", "-age", "1h"); said != "0 dead letters retried\n" {
 				t.Errorf("retry -age 1h: %s", said)
 			}
+			run(`has the type "mail" and was given up at most 1ns ago`, "rm", "-within", "1ns", "-type", "mail")
+			if out, _ := run("", "list", "-within", "1h", "-type", "resize"); !strings.Contains(out, l.Job) {
+				t.Errorf("list -within 1h: %s", out)
+			}
 			if _, said := run("", "retry", l.Job); said != "1 dead letters retried\n" {
 				t.Errorf("retry: %s", said)
 			}
@@ -103,6 +107,7 @@ func TestDeadRefusesBadInput(t *testing.T) {
 		"eat":                     `dead "eat"`,
 		"list -n -1":              "-1",
 		"rm -age -1s":             "-1s",
+		"rm -within -1s":          "-1s",
 		"rm -all -type a":         "-all and a condition",
 		"rm -all x":               "-all and a condition",
 		"list -nats a -sql b":     "-nats and -sql",

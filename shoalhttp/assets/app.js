@@ -750,7 +750,8 @@ function setFound(e, verdicts, more = []) {
   for (const [i, f] of found.entries()) {
     const part = el('span', 'l' + f.level);
     if (MARK[f.level]) part.append(el('span', 'mark', MARK[f.level]), ' ');
-    part.append(f.text + (f.level === 3 && f.stacks ? ' — look at the oldest tasks below' : '') + (i < found.length - 1 ? '; ' : ''));
+    part.append(f.text + (f.level === 3 && f.stacks ? ' — look at the oldest tasks below' : ''));
+    if (i < found.length - 1) part.append(el('span', 'visually-hidden', '; ')); // each has a line of its own
     e.append(part);
   }
 }

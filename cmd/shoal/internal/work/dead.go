@@ -109,6 +109,9 @@ func (d Dead) missing(n int) error {
 	if d.Filter.Age > 0 {
 		has = append(has, fmt.Sprintf("was given up at least %v ago", d.Filter.Age))
 	}
+	if d.Filter.Within > 0 {
+		has = append(has, fmt.Sprintf("was given up at most %v ago", d.Filter.Within))
+	}
 	return fmt.Errorf("no dead letter of queue %s %s; shoal dead list shows those that there are", d.Queue, strings.Join(has, " and "))
 }
 
