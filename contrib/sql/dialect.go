@@ -227,9 +227,9 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 
 // statements are the texts of a dialect.
 type statements struct {
-	d                                                                   Dialect
-	look, next, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	ackMany, depth, now, release, newRow                                string
+	d                                                             Dialect
+	next, pull, ack, remove, nak, term, extend, free, fate, sweep string
+	ackMany, depth, now, release, newRow                          string
 }
 
 var (
@@ -292,7 +292,6 @@ func newStatements(d Dialect) *statements {
 		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
 			SELECT queue, id FROM shoal_done WHERE until <= statement_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	} else {
-		s.look = `SELECT 1 FROM shoal_jobs WHERE queue = $1 AND ready <= {now} LIMIT 1`
 		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
 			WHERE seq IN (SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= {now} ORDER BY ready, seq LIMIT $2)
 			RETURNING seq, id, data, header, attempt`
@@ -338,7 +337,7 @@ func newStatements(d Dialect) *statements {
 		(SELECT count(*) FROM shoal_dead WHERE queue = $1),
 		(SELECT coalesce(` + d.number(s.now+" - min(ready)") + `, 0) FROM shoal_jobs WHERE queue = $1)`
 	for _, p := range []*string{
-		&s.look, &s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
+		&s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
 		&s.ackMany, &s.depth, &s.release,
 	} {
 		*p = d.say(*p)

@@ -415,7 +415,7 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		}
 		changed, heard := q.change()
 		looked := time.Now()
-		ds, err := q.pull(ctx, n)
+		ds, next, err := q.pull(ctx, n)
 		if len(ds) > 0 {
 			return ds, nil
 		}
@@ -432,7 +432,7 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-time.After(q.pause(ctx, &soon)):
+		case <-time.After(q.pause(ctx, next, &soon)):
 		case <-heard:
 			// It may be of no concern to this queue, or others were faster: where there is
 			// much of that, it looks less often.
@@ -452,20 +452,25 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 }
 
 // pause is how long to wait when nothing is there: until the next job is due, or the next
-// lease ends, so that both are seen in time; or else for about as long as WithPoll says.
-func (q *Queue) pause(ctx context.Context, soon *time.Duration) time.Duration {
+// lease ends, so that both are seen in time; or else for about as long as WithPoll says. What next
+// says is asked for if it is not known.
+func (q *Queue) pause(ctx context.Context, next *sql.NullInt64, soon *time.Duration) time.Duration {
 	most := q.poll - mathrand.N(q.poll/4+1)
 	if most <= leastPause {
 		return most
 	}
-	ctx, cancel := context.WithTimeout(ctx, callFor)
-	defer cancel()
-	var until sql.NullInt64
-	err := q.db.QueryRowContext(ctx, q.sql.next, q.name).Scan(&until)
-	if err != nil || !until.Valid {
+	if next == nil {
+		ctx, cancel := context.WithTimeout(ctx, callFor)
+		defer cancel()
+		var err error
+		if next, err = q.next(ctx); err != nil {
+			return most
+		}
+	}
+	if !next.Valid {
 		return most
 	}
-	if until.Int64 <= 0 {
+	if next.Int64 <= 0 {
 		// It has become due since the look; or somebody has locked it, as in a transaction
 		// with AckTx, who may take long.
 		*soon = max(min(2*(*soon), most/8), leastPause)
@@ -473,16 +478,24 @@ func (q *Queue) pause(ctx context.Context, soon *time.Duration) time.Duration {
 	}
 	*soon = 0
 	// Machines that are idle need not all look in the same moment.
-	return min(max(time.Duration(min(until.Int64, q.d.units(most)))*q.d.unit(), leastPause)+mathrand.N(leastPause), most)
+	return min(max(time.Duration(min(next.Int64, q.d.units(most)))*q.d.unit(), leastPause)+mathrand.N(leastPause), most)
 }
 
-// pull leases what is there. Its statement does not end with ctx, as nobody would know
+// next is how long it is until a job may be leased, in the units of the dialect; nothing if there
+// is no job.
+func (q *Queue) next(ctx context.Context) (next *sql.NullInt64, err error) {
+	next = new(sql.NullInt64)
+	return next, q.db.QueryRowContext(ctx, q.sql.next, q.name).Scan(next)
+}
+
+// pull leases what is there. If there is nothing it may say what next would. Its statement does not end with ctx, as nobody would know
 // then what it has leased: when ctx has ended and the database is slow to answer, it is
 // left alone, and what it brings is given back.
-func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, *sql.NullInt64, error) {
 	type result struct {
-		ds  []jobs.Delivery
-		err error
+		ds   []jobs.Delivery
+		next *sql.NullInt64
+		err  error
 	}
 	came := make(chan result, 1)
 	go func() {
@@ -490,23 +503,23 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		defer cancel()
 		q.sweep(own)
 		n := q.atMost(n)
-		ds, err := q.lookAndLease(own, n)
+		ds, next, err := q.lookAndLease(own, n)
 		if len(ds) == 0 && err != nil && own.Err() != nil {
 			err = fmt.Errorf("the database did not answer within %v: %w", callFor, err)
 			q.bound(n, n/2) // they may be large
 		} else if len(ds) == n {
 			q.bound(n, 2*n)
 		}
-		came <- result{ds, err}
+		came <- result{ds, next, err}
 	}()
 	select {
 	case r := <-came:
-		return r.ds, r.err
+		return r.ds, r.next, r.err
 	case <-ctx.Done():
 	}
 	select {
 	case r := <-came:
-		return r.ds, r.err
+		return r.ds, r.next, r.err
 	case <-time.After(endFor):
 	}
 	go func() {
@@ -516,7 +529,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 			_ = d.Release(own) // else its lease ends
 		}
 	}()
-	return nil, ctx.Err()
+	return nil, nil, ctx.Err()
 }
 
 // atMost is how many of n jobs a Pull may ask for.
@@ -535,16 +548,16 @@ func (q *Queue) bound(n, most int) {
 	}
 }
 
-func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, err error) {
+func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, next *sql.NullInt64, err error) {
 	for {
 		if q.d == SQLite { // who has nothing to write does not wait for who writes
-			var one int
-			err := q.db.QueryRowContext(ctx, q.sql.look, q.name).Scan(&one)
-			if errors.Is(err, sql.ErrNoRows) {
-				return nil, nil
-			}
-			if err != nil && !q.d.busy(err) {
-				return nil, err
+			// A reader hardly waits, so the end of ctx matters little, and would cost more than the look.
+			next, err := q.next(context.WithoutCancel(ctx))
+			switch {
+			case err == nil && (!next.Valid || next.Int64 > 0):
+				return nil, next, nil
+			case err != nil && !q.d.busy(err):
+				return nil, nil, err
 			}
 		}
 		var leased []*delivery
@@ -553,7 +566,7 @@ func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, er
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, d := range leased {
 			if d.bad == nil {
@@ -564,9 +577,9 @@ func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, er
 		}
 		switch {
 		case len(ds) > 0 || len(leased) == 0:
-			return ds, nil
+			return ds, nil, nil
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
