@@ -20,7 +20,7 @@ by ID, by -type, by -age, or by several of these; then all conditions must be me
 	list   one a line, the last ones first; all, if no condition is given
 	show   all that is known: the last error, what the command has written on its
 	       standard error, the payload
-	retry  make them jobs again, with all their attempts before them
+	retry  make them jobs again, for shoal work to run, with all their attempts before them
 	rm     delete them for ever
 
 retry and rm need a condition, or -all.

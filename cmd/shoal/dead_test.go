@@ -36,7 +36,7 @@ func TestDead(t *testing.T) {
 			enqueue(t, "mail \x1b[31m\n", append(place, "-type", "mail")...)
 			enqueue(t, "photo\n", append(place, "-type", "resize")...)
 			enqueue(t, "other\n", place...)
-			if out, said := run("", "list"); out != "" || said != "no dead letters\n" {
+			if out, said := run("", "list"); out != "" || said != "no dead letters in queue default at "+place[1]+"\n" {
 				t.Errorf("before: %q, %q", out, said)
 			}
 			doWork(t, append(place, "--", "sh", "-c", `echo "first of $SHOAL_TYPE" >&2; printf 'last \033 of %s' "$SHOAL_TYPE" >&2; exit 65`)...)

@@ -39,7 +39,7 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 	case err != nil && strings.HasSuffix(err.Error(), ": -lose-writes-on-power-failure"):
 		return errUsage{errors.New("-lose-writes-on-power-failure went with the NATS server that -dir started; leave it out: -dir is an SQLite database, which is faster")}
 	case err != nil:
-		return errUsage{fmt.Errorf("%w; %s -h lists the flags", err, fs.Name())}
+		return errUsage{fmt.Errorf("%w%s; %s -h lists the flags", err, wants(fs, err), fs.Name())}
 	case p.Lease < 100*time.Millisecond:
 		return errUsage{fmt.Errorf("-lease %v must be at least 100ms", p.Lease)}
 	case p.NATS != "" && p.SQL != "":
@@ -48,6 +48,23 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 		return errUsage{errors.New("-dir must name a folder")}
 	}
 	return nil
+}
+
+// wants says what the flag takes whose value err is about.
+func wants(fs *flag.FlagSet, err error) string {
+	about, bad := strings.CutSuffix(err.Error(), ": parse error")
+	_, name, _ := strings.Cut(about, " for flag -")
+	f := fs.Lookup(name)
+	if !bad || f == nil {
+		return ""
+	}
+	switch f.Value.(flag.Getter).Get().(type) {
+	case time.Duration:
+		return ": want a time such as 90s"
+	case int:
+		return ": want a whole number"
+	}
+	return ""
 }
 
 // enqueueCommand puts lines into a queue.
@@ -96,7 +113,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		}
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {
-			return fmt.Errorf("%q is no time of at least 0s", text)
+			return fmt.Errorf("%q is no time of at least 0s, such as 90s", text)
 		}
 		if !typed {
 			w.Limit = d

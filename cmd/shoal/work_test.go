@@ -196,6 +196,59 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
+// TestATimeLimitIsTold as what made a run fail, before it is the last one too.
+func TestATimeLimitIsTold(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, "hangs\n", place...)
+	out, _ := doWork(t, append(place, "-json", "-attempts", "2", "-time-limit", "200ms", "--", "sh", "-c", "sleep 9")...)
+	if strings.Count(out, `"error":"jobs: time limit exceeded: signal: terminated"`) != 2 {
+		t.Error(out)
+	}
+	if out, _, _ := dead(append([]string{"list"}, place...)...); !strings.HasSuffix(out, "  attempt 2 of 2: jobs: time limit exceeded: it is 200ms: signal: terminated\n") {
+		t.Error(out)
+	}
+}
+
+// TestWorkSaysAtOnceWhatIsInTheQueue: the name of the queue may be mistyped.
+func TestWorkSaysAtOnceWhatIsInTheQueue(t *testing.T) {
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, "a\nb\n", place...)
+	var said bytes.Buffer
+	if err := workCommand(t.Context(), append(place, "-empty", "300ms", "-do", "print"), io.Discard, &said); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(said.String(), "\n"); !strings.Contains(first, "; in the queue 2 ready") {
+		t.Error(said.String())
+	}
+}
+
+// TestACommandThatCannotBeRun: the error says what to do.
+func TestACommandThatCannotBeRun(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"none": "#!/no/such/program\n", "bare": "echo\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for command, want := range map[string]string{
+		"none": "write ./none", "./none": "its first line names is missing", "./bare": "a first line such as #!/bin/sh",
+		"cat -n": "words of their own", "./nobody": "no such file or directory",
+	} {
+		enqueue(t, "a\n")
+		var said bytes.Buffer
+		err := workCommand(t.Context(), []string{"-empty", "1m", command}, io.Discard, &said)
+		if n := status(err, &said); n != 2 || !strings.Contains(said.String(), want) {
+			t.Errorf("%s: status %d, %s, want %q", command, n, said.String(), want)
+		}
+	}
+}
+
 // TestWorkInJSON: each line is an object, and the exit status tells of dead letters.
 func TestWorkInJSON(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
@@ -389,6 +442,8 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		"-do nothing":                       `-do "nothing"`,
 		"-do print cat":                     `-do print and the command "cat"`,
 		"-workers 0 cat":                    "-workers 0",
+		"-workers few cat":                  "-workers: parse error: want a whole number",
+		"-empty 1 cat":                      "-empty: parse error: want a time such as 90s",
 		"-attempts -1 cat":                  "-attempts -1",
 		"-drain -1s cat":                    "-drain -1s",
 		"-empty -1s cat":                    "-empty -1s",

@@ -41,7 +41,19 @@ type Missing struct {
 }
 
 func (e *Missing) Error() string {
-	return fmt.Sprintf("the command %q cannot be run: %v", e.Command, errors.Unwrap(e.Err))
+	s := fmt.Sprintf("the command %q cannot be run: %v", e.Command, errors.Unwrap(e.Err))
+	_, there := os.Stat(e.Command)
+	switch {
+	case errors.Is(e.Err, syscall.ENOEXEC):
+		s += "; a script needs a first line such as #!/bin/sh"
+	case errors.Is(e.Err, fs.ErrNotExist) && there == nil:
+		s += "; the program that its first line names is missing"
+	case errors.Is(e.Err, exec.ErrNotFound) && there == nil:
+		s += "; to run the file of this name in this folder, write ./" + e.Command
+	case strings.ContainsAny(e.Command, " \t"):
+		s += "; write it and its arguments as words of their own, or sh -c and a script"
+	}
+	return s
 }
 
 func (e *Missing) Unwrap() error { return e.Err }

@@ -67,7 +67,7 @@ func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if n := d.Filter.Limit; d.Do == "list" && n > 0 && len(all) == n {
 		fmt.Fprintf(stderr, "these are the last %d; there may be more: -n 0 lists all\n", n)
 	} else if len(all) == 0 {
-		fmt.Fprintln(stderr, "no dead letters")
+		fmt.Fprintf(stderr, "no dead letters in queue %s at %s\n", d.Queue, q.Where)
 	}
 	return nil
 }

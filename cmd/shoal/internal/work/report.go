@@ -255,14 +255,18 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 			r.tallyMu.Unlock()
 		}()
 		err := h(ctx, j)
+		why := err
 		if context.Cause(ctx) == jobs.ErrTimeLimit {
 			r.tallyMu.Lock()
 			r.tally.TimedOut++
 			r.tallyMu.Unlock()
+			if err != nil {
+				why = fmt.Errorf("%w: %w", jobs.ErrTimeLimit, err)
+			}
 		}
 		if d, ok := j.Delivery().(*toldDelivery); ok {
 			d.mu.Lock()
-			d.took, d.err = time.Since(start), err
+			d.took, d.err = time.Since(start), why
 			d.mu.Unlock()
 		}
 		return err

@@ -93,7 +93,9 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		defer ps.tell(syscall.SIGKILL)
 		h = w.command(path, ps, r)
 	}
-	r.say("running up to %d jobs at once from queue %s at %s", w.Workers, w.Queue, q.Where)
+	if !w.Quiet && !w.JSON {
+		r.say("running up to %d jobs at once from queue %s at %s%v", w.Workers, w.Queue, q.Where, look(ctx, q))
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
@@ -120,11 +122,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	said := make(chan error, 1)
 	go func() {
 		watching.Wait()
-		once, cancel := context.WithTimeout(context.Background(), mostSay/2)
-		defer cancel()
-		in := depths{}
-		in.q, _ = q.Source.(jobs.Depther)
-		left = in.look(once)
+		left = look(context.Background(), q)
 		if w.JSON {
 			said <- r.event(struct {
 				Event string `json:"event"`
@@ -150,6 +148,15 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		err = errors.Join(err, errors.New("nobody reads the output"))
 	}
 	return err
+}
+
+// look measures the queue once; nil if it cannot be measured soon.
+func look(ctx context.Context, q *Queue) *depth {
+	once, cancel := context.WithTimeout(ctx, mostSay/2)
+	defer cancel()
+	in := depths{}
+	in.q, _ = q.Source.(jobs.Depther)
+	return in.look(once)
 }
 
 // result is the error of work that went well and came to n, with so much left in the queue.
