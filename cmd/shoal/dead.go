@@ -15,7 +15,8 @@ import (
 const deadUsage = `usage: shoal dead list|show|retry|rm [flags] [ID ...]
 
 Look at the dead letters of a durable queue: the jobs that were given up. Name them
-by ID, by -type, by -age, or by several of these; then all conditions must be met.
+by ID, by -type, by -age or -within, or by several of these; then all conditions must be
+met.
 
 	list   one a line, the last ones first; all, if no condition is given
 	show   all that is known: the last error, what the command has written on its
@@ -64,6 +65,8 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return errUsage{errors.New("what to do is missing: dead " + strings.Join(deadDos, ", dead "))}
 	case d.Filter.Check() != nil:
 		return errUsage{fmt.Errorf("%w; shoal dead -h lists the flags", d.Filter.Check())}
+	case given["within"] && d.Filter.Within == 0:
+		return errUsage{errors.New("-within 0s selects none; give a longer time")}
 	case *all && some:
 		return errUsage{errors.New("-all and a condition are both given; give one of them")}
 	case (d.Do == "retry" || d.Do == "rm") && !some && !*all:

@@ -108,6 +108,7 @@ func TestDeadRefusesBadInput(t *testing.T) {
 		"list -n -1":              "-1",
 		"rm -age -1s":             "-1s",
 		"rm -within -1s":          "-1s",
+		"rm -within 0s":           "-within 0s",
 		"rm -all -type a":         "-all and a condition",
 		"rm -all x":               "-all and a condition",
 		"list -nats a -sql b":     "-nats and -sql",
