@@ -128,7 +128,9 @@ func WithOutput(err error, output []byte) error {
 // reasonOf is the reason of a dead letter: the text of an error, and the output that came
 // with err.
 func reasonOf(text string, err error) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	if strings.ContainsAny(text, "\n\r") {
+		text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	}
 	if len(text) > mostReason {
 		text = strings.ToValidUTF8(text[:mostReason], "") + "…"
 	}

@@ -330,7 +330,8 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 
 	var retry *retryError
 	var poison *poisonError
-	if err != nil && !lost && !closed && !errors.As(err, &retry) {
+	stopped := closed || errors.Is(err, ErrStopped)
+	if err != nil && !lost && !stopped && !errors.As(err, &retry) {
 		s.fail(j, err)
 	}
 	switch {
@@ -339,9 +340,9 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 			s.count(&s.stats.Acked)
 		}
 	case lost:
-	case closed || errors.Is(err, ErrStopped):
+	case stopped:
 		s.release(s.base, j)
-	case errors.As(err, &retry):
+	case retry != nil:
 		s.nak(s.base, j, retry.after)
 	case errors.As(err, &poison):
 		s.term(j, err.Error(), err)

@@ -41,8 +41,9 @@ type RunningJob struct {
 }
 
 // A JobFailure is a run of a job that failed: its handler returned an error other than that of
-// [Retry], panicked or called [runtime.Goexit], or was not called as the leases were used up. A
-// run that was cut short is none, because its lease was lost, or [Serve] or the pool ended.
+// [Retry] or [ErrStopped], panicked or called [runtime.Goexit], or was not called as the leases
+// were used up. A run that was cut short is none, because its lease was lost, or [Serve] or the
+// pool ended.
 type JobFailure struct {
 	ID, Type string
 	Error    string    // in one line; of more than 1 KiB the beginning

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,15 @@ func TestStatsKnowTheLastFailure(t *testing.T) {
 		"no text":        {func(context.Context, *jobs.Job) error { return unsayable{} }, "%!v(PANIC=Error method: no text)"},
 		"Goexit":         {func(context.Context, *jobs.Job) error { runtime.Goexit(); return nil }, shoal.ErrGoexit.Error()},
 		"a panic":        {func(context.Context, *jobs.Job) error { panic("oh") }, "panic: oh"},
+		"stopped": {func() jobs.Handler {
+			var runs atomic.Int64
+			return func(context.Context, *jobs.Job) error {
+				if runs.Add(1) > 1 { // it is leased again at once
+					return nil
+				}
+				return fmt.Errorf("by hand: %w", jobs.ErrStopped)
+			}
+		}(), ""},
 		"a lost lease": {func(ctx context.Context, j *jobs.Job) error {
 			if err := j.Delivery().Nak(ctx, 24*time.Hour); err != nil {
 				return err
