@@ -254,14 +254,21 @@ func TestTheStatusOfAnInterruptedWork(t *testing.T) {
 
 // TestASignalToAllProcesses, as of systemd: what it kills has not failed by itself.
 func TestASignalToAllProcesses(t *testing.T) {
-	w := startWorker(t, 2, begin+forEver, "-attempts", "1")
-	w.signal(syscall.SIGTERM, "stopping")
-	for _, group := range w.groups() {
-		if err := syscall.Kill(-group, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
+	for _, first := range []bool{true, false} {
+		w := startWorker(t, 2, "[ $job = 0 ] || trap 'exit 143' TERM; "+begin+forEver, "-attempts", "1")
+		if first {
+			w.signal(syscall.SIGTERM, "stopping")
 		}
+		for _, group := range w.groups() {
+			if err := syscall.Kill(-group, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !first {
+			w.signal(syscall.SIGTERM, "stopping")
+		}
+		w.ends(2)
 	}
-	w.ends(2)
 }
 
 func TestTheThirdSignalKills(t *testing.T) {

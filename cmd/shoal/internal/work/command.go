@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +29,10 @@ const (
 	// killAfter is from SIGTERM to SIGKILL. It is less than the second that jobs.Serve waits
 	// for handlers that it has cancelled.
 	killAfter = 800 * time.Millisecond
-	mostTail  = 4 << 10  // bytes of what a command says at last, on its standard error
-	mostOut   = 64 << 20 // bytes of its standard output, which is kept until it ends
+	// signalApart is how much later than a command this process may take a signal to both.
+	signalApart = time.Second
+	mostTail    = 4 << 10  // bytes of what a command says at last, on its standard error
+	mostOut     = 64 << 20 // bytes of its standard output, which is kept until it ends
 )
 
 // A Missing command is one that cannot be found.
@@ -75,8 +76,8 @@ type processes struct {
 
 	mu      sync.Mutex
 	running map[*exec.Cmd]struct{}
-	ending  bool // a signal has come
-	told    bool // and another one was passed on; no command starts after that
+	ending  chan struct{} // closed when a signal has come
+	told    bool          // and another one was passed on; no command starts after that
 }
 
 // errTold is why a command does not start.
@@ -84,8 +85,8 @@ var errTold = errors.New("the work ends")
 
 // run runs c, calls started with its process, and says whether it was told to end: this
 // process has passed a signal on to it, or it was killed by one while this process ends, as
-// when a service manager sends one to all processes of a service.
-func (ps *processes) run(c *exec.Cmd, started func(process int)) (told bool, err error) {
+// when a service manager sends one to all processes of a service. ctx is that of c.
+func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process int)) (told bool, err error) {
 	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
 	}
@@ -94,27 +95,31 @@ func (ps *processes) run(c *exec.Cmd, started func(process int)) (told bool, err
 		err = nil // it has ended well, and left something behind that holds its output open
 	}
 	signalGroup(c.Process, syscall.SIGKILL) // what it has left behind
+	if ctx.Err() == nil && isKilled(c.ProcessState) {
+		select {
+		case <-ps.ending:
+			told = true
+		case <-time.After(signalApart): // the signal was for the command alone
+		}
+	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.running, c)
 	ps.guard.remove(c.Process.Pid)
-	return ps.told || ps.ending && isKilled(c.ProcessState), err
+	return told || ps.told, err
 }
 
-// isKilled says whether a process was killed by a signal that asks it to end.
+// isKilled says whether a process was ended by a signal that asks for that, or has such an exit
+// status, as of a shell whose command was.
 func isKilled(p *os.ProcessState) bool {
 	if p == nil {
 		return false
 	}
-	s, ok := p.Sys().(syscall.WaitStatus)
-	return ok && s.Signaled() && slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, s.Signal())
-}
-
-// end notes that this process ends.
-func (ps *processes) end() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.ending = true
+	by := syscall.Signal(p.ExitCode() - 128)
+	if s, ok := p.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		by = s.Signal()
+	}
+	return by == syscall.SIGINT || by == syscall.SIGTERM || by == syscall.SIGHUP
 }
 
 func (ps *processes) start(c *exec.Cmd) error {
@@ -154,7 +159,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		c.Args[0] = w.Command[0]
 		c.Stdin, c.Stdout, c.Stderr = io.MultiReader(bytes.NewReader(j.Data), strings.NewReader("\n")), &out, &errs
 		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Header[jobs.TypeHeader])
-		told, err := ps.run(c, func(process int) { r.started(j, process) })
+		told, err := ps.run(ctx, c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, and the job is not at fault
 			if told {
 				return jobs.ErrStopped

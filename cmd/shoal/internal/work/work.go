@@ -82,7 +82,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(nil) }
 	defer stop()
-	ps := &processes{running: make(map[*exec.Cmd]struct{})}
+	ps := &processes{running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
 	r := &reporter{json: w.JSON, quiet: w.Quiet, out: stdout, err: stderr, fatal: func(err error) { cancel(&fault{err}) }}
 	h := w.builtin(r)
 	if w.Do == "" {
@@ -200,7 +200,7 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 				running = all[0].Running
 			}
 			r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
-			ps.end()
+			close(ps.ending)
 			cancel(&Interrupted{Signal: s})
 		case 2:
 			r.say("passing the signal on")
