@@ -200,3 +200,23 @@ func TestATaskThatIsNoJobHangs(t *testing.T) {
 		end()
 	})
 }
+
+// TestAPausedPoolAndItsQueue: nobody works the queue, and the page says why.
+func TestAPausedPoolAndItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPage(t, shoalhttp.WithQueue("mails", queueIn("left")))
+		p, end := poolIn(t, h, "ok")
+		p.Pause()
+		for range 10 {
+			time.Sleep(2 * time.Second)
+			queuesOf(t, h)
+		}
+		want := []string{"3 not worked: the oldest ready job has waited for 4m00s; pool work serves the queue, and none is leased",
+			"1 see pool: its pool work: paused for at least 17s: it takes tasks and starts none"}
+		if got := said(queuesOf(t, h)[0]); !slices.Equal(got, want) {
+			t.Errorf("%q; want %q", got, want)
+		}
+		p.Resume()
+		end()
+	})
+}

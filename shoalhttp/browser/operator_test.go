@@ -185,3 +185,32 @@ func (away) Depth(context.Context) (jobs.Depth, error)          { return jobs.De
 func (away) DeadLetters(context.Context, jobs.DeadFilter) ([]jobs.DeadLetter, error) {
 	return nil, errAway
 }
+
+// A queue that has not answered yet is not said to be well.
+func TestAQueueThatIsNotMeasuredYet(t *testing.T) {
+	t.Parallel()
+	q := slowDepth{jobstest.NewQueue(time.Minute), make(chan struct{})}
+	pool := serving(t, q, func(*jobs.Job, <-chan struct{}) error { return nil })
+	p := open(t, serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q)))
+	p.live()
+	// After five seconds it cannot be reached.
+	p.until(worst + ` === '1 pool, nothing wrong in the last minute; 1 queue not measured yet' || ` + worst + `.includes('cannot be reached')`)
+	close(q.answers)
+	p.until(worst + ` === '✓ 1 pool and 1 queue, nothing wrong in the last minute'`)
+	p.until(queueSaid + ` === '✓ no job waits for long, none is dead'`)
+	p.until(why + ` === '✓ nothing wrong with its tasks in the last minute'`)
+}
+
+type slowDepth struct {
+	*jobstest.Queue
+	answers chan struct{}
+}
+
+func (q slowDepth) Depth(ctx context.Context) (jobs.Depth, error) {
+	select {
+	case <-q.answers:
+		return q.Queue.Depth(ctx)
+	case <-ctx.Done():
+		return jobs.Depth{}, ctx.Err()
+	}
+}
