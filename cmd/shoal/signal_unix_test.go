@@ -335,6 +335,22 @@ func TestWorkEndsThoughNobodyReadsItsOutput(t *testing.T) {
 	}
 }
 
+// TestAReaderThatACtrlCEnds, as of a pipe: why jobs are given back is said.
+func TestAReaderThatACtrlCEnds(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = in }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done; echo done", "-empty", "1h")
+	in.Close()
+	w.signal(os.Interrupt, "stopping; 1 jobs run")
+	out.Close()
+	w.letGo()
+	if err := w.Wait(); w.ProcessState.ExitCode() != 1 || !strings.Contains(w.said(), "the output of the job cannot be written") {
+		t.Errorf("shoal work: %v\n%s", err, w.said())
+	}
+}
+
 // TestTooMuchOutput is a failure of the job, and takes not all memory.
 func TestTooMuchOutput(t *testing.T) {
 	w := startWorker(t, 1, begin+"cat /dev/zero", "-attempts", "1", "-empty", "1s")

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -61,6 +63,21 @@ func TestCtrlCAtATerminal(t *testing.T) {
 		if b, err := os.ReadFile(f); err != nil || string(b) != "told\n" {
 			t.Errorf("a command was told %q: %v", b, err)
 		}
+	}
+}
+
+// TestEnqueueAtATerminal says that it waits for lines.
+func TestEnqueueAtATerminal(t *testing.T) {
+	person, process := terminal(t)
+	if _, err := person.WriteString("a job\n\x04"); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	if err := enqueueCommand(t.Context(), []string{"-dir", t.TempDir()}, process, io.Discard, &said); err != nil {
+		t.Fatal(err)
+	}
+	if s := said.String(); !strings.Contains(s, "Ctrl-D ends it\n") || !strings.Contains(s, "enqueued 1 jobs") {
+		t.Error(s)
 	}
 }
 

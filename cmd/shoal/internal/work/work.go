@@ -82,8 +82,15 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(nil) }
 	defer stop()
+	faults := make(chan error, 1) // why no other job could be done either
 	ps := &processes{running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
-	r := &reporter{json: w.JSON, quiet: w.Quiet, out: stdout, err: stderr, fatal: func(err error) { cancel(&fault{err}) }}
+	r := &reporter{json: w.JSON, quiet: w.Quiet, out: stdout, err: stderr, fatal: func(err error) {
+		select {
+		case faults <- err:
+		default:
+		}
+		stop()
+	}}
 	h := w.builtin(r)
 	if w.Do == "" {
 		if ps.guard, err = startGuard(); err != nil {
@@ -107,8 +114,10 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	start := time.Now()
 	err = jobs.Serve(ctx, p, toldSource{q.Source, r}, r.handler(h), opts...)
-	if f := (*fault)(nil); errors.As(context.Cause(ctx), &f) {
-		err = errors.Join(f.error, err)
+	select {
+	case f := <-faults:
+		err = errors.Join(f, err)
+	default:
 	}
 	stop()
 	close(served)
@@ -177,9 +186,6 @@ func (w Work) result(ctx context.Context, n Tally, left *depth) error {
 	}
 	return nil
 }
-
-// A fault is why the work ends: no other job could be done either.
-type fault struct{ error }
 
 // heed does what signals ask for, until the work has ended.
 func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool, ps *processes, r *reporter, cancel context.CancelCauseFunc) {
