@@ -33,7 +33,7 @@ version   print the version of this command, the version of Go, and the platform
 shoal demo -h, and so on, lists the flags of a command. For example:
 
 	ls *.md | shoal enqueue -type doc          each name is a job
-	shoal work -empty 1m xargs wc              run them; end when none is left
+	shoal work -empty 1s xargs wc              run them; end when none is left
 	shoal dead list                            why did some fail?
 	shoal dead retry -type doc                 mend it, run them again
 `
