@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of Postgres
 	_ "modernc.org/sqlite"             // that of SQLite
@@ -16,6 +17,10 @@ import (
 
 // connections are enough for a source that is pulled, and for what workers say meanwhile.
 const connections = 8
+
+// filePoll is between two looks at an SQLite database that seems unchanged. It is watched, and an
+// idle process is to sleep.
+const filePoll = 2 * time.Second
 
 func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
@@ -38,6 +43,8 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		opts = append(opts, shoalsql.WithListener(listener))
+	} else {
+		opts = append(opts, shoalsql.WithPoll(filePoll))
 	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {

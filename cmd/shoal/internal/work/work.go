@@ -256,13 +256,18 @@ func (w Work) page(p *shoal.Pool, q *Queue, stderr io.Writer) (stop func(), err 
 
 const (
 	tickEvery = 250 * time.Millisecond
+	restEvery = time.Second // where nobody waits for the end: an idle process is to sleep
 	sayEvery  = 2 * time.Second
 	mostSay   = 2 * time.Second // for what is said at last
 )
 
 // watch reports the progress, and ends the work when the queue stays empty.
 func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) {
-	tick := time.NewTicker(tickEvery)
+	every := tickEvery
+	if w.Empty == 0 {
+		every = restEvery
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	in := depths{}
 	in.q, _ = q.Source.(jobs.Depther)
