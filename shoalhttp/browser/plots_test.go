@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/shoalhttp"
 )
 
@@ -126,4 +129,46 @@ func TestPlotsBeginBeforeTheVisit(t *testing.T) {
 	p := open(t, url)
 	p.live()
 	p.until(`document.querySelector('#plots').dataset.since >= 5`) // seconds before the page was opened
+}
+
+// keepPlots has the page keep its plots in window.kept, so that a test sees what is drawn.
+func keepPlots(p *page) {
+	call(p, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `(() => {
+		let plot;
+		window.kept = [];
+		Object.defineProperty(window, 'uPlot', {configurable: true, get: () => plot, set: f => {
+			plot = new Proxy(f, {construct(f, args) {
+				const u = Reflect.construct(f, args);
+				window.kept.push(u);
+				return u;
+			}});
+		}});
+	})()`})
+}
+
+// TestAStallEndsTheLines: no time was measured while nothing ended, so a line from before the
+// stall to after it would be a climb that never was.
+func TestAStallEndsTheLines(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, shoal.WithName("api"), shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(8), shoal.WithTiming(shoal.TimingFull))
+	go keepBusy(pool)
+	p := open(t, serve(t, shoalhttp.WithPools(pool)), keepPlots)
+	p.live()
+	const lines = `[3, 4].map(i => window.kept[i].data[1])` // the p50 of waits and of runs
+	p.until(lines + `.every(d => d.at(-1) > 0 && d.length >= 2)`)
+	release := make(chan struct{})
+	for range 2 {
+		if err := pool.Submit(func() { <-release }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.until(lines + `.every(d => d.slice(-4).every(v => v === null))`)
+	close(release)
+	p.until(lines + `.every(d => d.at(-1) > 0)`)
+	// uPlot passes over undefined, and ends the line at null.
+	for i, kinds := range eval[[]string](p, lines+`.map(d => d.map(v => v === null ? '0' : v === undefined ? '_' : '1').join(''))`) {
+		if ok, err := regexp.MatchString(`1_*0{4,}1`, kinds); err != nil || !ok {
+			t.Errorf("line %d is drawn as %s (1 is a value, _ is passed over, 0 ends the line), want values on both sides of four zeros", i, kinds)
+		}
+	}
 }
