@@ -147,8 +147,9 @@ type Depth struct {
 	Delayed int64 // jobs that wait for the end of their delay, or of the time that Nak was called with
 	Leased  int64 // jobs that are leased
 	Dead    int64 // dead letters
-	// Oldest is the time for which the job that has been ready longest has waited to be
-	// leased; 0 if none is ready. A queue whose workers keep up has an Oldest near 0.
+	// Oldest is the lag of the queue: the time for which the job that has been ready longest
+	// has waited to be leased; 0 if none is ready. A queue whose workers keep up has an Oldest
+	// near 0.
 	Oldest time.Duration
 }
 

@@ -12,6 +12,10 @@
 // (contrib/nats) and for SQL databases (contrib/sql). Package jobstest has a source in
 // memory for tests, and the conformance tests that every source passes.
 //
+// The package has no periodic jobs, no uniqueness beyond a message's ID, and no history. River
+// has them, and contrib/river runs its jobs on a pool, with the same handlers; docs/engines.md
+// of the repository says which engine is for whom.
+//
 // # Guarantees
 //
 // A job runs at least once. It may run again if its process dies, if its lease ends

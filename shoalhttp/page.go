@@ -35,11 +35,11 @@
 // # Durable queues
 //
 // [WithQueue] adds a durable queue of package jobs to the page: how many of its jobs are ready,
-// delayed, leased and dead letters, and for how long the oldest ready one has waited. That is
-// about all that work on the queue, whereas the figures of a pool are about this process. With
-// [WithControls], the page lists the dead letters with their last errors and outputs, a hundred at
-// once and the newest first, retries and deletes them, each or all of a type or an age, and asks
-// for a confirmation before.
+// delayed, leased and dead letters, and its lag: for how long the oldest ready one has waited.
+// That is about all that work on the queue, whereas the figures of a pool are about this process.
+// With [WithControls], the page lists the dead letters with their last errors and outputs, a
+// hundred at once and the newest first, retries and deletes them, each or all of a type or an age,
+// and asks for a confirmation before.
 //
 // A pool that jobs.Serve works a queue with is shown as that queue's if the name of
 // [jobs.WithName] is that of WithQueue. Then what is wrong with one of them is said of the other

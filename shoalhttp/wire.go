@@ -185,7 +185,7 @@ type QueueRow struct {
 	Delayed     int64     `json:"delayed"`
 	Leased      int64     `json:"leased"`
 	Dead        int64     `json:"dead"`
-	Oldest      float64   `json:"oldest"`
+	Oldest      float64   `json:"oldest"`             // the lag
 	Error       string    `json:"error,omitempty"`    // why it cannot be measured now
 	DeadLetters bool      `json:"dead_letters"`       // whether it is a [jobs.DeadStore]
 	Verdicts    []Verdict `json:"verdicts,omitempty"` // the worst first; the queue is their subject

@@ -77,7 +77,7 @@ func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (me
 	}
 	up := gauge("shoal.jobs.queue.up", "{queue}", "1 if the queue has told within 5 s what it holds, else 0.")
 	oldest, err := meter.Float64ObservableGauge("shoal.jobs.queue.oldest", metric.WithUnit("s"),
-		metric.WithDescription("Time for which the oldest ready job has waited to be leased."))
+		metric.WithDescription("Lag of the queue: time for which the oldest ready job has waited to be leased."))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("shoalotel: %w", err)
 	}

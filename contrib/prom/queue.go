@@ -41,7 +41,7 @@ var depthNumbers = [...]number[jobs.Depth]{
 		func(d *jobs.Depth) float64 { return float64(d.Delayed) }},
 	{"shoal_jobs_queue_leased", gauge, "Jobs of the queue that are leased, by any process.",
 		func(d *jobs.Depth) float64 { return float64(d.Leased) }},
-	{"shoal_jobs_queue_oldest_seconds", gauge, "Time for which the oldest ready job has waited to be leased. None is ready: 0.",
+	{"shoal_jobs_queue_oldest_seconds", gauge, "Lag of the queue: time for which the oldest ready job has waited to be leased. None is ready: 0.",
 		func(d *jobs.Depth) float64 { return d.Oldest.Seconds() }},
 	{"shoal_jobs_queue_ready", gauge, "Jobs of the queue that may be leased at once.",
 		func(d *jobs.Depth) float64 { return float64(d.Ready) }},
