@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,7 +46,7 @@ func main() {
 	listen := flag.String("listen", "localhost:8080", "the `address` to listen on")
 	token := flag.String("token", os.Getenv("SHOAL_TOKEN"), "the token of both pages, at least 16 bytes; the default is $SHOAL_TOKEN, or a new one")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *token == "" {
 		*token = rand.Text()
