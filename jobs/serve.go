@@ -306,7 +306,7 @@ func (s *server) overdue(ctx context.Context, j *Job, limit time.Duration) {
 		return
 	}
 	s.count(&s.stats.TimedOut)
-	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.ID, "attempt", j.Attempt, "limit", limit)
+	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "limit", limit)
 }
 
 // errSpent is the result of a job that is not run, as its leases are used up.
@@ -382,7 +382,7 @@ func (s *server) term(j *Job, text string, err error) {
 	reason := reasonOf(text, err)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.count(&s.stats.Dead)
-		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
+		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
 	}
 }
 

@@ -19,15 +19,16 @@ by ID, by -type, by -age or -within, or by several of these; then all conditions
 met.
 
 	list   one a line, the last ones first; all, if no condition is given
-	show   all that is known: the last error, what the command has written on its
-	       standard error, the payload
+	show   all that is known: the last error, the last 4 KiB that the command has written
+	       on its standard error, the payload
 	retry  make them jobs again, for shoal work to run, with all their attempts before them
 	rm     delete them for ever
 
 retry and rm need a condition, or -all.
 
-The exit status is 0; 2 if the command line is wrong; and 1 after another error. That no
-dead letter has an ID, or meets all conditions with a -type, is an error.`
+The exit status is 0; 2 if the command line is wrong; and 1 after another error. It is an
+error if no dead letter has a given ID, or the given -type with all other conditions; with
+-age, -within or -all alone there may be none.`
 
 var deadDos = []string{"list", "show", "retry", "rm"}
 
@@ -45,7 +46,7 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.DurationVar(&d.Filter.Age, "age", 0, "those that were given up at least this `time` ago")
 	fs.DurationVar(&d.Filter.Within, "within", 0, "those that were given up at most this `time` ago")
 	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
-	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter")
+	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter, with its job (the ID), type,\nattempt, at, reason, output, header, and data, or data_base64 if it is no UTF-8")
 	all := fs.Bool("all", false, "with retry and rm: all dead letters")
 	if err := parsePlace(fs, &d.Place, args, stdout, deadUsage); err != nil {
 		return err

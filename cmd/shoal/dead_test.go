@@ -46,8 +46,14 @@ func TestDead(t *testing.T) {
 			if len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.Contains(out, `exit status 65: last \x1b of mail`) || strings.ContainsRune(out, 0x1b) {
 				t.Errorf("list: %s", out)
 			}
-			if out, said := run("", "list", "-n", "1"); strings.Count(out, "\n") != 2 || !strings.Contains(said, "-n 0 lists all") {
+			if out, said := run("", "list", "-n", "1"); strings.Count(out, "\n") != 2 || !strings.Contains(said, "more than these 1: -n 0 lists all") {
 				t.Errorf("list -n 1: %s, %s", out, said)
+			}
+			if out, said := run("", "list", "-n", "3"); strings.Count(out, "\n") != 4 || said != "" {
+				t.Errorf("list -n 3: %s, %s", out, said)
+			}
+			if out, said := run("", "list", "-age", "1h"); out != "" || said != "no dead letter of queue default was given up at least 1h0m0s ago\n" {
+				t.Errorf("list -age 1h: %s, %s", out, said)
 			}
 			if out, _ := run("", "show", "-type", "mail"); !strings.Contains(out, "type      mail\n") || !strings.Contains(out, "attempts  1\n") ||
 				!strings.Contains(out, "output\n    first of mail\n    last \\x1b of mail\n") || !strings.HasSuffix(out, "payload\n    mail \\x1b[31m\n") {

@@ -81,6 +81,22 @@ func TestEnqueueAtATerminal(t *testing.T) {
 	}
 }
 
+// TestEnqueueFromTheNullDevice does not say that it waits for lines: nobody types there.
+func TestEnqueueFromTheNullDevice(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var said bytes.Buffer
+	if err := enqueueCommand(t.Context(), []string{"-dir", t.TempDir()}, null, io.Discard, &said); err != nil {
+		t.Fatal(err)
+	}
+	if s := said.String(); !strings.HasPrefix(s, "enqueued 0 jobs") {
+		t.Error(s)
+	}
+}
+
 // TestATerminalThatIsClosed lets the commands end.
 func TestATerminalThatIsClosed(t *testing.T) {
 	person, process := terminal(t)

@@ -87,11 +87,17 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 		return errUsage{fmt.Errorf("-delay %v must be at least 0s", e.Delay)}
 	}
 	if f, ok := stdin.(*os.File); ok && !e.JSON {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && !isNull(info) {
 			fmt.Fprintln(stderr, "enqueue: each line of the standard input is a job; Ctrl-D ends it")
 		}
 	}
 	return e.Run(ctx, stdin, stdout, stderr)
+}
+
+// isNull reports whether info is that of the null device, at which nobody types.
+func isNull(info os.FileInfo) bool {
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
 }
 
 // builtins lists what work can do without a command, one a line.
@@ -133,12 +139,12 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	})
 	fs.DurationVar(&w.Empty, "empty", 0, "end when the queue has been empty for this time; jobs that are delayed, or run\nelsewhere, are in it (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it; its\ncontrols and dead letters need the token in $SHOAL_TOKEN, or else the printed one")
-	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end")
+	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end; dead counts this process's, dead_letters all")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
-		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and what the command\nhas written on its standard error.\n\n"+
+		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and the last 4 KiB that\nthe command has written on its standard error. What it writes there when it ends well\nis dropped.\n\n"+
 		"The output is written when a command ends. If it cannot be written, or has more\nthan 64 MiB, that is a failure of the job too; if nobody reads it any more, the\nwork ends and the job is given back. So in a pipe use a reader that a Ctrl-C does\nnot end, as tee -i. Each command has a process group of its own.\nWhat it leaves behind when it ends is killed, and so is all when this process is\nkilled.\n\n"+
 		"At the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed. A SIGHUP\nis never the second one, and is ignored under nohup.\n\nThe progress names the last failure, and the job that has run for longest, with\nits process, if that is more than 10s.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, as 130 by Ctrl-C\n\nWithout -empty a signal is how work ends, and the status is 0 or 3. The last line\nsays how many jobs are left, and so does the event end of -json.")
 	_, known := work.Builtins[w.Do]

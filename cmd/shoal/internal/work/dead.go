@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,9 +47,17 @@ func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		n, err := store.DeleteDead(ctx, d.Filter)
 		return d.did("deleted", n, err, stdout, stderr)
 	}
-	all, err := store.DeadLetters(ctx, d.Filter)
+	f, n := d.Filter, d.Filter.Limit
+	if n > 0 && n < math.MaxInt {
+		f.Limit++ // so that it is known whether there are more
+	}
+	all, err := store.DeadLetters(ctx, f)
 	if err != nil {
 		return err
+	}
+	more := n > 0 && len(all) > n
+	if more {
+		all = all[:n]
 	}
 	switch {
 	case d.JSON:
@@ -64,9 +73,12 @@ func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := d.missing(len(all)); err != nil {
 		return err
 	}
-	if n := d.Filter.Limit; d.Do == "list" && n > 0 && len(all) == n {
-		fmt.Fprintf(stderr, "these are the last %d; there may be more: -n 0 lists all\n", n)
-	} else if len(all) == 0 {
+	switch {
+	case more:
+		fmt.Fprintf(stderr, "there are more than these %d: -n 0 lists all\n", n)
+	case len(all) == 0 && (f.Age > 0 || f.Within > 0):
+		fmt.Fprintf(stderr, "no dead letter of queue %s %s\n", d.Queue, d.conditions())
+	case len(all) == 0:
 		fmt.Fprintf(stderr, "no dead letters in queue %s at %s\n", d.Queue, q.Where)
 	}
 	return nil
@@ -92,15 +104,20 @@ func (d Dead) missing(n int) error {
 	if n > 0 && (n >= len(ids) || n == d.Filter.Limit) || len(ids) == 0 && d.Filter.Type == "" {
 		return nil
 	}
+	if n > 0 {
+		return fmt.Errorf("of %d IDs only %d are those of dead letters of queue %s that meet all conditions", len(ids), n, d.Queue)
+	}
+	return fmt.Errorf("no dead letter of queue %s %s; shoal dead list shows those that there are", d.Queue, d.conditions())
+}
+
+// conditions says what a dead letter has that is selected.
+func (d Dead) conditions() string {
 	var has []string
-	switch len(ids) {
+	switch ids := slices.Compact(slices.Sorted(slices.Values(d.Filter.IDs))); len(ids) {
 	case 0:
 	case 1:
 		has = append(has, fmt.Sprintf("has the ID %q", ids[0]))
 	default:
-		if n > 0 {
-			return fmt.Errorf("of %d IDs only %d are those of dead letters of queue %s that meet all conditions", len(ids), n, d.Queue)
-		}
 		has = append(has, fmt.Sprintf("has one of the %d IDs", len(ids)))
 	}
 	if d.Filter.Type != "" {
@@ -112,7 +129,7 @@ func (d Dead) missing(n int) error {
 	if d.Filter.Within > 0 {
 		has = append(has, fmt.Sprintf("was given up at most %v ago", d.Filter.Within))
 	}
-	return fmt.Errorf("no dead letter of queue %s %s; shoal dead list shows those that there are", d.Queue, strings.Join(has, " and "))
+	return strings.Join(has, " and ")
 }
 
 // printable is s without what could change a terminal; line breaks and tabs stay if lines is set.

@@ -96,6 +96,14 @@ func (r *reporter) sayFailure() {
 	}
 }
 
+// aJob is how people call an attempt of a job.
+func aJob(id, kind string, attempt int) string {
+	if kind != "" {
+		kind = " of type " + kind
+	}
+	return fmt.Sprintf("job %s%s, attempt %d", id, kind, attempt)
+}
+
 // say tells people of the progress.
 func (r *reporter) say(format string, args ...any) {
 	if !r.quiet && !r.json {
@@ -193,7 +201,7 @@ func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
 	if err == nil && failure != nil && after > 0 { // else it was interrupted
 		d.r.tallyMu.Lock()
 		d.r.tally.Failed++
-		d.r.failure = printable(fmt.Sprintf("job %s, attempt %d: %v", d.ID(), d.Attempt(), failure), false)
+		d.r.failure = printable(fmt.Sprintf("%s: %v", aJob(d.ID(), d.Header()[jobs.TypeHeader], d.Attempt()), failure), false)
 		d.r.tallyMu.Unlock()
 	}
 	return d.told(ctx, err, "back", &d.r.tally.Back)
@@ -295,6 +303,7 @@ type depth struct {
 	Ready   int64    `json:"ready"`
 	Delayed int64    `json:"delayed"`
 	Leased  int64    `json:"leased"`
+	Dead    int64    `json:"dead_letters"` // also those of others, and of before
 	Oldest  float64  `json:"oldest_seconds"`
 	Left    *float64 `json:"left_seconds,omitempty"` // until the queue is empty, if it goes on so; nil: it does not shrink
 }
@@ -324,7 +333,7 @@ func (d *depths) look(ctx context.Context) *depth {
 		return d.known
 	}
 	all := now.Ready + now.Delayed + now.Leased
-	d.known = &depth{Ready: now.Ready, Delayed: now.Delayed, Leased: now.Leased, Oldest: now.Oldest.Seconds()}
+	d.known = &depth{Ready: now.Ready, Delayed: now.Delayed, Leased: now.Leased, Dead: now.Dead, Oldest: now.Oldest.Seconds()}
 	if !d.at.IsZero() {
 		speed := float64(d.last-all) / start.Sub(d.at).Seconds()
 		if d.speed == 0 {
@@ -341,7 +350,7 @@ func (d *depths) look(ctx context.Context) *depth {
 }
 
 func (p progress) String() string {
-	s := fmt.Sprintf("%d jobs done (%.0f/s), %d runs failed, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Dead, p.Running, p.Workers)
+	s := fmt.Sprintf("%d jobs done (%.0f/s), %d runs failed, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Tally.Dead, p.Running, p.Workers)
 	if p.TimedOut > 0 {
 		s += fmt.Sprintf(", %d over the time limit", p.TimedOut)
 	}
@@ -350,7 +359,7 @@ func (p progress) String() string {
 		s += fmt.Sprintf("; about %v left", seconds(*p.Left))
 	}
 	if l := p.Longest; l != nil {
-		s += fmt.Sprintf("; job %s, attempt %d, has run for %v", printable(l.Job, false), l.Attempt, seconds(l.Seconds))
+		s += fmt.Sprintf("; %s, has run for %v", printable(aJob(l.Job, l.Type, l.Attempt), false), seconds(l.Seconds))
 		if l.Process != 0 {
 			s += fmt.Sprintf(" as process %d", l.Process)
 		}
@@ -368,13 +377,16 @@ func (d *depth) String() string {
 	}
 	s := fmt.Sprintf("; in the queue %d ready", d.Ready)
 	if d.Ready > 0 {
-		s += fmt.Sprintf(", for up to %v", seconds(d.Oldest))
+		s += fmt.Sprintf(", the oldest for %v", seconds(d.Oldest))
 	}
 	if d.Delayed > 0 {
 		s += fmt.Sprintf(", %d delayed", d.Delayed)
 	}
 	if d.Leased > 0 {
 		s += fmt.Sprintf(", %d leased", d.Leased)
+	}
+	if d.Dead > 0 {
+		s += fmt.Sprintf(", %d dead letters in all", d.Dead)
 	}
 	return s
 }

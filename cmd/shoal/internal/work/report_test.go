@@ -63,7 +63,7 @@ type given struct{ jobs.Delivery }
 
 func (given) ID() string                               { return "a" }
 func (given) Attempt() int                             { return 3 }
-func (given) Header() jobs.Header                      { return nil }
+func (given) Header() jobs.Header                      { return jobs.Header{jobs.TypeHeader: "mail"} }
 func (given) Nak(context.Context, time.Duration) error { return nil }
 
 // TestTheLastFailureIsTold once. A run that was interrupted is none.
@@ -78,10 +78,22 @@ func TestTheLastFailureIsTold(t *testing.T) {
 	}
 	r.sayFailure()
 	r.sayFailure()
-	if want := "work: the last failure: job a, attempt 3: no\\x1bway\n"; said.String() != want {
+	if want := "work: the last failure: job a of type mail, attempt 3: no\\x1bway\n"; said.String() != want {
 		t.Errorf("%q, want %q", said.String(), want)
 	}
 	if n := r.now(); n.Back != 2 || n.Failed != 1 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestProgressSaysWhatIsInTheQueue: also the dead letters of others, which are not those of this
+// process.
+func TestProgressSaysWhatIsInTheQueue(t *testing.T) {
+	p := progress{Workers: 2, Longest: &long{"a", "mail", 3, 61, 4711}, depth: &depth{Ready: 5, Leased: 1, Dead: 35, Oldest: 7}}
+	want := "0 jobs done (0/s), 0 runs failed, 0 given back, 0 dead letters, 0 of 2 workers busy; " +
+		"in the queue 5 ready, the oldest for 7s, 1 leased, 35 dead letters in all; " +
+		"job a of type mail, attempt 3, has run for 1m1s as process 4711"
+	if p.String() != want {
+		t.Errorf("%q, want %q", p, want)
 	}
 }
