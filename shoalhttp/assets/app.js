@@ -910,9 +910,22 @@ function fillQueue(li, q) {
   const found = q.verdicts || [];
   const old = latest.time - q.measured;
   setFound(said, found.length ? found : [{level: 0, text: known ? '✓ no job waits for long, none is dead' : 'being measured'}],
-    known && old > 10 ? [{level: 0, text: `measured ${age(Math.floor(old))} ago`}] : []);
+    known && old > 10 ? [{level: 0, text: `measured ${age(Math.floor(old))} ago`}] : known ? draining(li, q) : []);
   button.hidden = !$('dead') || !q.dead_letters;
   setAttr(button, 'aria-label', `Dead letters of queue ${q.name}`);
+}
+
+// draining says how fast a queue shrinks, and when it is empty if that goes on.
+function draining(li, q) {
+  const all = q.ready + q.delayed + q.leased;
+  let was = li._was;
+  if (!was || was.name !== q.name || q.measured < was.at) was = li._was = {name: q.name, at: q.measured, all, now: 0, speed: 0};
+  if (q.measured > was.at) {
+    const now = (was.all - all) / (q.measured - was.at);
+    li._was = was = {name: q.name, at: q.measured, all, now, speed: (2 * (was.speed || now) + now) / 3}; // so that it does not jump
+  }
+  if (!all || was.now <= 0 || was.speed <= 0) return [];
+  return [{level: 0, text: `${rate(was.speed)} jobs fewer a second: empty in about ${age(Math.ceil(all / was.speed))}`}];
 }
 
 // visible is s with what cannot be seen written as in JavaScript; line breaks and tabs may stay.
@@ -1006,7 +1019,7 @@ function drawDead(answer) {
   $('dead-pages').hidden = !part;
   $('dead-back').disabled = !before;
   $('dead-next').disabled = !dead.next;
-  $('dead-retry').disabled = $('dead-delete').disabled = dead.n === 0;
+  lockDead();
   // Those that are shown already stay, perhaps open.
   const have = new Map([...$('dead-list').children].map(e => [e._key, e]));
   const next = answer.letters.map(l => {
@@ -1014,6 +1027,13 @@ function drawDead(answer) {
     return have.get(key) || makeLetter(l, key);
   });
   $('dead-list').replaceChildren(...next);
+}
+
+// lockDead lets nothing be done to all while the filter differs from that of what is listed.
+function lockDead() {
+  const other = BY.some(k => $('dead-' + k).value.trim() !== (dead.by[k] || ''));
+  $('dead-retry').disabled = $('dead-delete').disabled = other || dead.n === 0;
+  return other;
 }
 
 function makeLetter(l, key) {
@@ -1097,6 +1117,9 @@ function initDead() {
   $('dead-retry').addEventListener('click', each('retry', (n, q) => `Retry ${n} of queue ${q}? They are ready again, and their attempts count from 1.`));
   $('dead-delete').addEventListener('click', each('delete', (n, q) => `Delete ${n} of queue ${q} for ever?`));
   $('dead-close').addEventListener('click', closeDead);
+  $('dead-filter').addEventListener('input', () => {
+    if (dead) deadSaid(lockDead() ? 'Show lists these' : '');
+  });
   $('dead-filter').addEventListener('submit', e => {
     e.preventDefault();
     filterDead();

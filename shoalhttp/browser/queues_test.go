@@ -113,6 +113,41 @@ func TestDeadLettersFlow(t *testing.T) {
 	}
 }
 
+// TestNothingIsDoneToWhatIsNotListed: a filter that was typed but not shown yet is not taken for
+// the one that holds.
+func TestNothingIsDoneToWhatIsNotListed(t *testing.T) {
+	t.Parallel()
+	p := open(t, serve(t, shoalhttp.WithPools(busy(t, "work")), shoalhttp.WithQueue("mails", buried(t)), shoalhttp.WithControls(token)))
+	p.live()
+	p.click("#qs button")
+	p.until(`document.querySelector('#ask').open`)
+	p.keys(token, kb.Enter)
+	const locked = `['retry', 'delete'].map(s => document.querySelector('#dead-' + s).disabled).join(' ')`
+	p.until(listed + ` === '4 dead letters, the newest first' && ` + locked + ` === 'false false'`)
+	p.click("#dead-type")
+	p.keys("mail")
+	p.until(locked + ` === 'true true' && document.querySelector('#dead-said').textContent === 'Show lists these'`)
+	p.keys(kb.Enter)
+	p.until(listed + ` === '3 dead letters of type mail, the newest first' && ` + locked + ` === 'false false'`)
+}
+
+// TestAQueueDrains: the page says how fast, and when it is empty.
+func TestAQueueDrains(t *testing.T) {
+	t.Parallel()
+	q := jobstest.NewQueue(time.Minute)
+	put(t, q, 4000)
+	pool := serving(t, q, func(_ *jobs.Job, over <-chan struct{}) error {
+		select {
+		case <-over:
+		case <-time.After(20 * time.Millisecond):
+		}
+		return nil
+	})
+	both(t, serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q)), "draining", func(p *page, _ bool) {
+		p.until(`/[0-9]+ jobs fewer a second: empty in about [0-9]+s$/.test(` + queueSaid + `)`)
+	})
+}
+
 func TestNoDeadLettersWithoutControls(t *testing.T) {
 	t.Parallel()
 	p := open(t, serve(t, shoalhttp.WithPools(busy(t, "work")), shoalhttp.WithQueue("mails", buried(t))))
