@@ -234,7 +234,7 @@ func (c *Crew) armReclaim() {
 func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
 	c.enter()
-	for c.root.phase == open && c.live-c.departing > c.Min && len(c.idle) > 0 && c.idle[0].parkedAt+int64(c.Idle) <= now {
+	for c.live-c.departing > c.Min && len(c.idle) > 0 && c.idle[0].parkedAt+int64(c.Idle) <= now {
 		sy.Reach("reclaim")
 		c.dismiss()
 	}

@@ -173,14 +173,11 @@ func (c *Crew) toSay() (s said) {
 // announce publishes what is a function of the state.
 func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
-	if s.only != was.only && s.only != nil { // at no time nothing is said
+	if s.only != was.only {
 		c.solo.Store(s.only)
 	}
 	if s.urgent != was.urgent {
 		c.urgent.Store(s.urgent)
-	}
-	if s.only != was.only && s.only == nil {
-		c.solo.Store(nil)
 	}
 	if d := int64(s.avail-was.avail) << availBit; d != 0 {
 		c.wake.Add(uint64(d))

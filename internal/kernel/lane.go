@@ -75,17 +75,10 @@ const (
 // isLeafOfRoot reports whether workers may serve l without the lock while no other lane is ready.
 func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids == nil && l.up.up == nil }
 
-// leaf is what stands for l's own tasks in the schedule, and bar what stands for all that its
-// maximum bounds.
+// leaf is what stands for l's own tasks in the schedule; turn stands for those of the lanes below it
+// too, and for all that its maximum bounds.
 func (l *Lane) leaf() *fair.Item[*Lane] {
 	if l.kids != nil {
-		return &l.kids.Own
-	}
-	return &l.turn
-}
-
-func (l *Lane) bar() *fair.Item[*Lane] {
-	if l.up == nil {
 		return &l.kids.Own
 	}
 	return &l.turn
@@ -103,19 +96,17 @@ func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 func (l *Lane) fence() {
 	l.mark(l.muted, true)
 	l.fenced = ticketOf(l.head.Load()) + 1
-	l.crew.touch(l)
 }
 
 // list makes l ready, and what is above it, unless that is muted.
 func (c *Crew) list(l *Lane) { l.leaf().Put() }
 
-// mute keeps l, and what is below it, from the crew: it is at its maximum, or paused.
+// mute keeps l, and what is below it, from the crew: it is at its maximum, or paused. It is not the root:
+// while that is paused there is no top, and while it is at its maximum all workers are busy.
 func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
-	if l.place != nil {
-		l.place.muted = l
-	}
-	l.bar().Hold()
+	l.place.muted = l
+	l.turn.Hold()
 	l.mark(true, l.slow)
 }
 
@@ -124,11 +115,9 @@ func (c *Crew) mute(l *Lane) {
 func (c *Crew) freed(l *Lane) {
 	if l.muted {
 		sy.Reach("unmute")
-		if l.place != nil {
-			l.place.muted = nil
-		}
+		l.place.muted = nil
 		l.mark(false, l.slow)
-		l.bar().Free()
+		l.turn.Free()
 	}
 	for n := range l.nudgers {
 		c.deeds.calls = append(c.deeds.calls, n.Nudge)
@@ -147,7 +136,6 @@ func (c *Crew) top() *Lane {
 		switch free := l.free(); { // one look, before that at solo: workers come and leave without the lock
 		case !free && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
 			c.solo.Store(nil)
-			continue
 		case !free:
 			c.mute(l)
 		case it != l.leaf():
@@ -187,10 +175,10 @@ func (l *Lane) left(stay *Lane) {
 	}
 }
 
-// isCold reports whether l has cells, and nothing to do.
+// isCold reports whether l has cells, and neither a task in them nor a lease: then it would be ready or
+// muted. Whatever else may put a task there does so under the lock.
 func (l *Lane) isCold() bool {
-	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0 &&
-		!l.waits() && l.parked() == 0 && l.reserved == 0 && l.blocked.Len() == 0
+	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0
 }
 
 // cool is called where l may have become cold. So that a lane that goes idle again and again need

@@ -264,3 +264,62 @@ func TestIdleLaneIsSmall(t *testing.T) {
 	runtime.KeepAlive(lanes)
 	root.shut()
 }
+
+// coolOthers has more lanes of root go idle than may keep their cells, and returns them.
+func coolOthers(t *testing.T, root *Lane) (lanes []*Lane) {
+	for range 2 * keepCold {
+		l := root.sub(t, LaneConfig{Max: 2, Capacity: 4})
+		l.do(func() {})
+		l.quiesce()
+		lanes = append(lanes, l)
+	}
+	return lanes
+}
+
+// TestAPausedLaneKeepsItsCells: submitters may have a lease there, by which they put tasks into the
+// cells without the lock.
+func TestAPausedLaneKeepsItsCells(t *testing.T) {
+	root := newLane(2, 5, 0)
+	l := root.sub(t, LaneConfig{Max: 2, Capacity: 100})
+	begun, release := make(chan bool), make(chan bool)
+	l.do(func() { close(begun); <-release })
+	<-begun
+	l.Pause()
+	close(release)
+	l.quiesce()
+	for muted := false; !muted; {
+		root.sound(t, "paused")
+		root.crew.read(func() { muted = l.muted })
+	}
+	if numOf(l.tail.Load()) == 0 {
+		t.Fatal("there is no lease")
+	}
+	root.crew.enter()
+	root.crew.touch(l)
+	root.crew.leave()
+	others := coolOthers(t, root)
+	ran := false
+	l.do(func() { ran = true })
+	l.Resume()
+	l.quiesce()
+	if !ran {
+		t.Error("a task is lost")
+	}
+	root.sound(t, "resumed")
+	runtime.KeepAlive(others)
+	root.shut()
+}
+
+// TestColdLanesThatAreGone: the list of those that keep their cells may name lanes that were
+// collected.
+func TestColdLanesThatAreGone(t *testing.T) {
+	root := newLane(2, 5, 0)
+	coolOthers(t, root)
+	for left := 1; left > 0; {
+		runtime.GC()
+		root.crew.read(func() { left = root.crew.subs.Len() })
+	}
+	coolOthers(t, root)
+	root.sound(t, "others are gone")
+	root.shut()
+}

@@ -78,7 +78,6 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	l.setup(c, lc, &epoch)
 	l.kids = l.turn.Split()
 	c.enter()
-	c.list(l)
 	l.nextSample()
 	c.fill()
 	c.leave()

@@ -92,7 +92,7 @@ func (l *Lane) leaseFor(ahead bool) {
 	if ahead {
 		n = min(n, int64(len(sy.PeekPointer(&l.pacing).parked)))
 	}
-	if l.leaf().Queued() || l.muted && l.bar() == l.leaf() {
+	if l.leaf().Queued() || l.muted && l.kids == nil {
 		l.lease(n)
 	}
 }
