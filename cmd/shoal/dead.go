@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
 )
@@ -32,6 +34,22 @@ error if no dead letter has a given ID, or the given -type with all other condit
 
 var deadDos = []string{"list", "show", "retry", "rm"}
 
+// setAge returns what sets d to a time, which may be in days, as on the page.
+func setAge(d *time.Duration) func(string) error {
+	return func(s string) (err error) {
+		if n, found := strings.CutSuffix(s, "d"); found {
+			days, e := strconv.ParseUint(n, 10, 16)
+			*d, err = time.Duration(days)*24*time.Hour, e
+		} else {
+			*d, err = time.ParseDuration(s)
+		}
+		if err != nil {
+			return errors.New("want a time such as 90s, 24h or 7d")
+		}
+		return nil
+	}
+}
+
 // deadCommand looks at dead letters.
 func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var d work.Dead
@@ -43,8 +61,8 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs := flag.NewFlagSet("shoal dead", flag.ContinueOnError)
 	place(fs, &d.Place)
 	fs.StringVar(&d.Filter.Type, "type", "", "those of this `type`")
-	fs.DurationVar(&d.Filter.Age, "age", 0, "those that were given up at least this `time` ago")
-	fs.DurationVar(&d.Filter.Within, "within", 0, "those that were given up at most this `time` ago")
+	fs.Func("age", "those that were given up at least this `time` ago, such as 90s, 24h or 7d", setAge(&d.Filter.Age))
+	fs.Func("within", "those that were given up at most this `time` ago", setAge(&d.Filter.Within))
 	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
 	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter, with its job (the ID), type,\nattempt, at, reason, output, header, and data, or data_base64 if it is no UTF-8")
 	all := fs.Bool("all", false, "with retry and rm: all dead letters")

@@ -82,6 +82,12 @@ func TestDead(t *testing.T) {
 			if out, said := run(`has the type "mial"`, "rm", "-json", "-type", "mial"); out != "{\"deleted\":0}\n" || said != "" {
 				t.Errorf("rm -json -type mial: %s, %s", out, said)
 			}
+			if out, said := run("", "list", "-age", "7d"); out != "" || !strings.HasSuffix(said, " at least 168h0m0s ago\n") {
+				t.Errorf("list -age 7d: %s, %s", out, said)
+			}
+			if out, _ := run("", "list", "-within", "7d"); strings.Count(out, "\n") < 2 {
+				t.Errorf("list -within 7d: %s", out)
+			}
 			if _, said := run("", "retry", "-age", "1h"); said != "0 dead letters retried\n" {
 				t.Errorf("retry -age 1h: %s", said)
 			}
@@ -113,6 +119,8 @@ func TestDeadRefusesBadInput(t *testing.T) {
 		"eat":                     `dead "eat"`,
 		"list -n -1":              "-1",
 		"rm -age -1s":             "-1s",
+		"list -age 10":            `"10" for flag -age: want a time such as 90s, 24h or 7d`,
+		"list -within 1.5d":       `"1.5d" for flag -within: want a time such as 90s, 24h or 7d`,
 		"rm -within -1s":          "-1s",
 		"rm -within 0s":           "-within 0s",
 		"rm -all -type a":         "-all and a condition",

@@ -205,7 +205,11 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 			if all := jobs.Of(p); len(all) > 0 {
 				running = all[0].Running
 			}
-			r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
+			if running == 0 {
+				r.say("stopping; no job runs")
+			} else {
+				r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
+			}
 			close(ps.ending)
 			cancel(&Interrupted{Signal: s})
 		case 2:
