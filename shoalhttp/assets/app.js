@@ -988,7 +988,10 @@ async function listDead() {
     }
     drawDead(answer);
   } catch (err) {
-    if (dead === mine) deadSaid(`✗ not known: ${err.message}`, true);
+    if (dead !== mine) return;
+    deadSaid(`✗ not known: ${err.message}`, true);
+    dead.n = 0; // of those of the filter none are listed
+    lockDead();
   }
 }
 

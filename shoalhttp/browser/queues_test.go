@@ -117,7 +117,7 @@ func TestDeadLettersFlow(t *testing.T) {
 // the one that holds.
 func TestNothingIsDoneToWhatIsNotListed(t *testing.T) {
 	t.Parallel()
-	p := open(t, serve(t, shoalhttp.WithPools(busy(t, "work")), shoalhttp.WithQueue("mails", buried(t)), shoalhttp.WithControls(token)))
+	p := open(t, serve(t, shoalhttp.WithPools(busy(t, "work")), shoalhttp.WithQueue("mails", buried(t)), shoalhttp.WithControls(token)), expect(`status of 400`))
 	p.live()
 	p.click("#qs button")
 	p.until(`document.querySelector('#ask').open`)
@@ -129,6 +129,9 @@ func TestNothingIsDoneToWhatIsNotListed(t *testing.T) {
 	p.until(locked + ` === 'true true' && document.querySelector('#dead-said').textContent === 'Show lists these'`)
 	p.keys(kb.Enter)
 	p.until(listed + ` === '3 dead letters of type mail, the newest first' && ` + locked + ` === 'false false'`)
+	p.click("#dead-older")
+	p.keys("2x", kb.Enter) // is refused, and what is listed is not of it
+	p.until(locked + ` === 'true true' && document.querySelector('#dead-said').textContent.includes('older than "2x"')`)
 }
 
 // TestAQueueDrains: the page says how fast, and when it is empty.
