@@ -31,6 +31,8 @@ func place(fs *flag.FlagSet, p *work.Place) {
 func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, usage string) error {
 	fs.SetOutput(io.Discard) // main prints the error, in one line
 	err := fs.Parse(args)
+	dir := false
+	fs.Visit(func(f *flag.Flag) { dir = dir || f.Name == "dir" })
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(help, usage+"\n\n")
@@ -45,6 +47,8 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 		return errUsage{fmt.Errorf("-lease %v must be at least 100ms", p.Lease)}
 	case p.NATS != "" && p.SQL != "":
 		return errUsage{errors.New("-nats and -sql are both set; set at most one of them")}
+	case dir && (p.NATS != "" || p.SQL != ""):
+		return errUsage{errors.New("-dir is set, and so is -nats or -sql; set at most one of them")}
 	case p.Dir == "":
 		return errUsage{errors.New("-dir must name a folder")}
 	}

@@ -452,6 +452,7 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		"-time-limit a=-1s cat":             `"-1s" is no time`,
 		"-dir  cat":                         "-dir",
 		"-nats x -sql y cat":                "-nats and -sql",
+		"-dir x -sql y cat":                 "-dir is set, and so is -nats or -sql",
 		"-nats nats://127.0.0.1:1 cat":      "-nats nats://127.0.0.1:1",
 		"-queue a.b -dir " + dir + " cat":   `"a.b"`,
 		"-listen nowhere -dir " + dir + " -queue q cat": "-listen",
