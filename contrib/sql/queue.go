@@ -20,7 +20,8 @@
 // passed, when they were given back, or when their lease ended. They never come early. A Queue
 // sees its own new jobs at once, and those of other processes within milliseconds: on SQLite
 // because it watches the file, on Postgres with [WithListener]. Without that, and where it
-// fails, they come up to [WithPoll] late.
+// fails, they come up to [WithPoll] late; so do those of a process that ends without
+// [Queue.Flush].
 //
 // The effect of a job on the same database can happen exactly once: [Queue.AckTx]
 // acknowledges the job in the transaction of the effect. [Queue.EnqueueTx] enqueues a job in
@@ -137,7 +138,7 @@ func WithExisting() Option { return func(c *config) { c.existing = true } }
 
 // A Queue is a [jobs.Source] and a [jobs.Sink], made by [Open]. A process needs one Queue for
 // each queue that it uses. Its methods may be called by several goroutines. It need not be
-// closed.
+// closed; see [Queue.Flush] for a process that ends soon after it has enqueued something.
 type Queue struct {
 	config
 	name string
@@ -153,7 +154,9 @@ type Queue struct {
 	changed chan struct{} // closed, and made anew, when something may be leased
 	heard   chan struct{} // and when others may have done something
 	telling bool          // notify has a goroutine
-	untold  bool          // and something to tell
+	asked   uint64        // how often notify was called
+	said    uint64        // and how many of these calls others were told of
+	tells   chan struct{} // closed, and made anew, when there are more of these
 	swept   time.Time     // when shoal_done was, last
 	most    int           // jobs that a Pull may ask for
 }
@@ -195,7 +198,7 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 	case c.remember < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithRemember(%v): want at least 100ms", jobs.ErrConfig, c.remember)
 	}
-	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), heard: make(chan struct{}), swept: time.Now(), most: mostPull}
+	q := &Queue{config: c, name: name, db: db, d: d, sql: statementsOf(d), changed: make(chan struct{}), heard: make(chan struct{}), tells: make(chan struct{}), swept: time.Now(), most: mostPull}
 	q.puts = gatherer[[]row]{size: sizeOf, run: q.putAll}
 	q.acks = gatherer[*delivery]{size: func(*delivery) int { return 1 }, run: q.ackAll}
 	if err := q.stand(ctx); err != nil {

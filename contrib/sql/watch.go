@@ -228,7 +228,7 @@ func (q *Queue) notify() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.untold = true
+	q.asked++
 	if q.telling {
 		return
 	}
@@ -236,8 +236,8 @@ func (q *Queue) notify() {
 	go func() {
 		for {
 			q.mu.Lock()
-			q.telling = q.untold
-			q.untold = false
+			asked := q.asked
+			q.telling = q.said < asked
 			more := q.telling
 			q.mu.Unlock()
 			if !more {
@@ -247,7 +247,35 @@ func (q *Queue) notify() {
 			// If it fails, the poll finds what it was about.
 			_, _ = q.db.ExecContext(ctx, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')`, q.channel())
 			cancel()
+			q.mu.Lock()
+			q.said = asked
+			close(q.tells)
+			q.tells = make(chan struct{})
+			q.mu.Unlock()
 			time.Sleep(tellEvery)
 		}
 	}()
+}
+
+// Flush blocks until other processes that have a [Listener] have been told of what this Queue has
+// enqueued and given back before the call, or ctx ends; then it returns the cause. Enqueue does
+// not wait for that. So call Flush in a process that ends soon after it has enqueued something,
+// before the database is closed: otherwise others may see it as late as without a Listener. If
+// telling them fails, they do, and Flush returns nil: nothing is lost. On SQLite there is nothing
+// to wait for.
+func (q *Queue) Flush(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for asked := q.asked; q.said < asked; {
+		tells := q.tells
+		q.mu.Unlock()
+		select {
+		case <-tells:
+			q.mu.Lock()
+		case <-ctx.Done():
+			q.mu.Lock()
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }

@@ -186,3 +186,47 @@ func TestNothingIsOpenAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// TestFlush: what a process has enqueued that ends at once is seen at once.
+func TestFlush(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		q := open(t, p.open(t), p.d, "q", listening(t, p)...)
+		for range 5 {
+			got := make(chan []jobs.Delivery, 1)
+			go func() { got <- pull(t, q, 1) }()
+			time.Sleep(50 * time.Millisecond) // the Pull waits
+			db := p.open(t)
+			other := open(t, db, p.d, "q")
+			must(t, other.Enqueue(ctx, jobs.Message{}))
+			must(t, other.Flush(ctx))
+			must(t, db.Close())
+			select {
+			case d := <-got:
+				must(t, d[0].Ack(ctx))
+			case <-ctx.Done():
+				t.Fatal("the job is not seen")
+			}
+		}
+	})
+}
+
+// TestFlushEndsWithItsContext: while no connection is free to tell others.
+func TestFlushEndsWithItsContext(t *testing.T) {
+	p := postgres(t)
+	ctx := limit(t, 30*time.Second)
+	db := p.open(t)
+	q := open(t, db, p.d, "q")
+	must(t, q.Flush(ctx)) // there is nothing to tell
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	must(t, err)
+	q.Wake()
+	once, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := q.Flush(once); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("have %v, want that its time is over", err)
+	}
+	must(t, conn.Close())
+	must(t, q.Flush(ctx))
+}

@@ -22,6 +22,9 @@ const connections = 8
 // idle process is to sleep.
 const filePoll = 2 * time.Second
 
+// flushFor is how long the end waits until others know what there is to do.
+const flushFor = 2 * time.Second
+
 func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
 }
@@ -58,5 +61,10 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 		return nil, fmt.Errorf("%s: %w", flag, errors.Join(err, db.Close()))
 	}
 	_, where, _ := strings.Cut(flag, " ")
-	return &Queue{Source: q, Sink: q, Where: where, close: db.Close}, nil
+	return &Queue{Source: q, Sink: q, Where: where, close: func() error {
+		once, cancel := context.WithTimeout(context.Background(), flushFor)
+		defer cancel()
+		_ = q.Flush(once) // what others are not told of, their poll finds
+		return db.Close()
+	}}, nil
 }
