@@ -54,7 +54,7 @@
 // that is no fault of the job's ([Delivery].Release). With contrib/nats it counts all the same.
 //
 // The context of a job that runs for longer than its time limit ([WithTimeLimit]) ends with
-// the cause [ErrTimeLimit].
+// the cause [ErrTimeLimit]. If the handler returns ErrStopped after that, it is a failure.
 //
 // A lease is lost if the source says so, or if it could not be extended in time. Then the
 // context of the job ends with the cause [ErrLeaseLost]: another machine may have the job.

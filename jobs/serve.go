@@ -54,6 +54,7 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 	s := &server{
 		config: c, p: p, src: src, h: h,
 		base:  context.WithoutCancel(ctx),
+		told:  ctx.Done(),
 		jobs:  make(map[*Job]struct{}),
 		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]*extension)},
 		quiet: make(chan struct{}),
@@ -86,6 +87,7 @@ type server struct {
 	src  Source
 	h    Handler
 	base context.Context // has the values of Serve's, and does not end
+	told <-chan struct{} // closed when Serve is to end
 
 	// What follows is of pull alone, but ask and asks, which servers.mu guards.
 	bare    bool          // p has no queue
@@ -103,6 +105,9 @@ type server struct {
 	quiet  chan struct{} // closed when ending and no job is held
 	keep   keeper
 	stats  Stats
+
+	stops     int // since stopsFrom; see restIfOften
+	stopsFrom time.Time
 }
 
 // A state says what becomes of a job.
@@ -119,6 +124,8 @@ const (
 	firstPause = 100 * time.Millisecond // after a failed Pull
 	mostPause  = 5 * time.Second
 	mostCall   = 10 * time.Second // for a call of the source that settles a job
+	mostStops  = 10               // jobs that handlers say were stopped, in stopPause, though nothing ends
+	stopPause  = time.Second      // before another one is given back
 	mostDeaf   = time.Second      // for a source after it was told to stop
 )
 
@@ -270,9 +277,12 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 				err = fmt.Errorf("panic: %v", r)
 			}
 		}
+		if interrupted(err) {
+			s.restIfOften(own, j)
+		}
 		s.settle(own, j, err)
 		var retry *retryError
-		if errors.As(err, &retry) || errors.Is(err, ErrStopped) {
+		if errors.As(err, &retry) || interrupted(err) {
 			err = nil // that is no failure
 		}
 		if r != nil {
@@ -298,6 +308,44 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	}
 	returned = true
 	return err
+}
+
+// interrupted reports whether a handler says that its job was interrupted. One whose time limit
+// is over has failed, whatever the handler makes of the end of its context: else it would run
+// for ever.
+func interrupted(err error) bool {
+	_, retry := RetryAfter(err)
+	return errors.Is(err, ErrStopped) && !errors.Is(err, ErrTimeLimit) && !retry && !IsPoison(err)
+}
+
+// restIfOften keeps the worker of j for a while, if handlers often say that they were
+// interrupted though nothing ends: their jobs may run again at once, and so they would, again and
+// again. ctx is that of the job.
+func (s *server) restIfOften(ctx context.Context, j *Job) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-s.told:
+		return
+	default:
+	}
+	s.mu.Lock()
+	if now := time.Now(); now.Sub(s.stopsFrom) >= stopPause {
+		s.stops, s.stopsFrom = 0, now
+	}
+	s.stops++
+	often := s.stops > mostStops
+	s.mu.Unlock()
+	if !often {
+		return
+	}
+	s.log.Warn("jobs: handlers return ErrStopped again and again, and nothing stops their jobs; this one is given back after a pause",
+		"job", j.ID, "type", j.Type(), "attempt", j.Attempt, "pause", stopPause)
+	select {
+	case <-ctx.Done():
+	case <-s.told:
+	case <-time.After(stopPause):
+	}
 }
 
 // overdue notes that the time limit of j is over, if that is why ctx has ended.
@@ -330,7 +378,7 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 
 	var retry *retryError
 	var poison *poisonError
-	stopped := closed || errors.Is(err, ErrStopped)
+	stopped := closed || interrupted(err)
 	if err != nil && !lost && !stopped && !errors.As(err, &retry) {
 		s.fail(j, err)
 	}
@@ -366,14 +414,14 @@ func ofMost(what string, n, most int) string {
 
 func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
 	if s.call(ctx, j, "give back", func(ctx context.Context) error { return j.d.Nak(ctx, after) }) {
-		s.count(&s.stats.Retried)
+		s.tally(j, &s.stats.Retried)
 	}
 }
 
 // release gives back j, which was not run or was interrupted.
 func (s *server) release(ctx context.Context, j *Job) {
 	if s.call(ctx, j, "give back", j.d.Release) {
-		s.count(&s.stats.Retried)
+		s.tally(j, &s.stats.Retried)
 	}
 }
 
@@ -381,7 +429,7 @@ func (s *server) release(ctx context.Context, j *Job) {
 func (s *server) term(j *Job, text string, err error) {
 	reason := reasonOf(text, err)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
-		s.count(&s.stats.Dead)
+		s.tally(j, &s.stats.Dead)
 		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
 	}
 }
@@ -423,7 +471,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		}
 		s.log.Error("jobs: settling a job failed until its lease ended; the job will run again",
 			"job", j.ID, "call", what, "err", err)
-		s.count(&s.stats.Untold)
+		s.tally(j, &s.stats.Untold)
 		return false
 	}
 }
@@ -431,6 +479,16 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 func (s *server) count(n *uint64) {
 	s.mu.Lock()
 	*n++
+	s.mu.Unlock()
+}
+
+// tally counts what has become of j, unless that counts as a lost lease already: its end may have
+// been noted while the call was under way.
+func (s *server) tally(j *Job, n *uint64) {
+	s.mu.Lock()
+	if !j.lost {
+		*n++
+	}
 	s.mu.Unlock()
 }
 

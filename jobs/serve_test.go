@@ -685,6 +685,100 @@ func TestServeNotesTheEndOfALeaseDuringItsExtension(t *testing.T) {
 	})
 }
 
+// TestServeCountsALostLeaseOnce, also if its end is noted while the result is told.
+func TestServeCountsALostLeaseOnce(t *testing.T) {
+	inWorld(t, 1, func(_ context.Context, j *jobs.Job) error {
+		if j.Attempt > 1 {
+			return nil
+		}
+		time.Sleep(lease - time.Second)
+		return errors.New("failed")
+	}, func(w *world) {
+		w.s.set(func() {
+			w.s.extend = func(context.Context, string) error { time.Sleep(2 * lease); return nil }
+			w.s.failNak = errors.New("the queue is away")
+		})
+		w.put("a")
+		w.after(4 * lease)
+		if s := w.stats(); s.LeasesLost != 1 || s.Acked != 1 || s.Leased != uint64(s.Held)+s.Acked+s.Retried+s.Dead+s.LeasesLost+s.Untold {
+			w.Errorf("it does not add up: %+v", s)
+		}
+	})
+}
+
+// TestServeSlowsDownWhatIsStoppedByNothing: else such a job would run again and again, without a
+// pause, and nobody would know.
+func TestServeSlowsDownWhatIsStoppedByNothing(t *testing.T) {
+	var runs atomic.Int64
+	var log strings.Builder
+	inWorld(t, 1, func(_ context.Context, j *jobs.Job) error {
+		if runs.Add(1); j.Attempt != 1 {
+			t.Errorf("attempt %d", j.Attempt)
+		}
+		return fmt.Errorf("by hand: %w", jobs.ErrStopped)
+	}, func(w *world) {
+		w.put("a")
+		w.after(9500 * time.Millisecond)
+		if n := runs.Load(); n != 110 {
+			w.Errorf("%d runs in 9.5 s, want 11 each second", n)
+		}
+		if s := w.stats(); s.Leased != 110 || s.Retried != 109 || s.Held != 1 || s.LastFailure.ID != "" {
+			w.Errorf("%+v", s)
+		}
+		w.cancel()
+		w.stops(0, nil)
+		if n := strings.Count(log.String(), "nothing stops their jobs"); n != 10 {
+			w.Errorf("it was told %d times, want 10: %s", n, log.String())
+		}
+	}, jobs.WithMaxAttempts(1), jobs.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+}
+
+// TestServeTellsWhatIsStoppedAtOnce, if something stops it.
+func TestServeTellsWhatIsStoppedAtOnce(t *testing.T) {
+	for name, stop := range map[string]func(*world){
+		"Serve ends": func(w *world) { w.cancel() },
+		"its pool":   func(w *world) { go w.p.Close(); synctest.Wait() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const workers = 16
+			var end chan struct{}
+			inWorld(t, workers, func(context.Context, *jobs.Job) error {
+				<-end
+				return jobs.ErrStopped
+			}, func(w *world) {
+				end = make(chan struct{})
+				for i := range workers {
+					w.put(fmt.Sprint(i))
+				}
+				stop(w)
+				close(end)
+				synctest.Wait()
+				if w.s.naks != workers || w.s.held != 0 {
+					w.Errorf("%d are held, %d were given back", w.s.held, w.s.naks)
+				}
+			})
+		})
+	}
+}
+
+// TestServeCountsAStopAfterTheTimeLimit as a failure: a handler that returns ErrStopped whenever
+// its context ends would run for ever.
+func TestServeCountsAStopAfterTheTimeLimit(t *testing.T) {
+	inWorld(t, 1, func(ctx context.Context, _ *jobs.Job) error {
+		<-ctx.Done()
+		return jobs.ErrStopped
+	}, func(w *world) {
+		w.put("a")
+		w.after(time.Minute)
+		if s := w.stats(); s.Dead != 1 || s.TimedOut != 2 || !strings.Contains(s.LastFailure.Error, "time limit") {
+			w.Errorf("%+v", s)
+		}
+		if s := w.p.Stats(); s.Failed != 2 {
+			w.Errorf("the pool counts %d failures, want 2", s.Failed)
+		}
+	}, jobs.WithTimeLimit(time.Second), jobs.WithMaxAttempts(2), jobs.WithBackoff(func(int) time.Duration { return 0 }))
+}
+
 // TestServeExtendsNothingOnceItAnswers: an extension after the answer could undo it.
 func TestServeExtendsNothingOnceItAnswers(t *testing.T) {
 	t.Run("while it tries again", func(t *testing.T) {
