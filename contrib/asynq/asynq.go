@@ -49,9 +49,11 @@
 //		IsFailure:      shoalasynq.IsFailure,
 //	}
 //
-// jobs.Retry(d) then has the task run again after d, and costs no attempt. jobs.Poison(err)
-// archives the task, with or without that configuration. [Work] makes a handler of asynq of a
-// jobs.Handler.
+// jobs.Retry(d) then has the task run again after d, and costs no attempt. jobs.ErrStopped says
+// that the task was interrupted: it runs again after a second, and that costs no attempt. After
+// the task's Timeout or Deadline it is a failure, as asynq does not wait for the handler then.
+// jobs.Poison(err) archives the task, with or without that configuration. [Work] makes a handler
+// of asynq of a jobs.Handler.
 //
 // Other errors reach asynq unchanged, so asynq.SkipRetry and asynq.RevokeTask work. A panic
 // reaches it as a [*shoal.PanicError] with the stack, and runtime.Goexit as
@@ -112,11 +114,11 @@ func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
 			}
 			defer running.Delete(key)
 		}
-		var retry error
+		var off error
 		err := p.SubmitWait(ctx, func(ctx context.Context) error {
 			err := result(h.ProcessTask(ctx, t))
-			if _, ok := jobs.RetryAfter(err); ok {
-				retry = err // that is no failure
+			if putOff(err) {
+				off = err // that is no failure
 				return nil
 			}
 			return err
@@ -124,7 +126,7 @@ func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
 		if err != nil {
 			return err
 		}
-		return retry
+		return off
 	})
 }
 
@@ -140,6 +142,15 @@ var running sync.Map // of identity
 // besidePause is how long a task is put off whose attempt before still runs.
 const besidePause = 10 * time.Second
 
+// stopPause is how long a task is put off that was interrupted.
+const stopPause = time.Second
+
+// putOff reports whether a handler that returned err has not failed: its task is to run again.
+func putOff(err error) bool {
+	_, retry := jobs.RetryAfter(err)
+	return retry || errors.Is(err, jobs.ErrStopped) && !errors.Is(err, asynq.SkipRetry) // of Poison, too
+}
+
 // result is what asynq is told where a handler returned err.
 func result(err error) error {
 	if _, retry := jobs.RetryAfter(err); !retry && jobs.IsPoison(err) && !errors.Is(err, asynq.SkipRetry) {
@@ -149,8 +160,8 @@ func result(err error) error {
 }
 
 // RetryDelay returns a function for the field RetryDelayFunc of asynq.Config. It returns the
-// d of jobs.Retry(d), and what next returns for other errors. If next is nil, it is
-// asynq.DefaultRetryDelayFunc.
+// d of jobs.Retry(d), a second for [jobs.ErrStopped], and what next returns for other errors. If
+// next is nil, it is asynq.DefaultRetryDelayFunc.
 func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	if next == nil {
 		next = asynq.DefaultRetryDelayFunc
@@ -159,15 +170,18 @@ func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 		if d, ok := jobs.RetryAfter(err); ok {
 			return d
 		}
+		if errors.Is(err, jobs.ErrStopped) {
+			return stopPause
+		}
 		return next(n, err, t)
 	}
 }
 
 // IsFailure is for the field IsFailure of asynq.Config. It reports false for errors made by
-// [jobs.Retry] and for those of a pool that is closed. So these cost no attempt.
+// [jobs.Retry], for [jobs.ErrStopped], and for those of a pool that is closed. So these cost no
+// attempt.
 func IsFailure(err error) bool {
-	_, retry := jobs.RetryAfter(err)
-	return !retry && !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped)
+	return !putOff(err) && !errors.Is(err, shoal.ErrClosed) && !errors.Is(err, shoal.ErrDropped)
 }
 
 // Work returns a handler of asynq that runs a handler of package jobs, such as one that

@@ -166,6 +166,7 @@ func TestServerPoolClosed(t *testing.T) {
 // Errors of package jobs mean in asynq what they mean in jobs.Serve.
 func TestServerErrorsOfJobs(t *testing.T) {
 	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	var again atomic.Bool
 	mux := asynq.NewServeMux()
 	mux.Use(func(h asynq.Handler) asynq.Handler { return shoalasynq.Handler(p, h) })
 	mux.Handle("busy", shoalasynq.Work(func(ctx context.Context, j *jobs.Job) error {
@@ -176,6 +177,15 @@ func TestServerErrorsOfJobs(t *testing.T) {
 	}))
 	mux.Handle("poison", shoalasynq.Work(func(context.Context, *jobs.Job) error {
 		return fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed))
+	}))
+	mux.Handle("stopped", shoalasynq.Work(func(ctx context.Context, _ *jobs.Job) error {
+		if n, _ := asynq.GetRetryCount(ctx); n > 0 {
+			return handlertest.ErrFailed
+		}
+		if !again.CompareAndSwap(false, true) {
+			return nil
+		}
+		return fmt.Errorf("by hand: %w", jobs.ErrStopped)
 	}))
 	mux.HandleFunc("fails", func(context.Context, *asynq.Task) error { return handlertest.ErrFailed })
 	a := startAsynq(t, mux, asynq.Config{
@@ -192,6 +202,7 @@ func TestServerErrorsOfJobs(t *testing.T) {
 		{"busy", asynq.TaskStateRetry, 0, time.Hour},
 		{"fails", asynq.TaskStateRetry, 1, 2 * time.Hour},
 		{"poison", asynq.TaskStateArchived, 0, 0},
+		{"stopped", asynq.TaskStateCompleted, 0, 0},
 	} {
 		info := a.await(t, a.add(t, c.kind), c.state)
 		if info.Retried != c.retried {
@@ -202,13 +213,16 @@ func TestServerErrorsOfJobs(t *testing.T) {
 		}
 	}
 	p.Wait()
-	if s := p.Stats(); s.Completed != 3 || s.Failed != 2 {
-		t.Errorf("pool has completed %d, failed %d; want 3, 2: what is put off has not failed", s.Completed, s.Failed)
+	if s := p.Stats(); s.Completed != 5 || s.Failed != 2 {
+		t.Errorf("pool has completed %d, failed %d; want 5, 2: what is put off has not failed", s.Completed, s.Failed)
 	}
 	if d := shoalasynq.RetryDelay(nil)(0, handlertest.ErrFailed, nil); d <= 0 {
 		t.Errorf("the default delay is %v", d)
 	}
-	for _, err := range []error{shoal.ErrClosed, shoal.ErrDropped} {
+	if d := shoalasynq.RetryDelay(nil)(0, fmt.Errorf("by hand: %w", jobs.ErrStopped), nil); d != time.Second {
+		t.Errorf("the delay of a task that is stopped is %v, want 1s", d)
+	}
+	for _, err := range []error{shoal.ErrClosed, shoal.ErrDropped, jobs.ErrStopped} {
 		if shoalasynq.IsFailure(err) {
 			t.Errorf("IsFailure(%v) is true", err)
 		}

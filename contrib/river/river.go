@@ -72,6 +72,10 @@
 // river.JobSnooze(d): it costs no attempt. jobs.Poison(err) becomes river.JobCancel(err): the
 // job is not tried again. [Work] makes a River worker of a jobs.Handler.
 //
+// jobs.ErrStopped says that the job was interrupted. It becomes river.JobSnooze(0) if the job's
+// context has ended, as when the client stops, and river.JobSnooze of a second otherwise. That costs
+// no attempt. After the job's time is over (JobTimeout, [Within]) it is a failure like others.
+//
 // Other errors reach River unchanged, so river.JobCancel and river.JobSnooze work. A job
 // that is snoozed has not failed, for the pool. A panic reaches River as a
 // [*shoal.PanicError] with the stack, and runtime.Goexit as [shoal.ErrGoexit]: River calls
@@ -145,7 +149,7 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 		}
 		p := pick(job)
 		if p == nil {
-			return result(work(ctx))
+			return result(ctx, work(ctx))
 		}
 		began := false
 		var snooze error
@@ -153,7 +157,7 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 		// again beside this attempt.
 		err := p.SubmitWait(ctx, func(ctx context.Context) error {
 			began = true
-			err := result(work(ctx))
+			err := result(ctx, work(ctx))
 			if _, ok := errors.AsType[*river.JobSnoozeError](err); ok {
 				snooze = err // that is no failure
 				return nil
@@ -173,8 +177,11 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 // besidePause is how long a job is snoozed whose attempt before still runs.
 const besidePause = 10 * time.Second
 
-// result is what River is told where a handler returned err.
-func result(err error) error {
+// stopPause is how long a job is snoozed that was interrupted, and nothing stops it.
+const stopPause = time.Second
+
+// result is what River is told where a handler returned err. ctx is the handler's.
+func result(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -183,6 +190,13 @@ func result(err error) error {
 	}
 	if _, ok := errors.AsType[*river.JobCancelError](err); !ok && jobs.IsPoison(err) {
 		return river.JobCancel(err)
+	}
+	// Who returns ErrStopped when its time is over would run again and again.
+	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if ctx.Err() == nil {
+			return river.JobSnooze(stopPause)
+		}
+		return river.JobSnooze(0)
 	}
 	return err
 }
@@ -221,7 +235,7 @@ func Within(d time.Duration) river.WorkerMiddlewareFunc {
 func Work[T river.JobArgs](h jobs.Handler) river.Worker[T] {
 	return river.WorkFunc(func(ctx context.Context, job *river.Job[T]) error {
 		j := &jobs.Job{ID: strconv.FormatInt(job.ID, 10), Data: job.EncodedArgs, Attempt: job.Attempt}
-		return result(h(jobs.NewContext(ctx, j), j))
+		return result(ctx, h(jobs.NewContext(ctx, j), j))
 	})
 }
 

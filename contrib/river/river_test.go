@@ -226,8 +226,13 @@ func TestClientErrorsOfJobs(t *testing.T) {
 		if kind, job := r.next(t); kind != river.EventKindJobCancelled || len(job.Errors) != 1 || job.Errors[0].Error != want {
 			t.Errorf("%s with %v, want it cancelled with %s", kind, job.Errors, want)
 		}
-		if s := p.Stats(); !bare && (s.Completed != 2 || s.Failed != 1) {
-			t.Errorf("pool has completed %d, failed %d; want 2, 1: what is put off has not failed", s.Completed, s.Failed)
+		f.Store(func() error { return fmt.Errorf("by hand: %w", jobs.ErrStopped) })
+		r.add(t, &river.InsertOpts{MaxAttempts: 1})
+		if kind, job := r.next(t); kind != river.EventKindJobSnoozed || job.Attempt != 0 || len(job.Errors) > 0 {
+			t.Errorf("%s, attempt %d, with %v; want it snoozed, at no cost", kind, job.Attempt, job.Errors)
+		}
+		if s := p.Stats(); !bare && (s.Completed != 3 || s.Failed != 1) {
+			t.Errorf("pool has completed %d, failed %d; want 3, 1: what is put off has not failed", s.Completed, s.Failed)
 		}
 	}
 }
@@ -249,6 +254,25 @@ func TestWork(t *testing.T) {
 	}
 	if _, ok := errors.AsType[*river.JobCancelError](do(`{"to":7}`)); !ok {
 		t.Error("a payload that cannot be decoded is not cancelled")
+	}
+}
+
+// A job that is stopped is there for others at once, and one that nothing stops after a while.
+// After the end of its time it has failed: else it would be tried for ever.
+func TestStopped(t *testing.T) {
+	w := shoalriver.Work[Mail](func(context.Context, *jobs.Job) error { return jobs.ErrStopped })
+	job := &river.Job[Mail]{JobRow: &rivertype.JobRow{}}
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	for ctx, want := range map[context.Context]time.Duration{stopped: 0, context.Background(): time.Second} {
+		if se, ok := errors.AsType[*river.JobSnoozeError](w.Work(ctx, job)); !ok || se.Duration != want {
+			t.Errorf("got %v, want it snoozed for %v", se, want)
+		}
+	}
+	late, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	if err := w.Work(late, job); err != jobs.ErrStopped {
+		t.Errorf("after the end of its time: %v, want %v", err, jobs.ErrStopped)
 	}
 }
 

@@ -61,6 +61,11 @@
 // the SDK does not count it as a failure. It costs an attempt: Temporal has nothing else.
 // jobs.Poison(err) becomes an application error of type Poison that is not retryable.
 //
+// jobs.ErrStopped says that the activity was interrupted. It becomes a benign application error
+// of type Stopped. The next attempt begins at once if the activity's context has ended, as when
+// the worker stops, and a second later otherwise. That costs an attempt too. After
+// the activity's time is over it is an error like others.
+//
 // Results, other errors and heartbeats reach Temporal unchanged. A panic reaches the workflow as a
 // *temporal.PanicError, as it does without a pool, but without the stack. A panic handler of
 // the pool ([shoal.WithPanicHandler]) gets the stack. runtime.Goexit reaches the workflow as
@@ -80,6 +85,7 @@ package shoaltemporal
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -138,19 +144,21 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 	info := activity.GetInfo(ctx)
 	key := identity{info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.IsLocalActivity}
 	if _, beside := a.w.running.LoadOrStore(key, true); beside {
-		return nil, retry("shoaltemporal: an attempt before still runs", besidePause, nil)
+		return nil, retry("Retry", "shoaltemporal: an attempt before still runs", besidePause, nil)
 	}
 	defer a.w.running.Delete(key)
 	p := a.w.pick(info)
 	if p == nil {
 		res, err = a.Next.ExecuteActivity(ctx, in)
-		return res, result(err)
+		err, _ = result(ctx, err)
+		return res, err
 	}
 	var put error
 	err = p.SubmitWait(ctx, func(ctx context.Context) (err error) {
 		res, err = a.Next.ExecuteActivity(ctx, in)
-		if _, ok := jobs.RetryAfter(err); ok {
-			put = err // off: that is no failure
+		err, off := result(ctx, err)
+		if off {
+			put = err // that is no failure
 			return nil
 		}
 		return err
@@ -158,23 +166,35 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 	if err == nil {
 		err = put
 	}
-	return res, result(err)
+	return res, err
 }
 
-// result is what Temporal is told where an activity returned err.
-func result(err error) error {
+// stopPause is how long an activity is put off that was interrupted, and nothing stops it.
+const stopPause = time.Second
+
+// result is what Temporal is told where an activity returned err, and whether it is put off and
+// has not failed. ctx is the activity's.
+func result(ctx context.Context, err error) (_ error, off bool) {
 	if d, ok := jobs.RetryAfter(err); ok {
-		return retry(err.Error(), d, err)
+		return retry("Retry", err.Error(), d, err), true
 	}
 	if jobs.IsPoison(err) {
-		return temporal.NewNonRetryableApplicationError(err.Error(), "Poison", err)
+		return temporal.NewNonRetryableApplicationError(err.Error(), "Poison", err), false
 	}
-	return err
+	// Who returns ErrStopped when its time is over has failed.
+	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		pause := time.Duration(0)
+		if ctx.Err() == nil {
+			pause = stopPause
+		}
+		return retry("Stopped", err.Error(), pause, err), true
+	}
+	return err, false
 }
 
-// retry is an error that has an activity run again after d.
-func retry(message string, d time.Duration, cause error) error {
-	return temporal.NewApplicationErrorWithOptions(message, "Retry", temporal.ApplicationErrorOptions{
+// retry is an error, of a type, that has an activity run again after d.
+func retry(kind, message string, d time.Duration, cause error) error {
+	return temporal.NewApplicationErrorWithOptions(message, kind, temporal.ApplicationErrorOptions{
 		NextRetryDelay: max(d, time.Millisecond), // none means the delay of the policy
 		Cause:          cause,
 		Category:       temporal.ApplicationErrorCategoryBenign,

@@ -145,8 +145,12 @@ func TestErrorsOfJobs(t *testing.T) {
 		if ae := do(fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed))); !ae.NonRetryable() || ae.Type() != "Poison" {
 			t.Errorf("Poison: %v, want an error of type Poison that is not tried again", ae)
 		}
-		if s := p.Stats(); !bare && (s.Completed != 3 || s.Failed != 1) {
-			t.Errorf("pool has completed %d, failed %d; want 3, 1: what is put off has not failed", s.Completed, s.Failed)
+		if ae := do(fmt.Errorf("by hand: %w", jobs.ErrStopped)); ae.NonRetryable() || ae.Type() != "Stopped" ||
+			ae.NextRetryDelay() != time.Second || ae.Category() != temporal.ApplicationErrorCategoryBenign {
+			t.Errorf("ErrStopped: %v, again in %v; want a benign error of type Stopped, again in 1s", ae, ae.NextRetryDelay())
+		}
+		if s := p.Stats(); !bare && (s.Completed != 4 || s.Failed != 1) {
+			t.Errorf("pool has completed %d, failed %d; want 4, 1: what is put off has not failed", s.Completed, s.Failed)
 		}
 	}
 }
