@@ -143,7 +143,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	})
 	fs.DurationVar(&w.Empty, "empty", 0, "end when the queue has been empty for this time; jobs that are delayed, or run\nelsewhere, are in it (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it; its\ncontrols and dead letters need the token in $SHOAL_TOKEN, or else the printed one")
-	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end; dead counts this process's, dead_letters all")
+	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end; back counts the runs whose job is to run again, failed those\nof them that failed, dead the dead letters of this process, dead_letters all")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+

@@ -350,7 +350,7 @@ func (d *depths) look(ctx context.Context) *depth {
 }
 
 func (p progress) String() string {
-	s := fmt.Sprintf("%d jobs done (%.0f/s), %d runs failed, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Tally.Dead, p.Running, p.Workers)
+	s := fmt.Sprintf("%d jobs done (%.0f/s), %d failed, to be tried again, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Tally.Dead, p.Running, p.Workers)
 	if p.TimedOut > 0 {
 		s += fmt.Sprintf(", %d over the time limit", p.TimedOut)
 	}

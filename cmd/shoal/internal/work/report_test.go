@@ -90,7 +90,7 @@ func TestTheLastFailureIsTold(t *testing.T) {
 // process.
 func TestProgressSaysWhatIsInTheQueue(t *testing.T) {
 	p := progress{Workers: 2, Longest: &long{"a", "mail", 3, 61, 4711}, depth: &depth{Ready: 5, Leased: 1, Dead: 35, Oldest: 7}}
-	want := "0 jobs done (0/s), 0 runs failed, 0 given back, 0 dead letters, 0 of 2 workers busy; " +
+	want := "0 jobs done (0/s), 0 failed, to be tried again, 0 given back, 0 dead letters, 0 of 2 workers busy; " +
 		"in the queue 5 ready, the oldest for 7s, 1 leased, 35 dead letters in all; " +
 		"job a of type mail, attempt 3, has run for 1m1s as process 4711"
 	if p.String() != want {

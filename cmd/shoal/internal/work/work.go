@@ -142,7 +142,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 			}{"end", n, took.Seconds(), by, left})
 			return
 		}
-		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, %d given back, %d dead letters%v\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, left)
+		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, to be tried again, %d given back, %d dead letters%v\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, left)
 		said <- nil
 	}()
 	select {
