@@ -329,6 +329,7 @@ func newStatements(d Dialect) *statements {
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE queue = $3 AND id = $4 AND seq > $1 AND attempt = $2 - 1 AND NOT leased) THEN '` + fateReleased + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_jobs WHERE queue = $3 AND id = $4) THEN '` + fateLost + `'
 		WHEN EXISTS (SELECT 1 FROM shoal_dead WHERE queue = $3 AND id = $4) THEN '` + fateLost + `'
+		WHEN EXISTS (SELECT 1 FROM shoal_done WHERE queue = $3 AND id = $4) THEN '` + fateLost + `'
 		ELSE '` + fateGone + `' END`
 	s.depth = `SELECT
 		(SELECT count(*) FROM shoal_jobs WHERE queue = $1 AND ready <= ` + s.now + `),

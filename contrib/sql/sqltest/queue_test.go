@@ -824,6 +824,41 @@ func TestAReleasedLeaseIsOver(t *testing.T) {
 	})
 }
 
+// TestAReleasedLeaseIsOverAfterAckTx that was rolled back: what another attempt has done is not
+// the effect of this one.
+func TestAReleasedLeaseIsOverAfterAckTx(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		db := p.open(t)
+		q := open(t, db, p.d, "q", shoalsql.WithPoll(10*time.Millisecond))
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "a"}))
+		serving, stop := context.WithCancel(ctx)
+		pool := shoal.Must(shoal.New())
+		defer pool.Close()
+		var first jobs.Delivery
+		must(t, jobs.Serve(serving, pool, q, func(ctx context.Context, j *jobs.Job) error {
+			defer stop()
+			first = j.Delivery()
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(q.AckTx(ctx, tx, j), tx.Rollback()); err != nil {
+				return err
+			}
+			return jobs.ErrStopped
+		}, jobs.WithLogger(slog.New(slog.DiscardHandler))))
+		must(t, pull(t, q, 1)[0].Ack(ctx))
+		for what, err := range map[string]error{
+			"Ack": first.Ack(ctx), "Extend": first.Extend(ctx), "Nak": first.Nak(ctx, 0), "Release": first.Release(ctx),
+		} {
+			if !errors.Is(err, jobs.ErrLeaseLost) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
 func TestRetryAndRemember(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
