@@ -2,6 +2,7 @@ package shoalsql
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"syscall"
@@ -16,15 +17,20 @@ const (
 // untilWritten returns a waiter that waits until a file is written. A write to the log of a
 // database becomes a commit when the disk has it, so the looks go on after a write: each half
 // as long again after it as the one before. So a commit is seen late by half of the time that
-// it took, at most, and a look at a quiet database costs nothing, as there is none.
+// it took, at most, and a look at a quiet database costs nothing, as there is none. A file that
+// is moved or deleted ends it: the log may be another one then.
 func untilWritten(ctx context.Context, file string) (*waiter, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
 	f := os.NewFile(uintptr(fd), "inotify")
-	end := func() { go f.Close() } // which takes the kernel some 10 ms
-	if _, err := syscall.InotifyAddWatch(fd, file, syscall.IN_MODIFY); err != nil {
+	end := func() { go f.Close() }                         // which takes the kernel some 10 ms
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // the system takes no more to be polled
+		end()
+		return nil, err
+	}
+	if _, err := syscall.InotifyAddWatch(fd, file, syscall.IN_MODIFY|syscall.IN_ATTRIB|syscall.IN_MOVE_SELF); err != nil {
 		end()
 		return nil, &os.PathError{Op: "inotify_add_watch", Path: file, Err: err}
 	}
@@ -42,10 +48,10 @@ func untilWritten(ctx context.Context, file string) (*waiter, error) {
 		if f.SetReadDeadline(until) != nil || ctx.Err() != nil {
 			return false
 		}
-		switch _, err := f.Read(events); {
+		switch n, err := f.Read(events); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			pause += pause / 2
-		case err != nil:
+		case err != nil, moved(events[:n]):
 			return false
 		default:
 			pause = firstLook
@@ -53,4 +59,17 @@ func untilWritten(ctx context.Context, file string) (*waiter, error) {
 		}
 		return ctx.Err() == nil
 	}}, nil
+}
+
+// moved reports whether one of events says more than that the file was written, or that events
+// were lost: as long as the watch lasts, that is a change of its attributes, such as its links.
+func moved(events []byte) bool {
+	for len(events) >= syscall.SizeofInotifyEvent {
+		if binary.NativeEndian.Uint32(events[4:])&^(syscall.IN_MODIFY|syscall.IN_Q_OVERFLOW) != 0 {
+			return true
+		}
+		name := int(binary.NativeEndian.Uint32(events[12:]))
+		events = events[min(len(events), syscall.SizeofInotifyEvent+name):]
+	}
+	return false
 }

@@ -9,6 +9,33 @@ import (
 	"time"
 )
 
+// TestAFileThatIsGoneIsNotWaitedFor: nobody writes to it any more.
+func TestAFileThatIsGoneIsNotWaitedFor(t *testing.T) {
+	for name, lose := range map[string]func(file string) error{
+		"removed": os.Remove,
+		"moved":   func(file string) error { return os.Rename(file, file+"2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "jobs.db-wal")
+			log, err := os.Create(file) // and it stays open
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			w, err := untilWritten(t.Context(), file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			if err := lose(file); err != nil {
+				t.Fatal(err)
+			}
+			for w.wait(false) { // for ever, if it is not told
+			}
+		})
+	}
+}
+
 // TestAQuietFileIsNotLookedAt: there is a number of looks after a write, and then none until the
 // next one.
 func TestAQuietFileIsNotLookedAt(t *testing.T) {
