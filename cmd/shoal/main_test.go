@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
@@ -17,6 +19,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SHOAL_MAIN") != "" || len(os.Args) == 2 && os.Args[1] == work.GuardCommand {
 		main()
 		return
+	}
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup: then those that are started here would ignore it too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }
