@@ -46,6 +46,9 @@ func connect(t testing.TB, driver, dsn string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if driver != "sqlite" {
+		db.SetMaxOpenConns(20) // so that tests side by side do not take all that the server has
+	}
 	t.Cleanup(func() { db.Close() })
 	return db
 }
