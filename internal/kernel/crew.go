@@ -180,6 +180,7 @@ func (c *Crew) gone(w *Worker) {
 		c.departing--
 	}
 	s := &c.staff
+	s.busy += ^w.busy.Load() // its life is over: see busyFor
 	s.all[w.id] = nil
 	s.freeIDs = append(s.freeIDs, w.id)
 	if c.live == 0 {

@@ -481,10 +481,10 @@ func (w *Worker) end() {
 	defer func() {
 		pprof.SetGoroutineLabels(context.Background()) // who looks at this goroutine in its last moment sees no pool's name
 		c.enter()
-		c.staff.busy += w.busyFor(c.clock.Now())
 		c.gone(w)
 		c.leave()
 	}()
+	w.busy.Store(^w.busyFor(c.clock.Now()))
 	w.seat.Away(&c.clock)
 	defer func() {
 		if w.hooked && c.Stop != nil {

@@ -132,7 +132,7 @@ var kernelMutants = []mutant{
 		old: "w.busy.Store(c.clock.Now() - ^w.busy.Load())",
 		new: "w.busy.Store(c.clock.Now())"},
 	{name: "kernel: the busy time of a worker that leaves is forgotten", tests: "TestBusyTime",
-		old: "\t\tc.staff.busy += w.busyFor(c.clock.Now())\n",
+		old: "\ts.busy += ^w.busy.Load() // its life is over: see busyFor\n",
 		new: ""},
 	{name: "kernel: the context of a blocked Submit is asked under the lock", tests: "TestTheContextOfABlockedSubmit",
 		old: "\t\tif !woken {\n\t\t\terr = ctx.Err() // before the lock: it is the user's function\n\t\t}\n\t\tc.enter()\n",
