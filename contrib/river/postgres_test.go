@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,27 +16,11 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalriver "github.com/shoal-go/shoal/contrib/river"
 	"github.com/shoal-go/shoal/internal/handlertest"
-	pg "github.com/shoal-go/shoal/internal/postgres"
+	"github.com/shoal-go/shoal/internal/postgres/pgtest"
 	"github.com/shoal-go/shoal/jobs"
 )
 
-var closers []func()
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, f := range closers {
-		f()
-	}
-	os.Exit(code)
-}
-
-var server = sync.OnceValues(func() (*pg.Cluster, error) {
-	c, err := pg.New("fsync=off")
-	if err == nil {
-		closers = append(closers, func() { c.Close() })
-	}
-	return c, err
-})
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var made int
 
@@ -46,13 +28,8 @@ var made int
 // the test is skipped, or fails where that is required.
 func postgres(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	c, err := server()
-	switch {
-	case errors.Is(err, pg.ErrNone) && os.Getenv("SHOAL_POSTGRES") != "required":
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	c, err := pgtest.Shared()
+	pgtest.Need(t, err)
 	made++
 	name := fmt.Sprint("t", made)
 	admin := connect(t, c.DSN("postgres", "postgres"))

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/shoal-go/shoal/internal/handlertest"
-	"github.com/shoal-go/shoal/internal/postgres"
+	"github.com/shoal-go/shoal/internal/postgres/pgtest"
 	"github.com/shoal-go/shoal/shoalhttp"
 )
 
@@ -23,14 +21,7 @@ const token = "a token of many bytes"
 
 // TestBothPages starts the program and looks at both pages, with the token and without.
 func TestBothPages(t *testing.T) {
-	c, err := postgres.New("fsync=off")
-	switch {
-	case errors.Is(err, postgres.ErrNone) && os.Getenv("SHOAL_POSTGRES") != "required":
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := pgtest.Start(t, "fsync=off")
 	dsn := c.DSN("postgres", "postgres")
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -3,11 +3,8 @@ package shoalpgx_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,38 +14,17 @@ import (
 	"github.com/shoal-go/shoal"
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 	shoalpgx "github.com/shoal-go/shoal/contrib/sql/pgx"
-	"github.com/shoal-go/shoal/internal/postgres"
+	"github.com/shoal-go/shoal/internal/postgres/pgtest"
 	"github.com/shoal-go/shoal/jobs"
 )
 
-var closers []func()
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, f := range closers {
-		f()
-	}
-	os.Exit(code)
-}
-
-var server = sync.OnceValues(func() (*postgres.Cluster, error) {
-	c, err := postgres.New("fsync=off")
-	if err == nil {
-		closers = append(closers, func() { c.Close() })
-	}
-	return c, err
-})
-
-// need is how to connect to Postgres. Without one the test is skipped, or fails where it is required.
+// need is how to connect to Postgres.
 func need(t *testing.T) (dsn string) {
 	t.Helper()
-	c, err := server()
-	if errors.Is(err, postgres.ErrNone) && os.Getenv("SHOAL_POSTGRES") != "required" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := pgtest.Shared()
+	pgtest.Need(t, err)
 	return c.DSN("postgres", "postgres")
 }
 
@@ -98,7 +74,7 @@ func ExampleListener() {
 
 // databaseURL is how to connect to Postgres, or "".
 func databaseURL() string {
-	c, err := server()
+	c, err := pgtest.Shared()
 	if err != nil {
 		return ""
 	}

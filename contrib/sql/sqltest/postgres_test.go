@@ -3,7 +3,6 @@ package sqltest
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 	pg "github.com/shoal-go/shoal/internal/postgres"
+	"github.com/shoal-go/shoal/internal/postgres/pgtest"
 )
 
 // server is the cluster of all tests that do not stop it.
@@ -26,17 +26,6 @@ var server = sync.OnceValues(func() (*pg.Cluster, error) {
 	return c, err
 })
 
-// need skips the test when there is no Postgres, or fails it where that is required.
-func need(t testing.TB, err error) {
-	t.Helper()
-	switch {
-	case errors.Is(err, pg.ErrNone) && os.Getenv("SHOAL_POSTGRES") != "required":
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
-}
-
 var databases sync.Mutex // one is the template of others, which are made one at a time
 var made int
 
@@ -44,7 +33,7 @@ var made int
 func postgres(t testing.TB) place {
 	t.Helper()
 	c, err := server()
-	need(t, err)
+	pgtest.Need(t, err)
 	databases.Lock()
 	defer databases.Unlock()
 	made++
@@ -67,9 +56,7 @@ func postgresAt(c *pg.Cluster, database string) place {
 // ownPostgres is a database on a server of its own, with what has it crash and begin again.
 func ownPostgres(t testing.TB) (p place, restart func()) {
 	t.Helper()
-	c, err := pg.New()
-	need(t, err)
-	t.Cleanup(func() { c.Close() })
+	c := pgtest.Start(t)
 	return postgresAt(c, "postgres"), func() {
 		c.Crash()
 		time.Sleep(300 * time.Millisecond)
@@ -84,5 +71,5 @@ func TestPostgresIsThereIfRequired(t *testing.T) {
 		t.Errorf("SHOAL_POSTGRES=%q: want required, or nothing", s)
 	}
 	_, err := server()
-	need(t, err)
+	pgtest.Need(t, err)
 }

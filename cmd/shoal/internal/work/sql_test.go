@@ -4,26 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
 	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 	shoalpgx "github.com/shoal-go/shoal/contrib/sql/pgx"
-	"github.com/shoal-go/shoal/internal/postgres"
+	"github.com/shoal-go/shoal/internal/postgres/pgtest"
 	"github.com/shoal-go/shoal/jobs"
 )
 
 // TestWhoEnqueuesAndEndsIsHeard: by one whose poll is an hour away.
 func TestWhoEnqueuesAndEndsIsHeard(t *testing.T) {
-	c, err := postgres.New("fsync=off")
-	switch {
-	case errors.Is(err, postgres.ErrNone) && os.Getenv("SHOAL_POSTGRES") != "required":
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := pgtest.Start(t, "fsync=off")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	url := c.URL("postgres", "postgres")
