@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,8 +30,8 @@ type Job struct {
 	lost   bool                    // its lease is
 	lease  lease
 
-	as            RunningJob // the handler may change the fields above
-	before, after *Job       // in server.inside
+	as     RunningJob    // the handler may change the fields above
+	inside *list.Element // of server.inside
 }
 
 // Type returns the type of the job: the value of its header [TypeHeader], or "".

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ type server struct {
 
 	mu     sync.Mutex // guards what follows, and the parts of jobs that say so
 	jobs   map[*Job]struct{}
-	inside handlers
+	inside list.List // of *Job: inside the handler, in the order in which it was called
 	ending bool
 	quiet  chan struct{} // closed when ending and no job is held
 	keep   keeper
@@ -264,7 +265,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 		return nil
 	}
 	j.state, j.cancel, j.as = running, cancel, as
-	s.inside.add(j)
+	j.inside = s.inside.PushBack(j)
 	s.mu.Unlock()
 	returned := false
 	defer func() {
@@ -277,12 +278,13 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 				err = fmt.Errorf("panic: %v", r)
 			}
 		}
-		if interrupted(err) {
+		_, retry := RetryAfter(err)
+		stopped := interrupted(err)
+		if stopped {
 			s.restIfOften(own, j)
 		}
 		s.settle(own, j, err)
-		var retry *retryError
-		if errors.As(err, &retry) || interrupted(err) {
+		if retry || stopped {
 			err = nil // that is no failure
 		}
 		if r != nil {
@@ -363,7 +365,7 @@ var errSpent = errors.New("not run: no attempt before has settled the job")
 // settle tells the source the result of j, whose handler has ended with err.
 func (s *server) settle(ctx context.Context, j *Job, err error) {
 	s.mu.Lock()
-	s.inside.remove(j)
+	s.inside.Remove(j.inside)
 	if j.state != running { // it was given back, and its result comes too late
 		s.lookQuietLocked()
 		s.mu.Unlock()
@@ -376,10 +378,10 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	defer s.done(j) // whatever the source does
 	wait()
 
-	var retry *retryError
 	var poison *poisonError
+	after, retry := RetryAfter(err)
 	stopped := closed || interrupted(err)
-	if err != nil && !lost && !stopped && !errors.As(err, &retry) {
+	if err != nil && !lost && !stopped && !retry {
 		s.fail(j, err)
 	}
 	switch {
@@ -390,8 +392,8 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	case lost:
 	case stopped:
 		s.release(s.base, j)
-	case retry != nil:
-		s.nak(s.base, j, retry.after)
+	case retry:
+		s.nak(s.base, j, after)
 	case errors.As(err, &poison):
 		s.term(j, err.Error(), err)
 	case err == errSpent:
@@ -557,7 +559,7 @@ func (s *server) doneLocked(j *Job) {
 
 // lookQuietLocked tells end when there is nothing left to wait for.
 func (s *server) lookQuietLocked() {
-	if s.ending && len(s.jobs) == 0 && s.inside.n == 0 && s.quiet != nil {
+	if s.ending && len(s.jobs) == 0 && s.inside.Len() == 0 && s.quiet != nil {
 		close(s.quiet)
 		s.quiet = nil
 	}
@@ -599,10 +601,10 @@ func (s *server) end() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inside.n == 0 {
+	if s.inside.Len() == 0 {
 		return nil // the source is slow to hear of the last
 	}
-	return &AbandonedError{Running: s.inside.n}
+	return &AbandonedError{Running: s.inside.Len()}
 }
 
 // atOnce is how many jobs are given back at the same time, or extended.

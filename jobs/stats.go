@@ -61,46 +61,14 @@ func Of(p *shoal.Pool) (all []Stats) {
 	for _, s := range l {
 		s.mu.Lock()
 		st := s.stats
-		st.Held, st.Running = len(s.jobs), s.inside.n
-		if j := s.inside.oldest; j != nil {
-			st.Oldest = j.as
+		st.Held, st.Running = len(s.jobs), s.inside.Len()
+		if e := s.inside.Front(); e != nil {
+			st.Oldest = e.Value.(*Job).as
 		}
 		s.mu.Unlock()
 		all = append(all, st)
 	}
 	return all
-}
-
-// handlers are the jobs that are inside the handler, in the order in which it was called.
-type handlers struct {
-	n              int
-	oldest, newest *Job
-}
-
-func (h *handlers) add(j *Job) {
-	h.n++
-	j.before = h.newest
-	if h.newest != nil {
-		h.newest.after = j
-	} else {
-		h.oldest = j
-	}
-	h.newest = j
-}
-
-func (h *handlers) remove(j *Job) {
-	h.n--
-	if j.before != nil {
-		j.before.after = j.after
-	} else {
-		h.oldest = j.after
-	}
-	if j.after != nil {
-		j.after.before = j.before
-	} else {
-		h.newest = j.before
-	}
-	j.before, j.after = nil, nil
 }
 
 // fail notes that j has failed with err.

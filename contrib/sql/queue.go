@@ -498,9 +498,9 @@ func (q *Queue) next(ctx context.Context) (next *sql.NullInt64, err error) {
 	return next, q.db.QueryRowContext(ctx, q.sql.next, q.name).Scan(next)
 }
 
-// pull leases what is there. If there is nothing it may say what next would. Its statement does not end with ctx, as nobody would know
-// then what it has leased: when ctx has ended and the database is slow to answer, it is
-// left alone, and what it brings is given back.
+// pull leases what is there. If there is nothing it may say what next would. Its statement does
+// not end with ctx, as nobody would know then what it has leased: when ctx has ended and the
+// database is slow to answer, it is left alone, and what it brings is given back.
 func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, *sql.NullInt64, error) {
 	type result struct {
 		ds   []jobs.Delivery
