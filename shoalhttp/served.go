@@ -69,7 +69,7 @@ func has(vs []Verdict, label string) bool {
 	return slices.ContainsFunc(vs, func(v Verdict) bool { return v.Level >= problem && v.Label == label })
 }
 
-// ofQueues adds to r what is wrong with the queues that it serves. known is whether all of these
+// ofQueuesLocked adds to r what is wrong with the queues that it serves. known is whether all of these
 // are on the page and were measured lately.
 func (h *Page) ofQueuesLocked(r *PoolRow, now time.Time) (known bool) {
 	h.queuesMu.Lock()

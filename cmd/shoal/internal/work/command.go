@@ -158,7 +158,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		c := exec.CommandContext(ctx, path, w.Command[1:]...)
 		c.Args[0] = w.Command[0]
 		c.Stdin, c.Stdout, c.Stderr = io.MultiReader(bytes.NewReader(j.Data), strings.NewReader("\n")), &out, &errs
-		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Header[jobs.TypeHeader])
+		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
 		told, err := ps.run(ctx, c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, and the job is not at fault
 			if told {

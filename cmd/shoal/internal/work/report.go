@@ -70,7 +70,7 @@ func (r *reporter) longest() (l *long) {
 	defer r.tallyMu.Unlock()
 	for j, run := range r.runs {
 		if d := time.Since(run.since); d >= longRun && (l == nil || d.Seconds() > l.Seconds) {
-			l = &long{j.ID, j.Header[jobs.TypeHeader], j.Attempt, d.Seconds(), run.process}
+			l = &long{j.ID, j.Type(), j.Attempt, d.Seconds(), run.process}
 		}
 	}
 	return l
