@@ -15,9 +15,9 @@
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
 // Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
-// tasks, and makes submitters wait while that is full. Workers start when tasks
-// need them, and leave after 5 s without work. A program needs few pools, for
-// instance one for each dependency that has a limit of its own.
+// tasks, and Submit waits while that is full. Workers start when tasks need
+// them, and leave after 5 s without work. A program needs few pools: one for
+// itself, and one for each dependency that has a limit of its own.
 //
 // # Five calls
 //
@@ -32,9 +32,7 @@
 //     their order.
 //
 // There are more loops: [Range] over numbers, [ForEachSlice] over a slice, and
-// [Map], [MapUnordered] and [ForEach] over sequences. MapSlice and Range stop
-// at the first error; ForEach and ForEachSlice run every item and join the
-// errors.
+// [Map], [MapUnordered] and [ForEach] over sequences.
 //
 // [Keyed] runs the tasks of one key in order. [Func] takes values instead of
 // closures. [Local] gives each worker a resource of its own. [Pool.Sub] makes a
@@ -45,25 +43,26 @@
 //
 // Set [WithMaxWorkers] if tasks wait for something outside the process. Set
 // [WithQueueCapacity] and [WithFullPolicy] if load can exceed what the pool can
-// do. Set [WithName], which errors, logs, metrics and profiles show. Most
-// programs need no other option.
+// do. Set [WithName], which logs, metrics and profiles show. Most programs need
+// no other option.
 //
 // # Backpressure
 //
 // WithMaxWorkers bounds how many tasks run. That protects what they use: a
-// database, a disk, the CPUs. MapSlice, ForEachSlice and Range also run f on
-// the goroutine that calls them, which is no worker, so k callers at once may
-// add k calls of f. If the maximum protects something, use a Group, Map or
-// ForEach. WithQueueCapacity bounds how many tasks wait. That bounds memory,
-// and the age of the oldest task.
+// database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait. That
+// bounds memory, and the age of the oldest task.
+//
+// MapSlice, ForEachSlice and Range also run f on the goroutine that calls them,
+// which is no worker. So k callers at once may add k calls of f. If the maximum
+// protects something, use a Group, Map or ForEach.
 //
 // The full policy says what happens when the queue is full. [Block], the
 // default, slows the submitter down, which is right for batch jobs and
 // pipelines. [Reject] returns [ErrQueueFull], so that a server can answer at
 // once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on
 // the submitting goroutine, [Spawn] on a new one beyond the limit, and
-// [DropOldest] discards the one that is first in the queue. [Pool.SubmitContext]
-// waits for room until its context ends.
+// [DropOldest] discards the task that is first in the queue. Under Block,
+// [Pool.SubmitContext] waits for room only until its context ends.
 //
 // # Tasks that wait for tasks
 //
@@ -79,11 +78,9 @@
 //
 // The context tells the pool that one of its workers waits. If child has not
 // started, that worker runs it on the spot. So one worker is enough for any
-// recursion, and a task that waits uses no second goroutine. The same holds for
-// SubmitWait, groups and loops. A waiting task runs only what it waits for, so
-// no other task can come in between and take a lock that it holds. In the same
-// way, a task that submits to its own full pool under Block runs the new task
-// itself. Pool.Sub has the rules for tasks that wait for those of other pools.
+// recursion. The same holds for SubmitWait, groups and loops. A waiting task
+// runs only what it waits for. In the same way, a task that submits to its own
+// full pool under Block runs the new task itself.
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context tells: use the calls that
@@ -92,17 +89,24 @@
 //
 // # Errors and panics
 //
-// Submit returns [ErrNilTask], [ErrClosed] or [ErrQueueFull], and only if it
-// did not accept the task. SubmitContext can also return its context's error.
+// If Submit does not accept the task, it returns [ErrNilTask], [ErrClosed] or
+// [ErrQueueFull]; SubmitContext may also return its context's error.
 //
-// A task's own error reaches the caller that waits for it. A panic ends neither
-// the process nor the worker. It reaches that caller too, as a [*PanicError]
-// with its stack. The handler of [WithPanicHandler] gets every panic. Without a
-// handler, a panic that no caller gets is logged. A task may call
-// [runtime.Goexit], as t.FailNow does; its caller gets [ErrGoexit]. A task that
-// was accepted and will not run resolves to [ErrDropped] or to the error of its
-// context. So every caller gets an answer. With [WithCrashOnPanic] a panic ends
-// the process instead.
+// A caller that waits for a task gets an answer, whatever becomes of the task:
+//
+//   - the error that the task returned;
+//   - a [*PanicError] with the stack, if the task panicked. A panic ends neither
+//     the process nor the worker;
+//   - [ErrGoexit], if the task called [runtime.Goexit], as t.FailNow does;
+//   - [ErrDropped], or the error of its context, if the task was accepted and
+//     did not run.
+//
+// The handler of [WithPanicHandler] gets every panic. Without a handler, a panic
+// that no caller gets is logged. With [WithCrashOnPanic] a panic ends the
+// process instead.
+//
+// MapSlice, Range and a Group stop at the first error. ForEach and ForEachSlice
+// run every item and join the errors.
 //
 // # Shutdown
 //
@@ -110,45 +114,43 @@
 // runs those that were accepted. If its context ends first, it drops what is
 // queued, cancels the contexts of running tasks, and returns a [*ShutdownError]
 // that counts both. [Pool.Close] drops what is queued at once, cancels what
-// runs, and waits for it. Both may be called any number of times, in any order,
-// at the same time. When Close returns, or Shutdown returns nil, no goroutine
-// of the pool exists.
+// runs, and waits for it. When Close returns, or Shutdown returns nil, no
+// goroutine of the pool exists.
 //
 // [Pool.Wait] waits until nothing is queued or running, and leaves the pool
-// open. [WithContext] closes a pool when a context ends.
+// open.
 //
 // # Testing
 //
 // A pool that is made inside a bubble of [testing/synctest] works there; close
 // it before the bubble ends. A pool with WithMaxWorkers(1) runs tasks one after
-// the other, in the order of their submission. docs/testing.md has more, also a
-// pool that runs each task before Submit returns.
+// the other, in the order of their submission. docs/testing.md has more.
 //
 // # Looking inside
 //
-// [Pool.Stats] is one snapshot of all counters. [Pool.OldestTasks] has the
-// stacks of what runs. [WithStallAfter] and [WithSlowTask] log a warning when a
-// pool is stuck or a task takes too long. Package shoalhttp serves a live page;
+// [Pool.Stats] returns all counters. [Pool.OldestTasks] returns the stacks of
+// what runs. [WithStallAfter] and [WithSlowTask] log a warning when a pool is
+// stuck or a task takes too long. Package shoalhttp serves a live page;
 // contrib/prom and contrib/otel export metrics and traces.
 //
 // # What is promised
 //
-// No accepted task, one for which Submit returned nil, is lost. It runs exactly
-// once, unless its context ends first, the pool is closed, or DropOldest
-// displaces it; then [Stats] counts it in Canceled or in Dropped.
+// No task that was accepted is lost. It runs exactly once, unless its context
+// ends first, the pool is closed, or DropOldest displaces it; then [Stats]
+// counts it in Canceled or in Dropped.
 //
-// While a task waits, a worker that is free, or may be started, is on its way
-// to it. Nothing polls. No task waits behind another one that already runs. A
-// new worker first yields to workers that are making progress (see [Auto]).
+// While a task waits in the queue, a worker that is free, or may be started, is
+// on its way to it. No task belongs to a worker before it starts, so a task that
+// hangs delays no other while a worker is free. A new worker first yields to
+// workers that are making progress (see [Auto]).
 //
 // Tasks that one goroutine submits start in the order of their submission, if
 // they go through the queue (see [Pool.Submit]). There are never more workers
-// than the maximum, except after [Pool.Resize] has lowered it, until the tasks
-// beyond it have ended.
+// than the maximum, unless [Pool.Resize] lowers it while they run tasks.
 //
-// In the terms of the Go memory model, submitting a task synchronizes before
-// the task's start, and a task's end synchronizes before the return of the
-// Wait, SubmitWait, Shutdown or Close that waited for it.
+// What happens before a task is submitted is seen by the task, and what the task
+// does is seen by the caller that has waited for its end; see [Pool] for the
+// terms of the Go memory model.
 //
 // docs/engine.md has the proofs, docs/conformance.md the whole contract.
 package shoal
