@@ -372,3 +372,51 @@ func TestWorkersKeepTheStackTheyBeginWith(t *testing.T) {
 		}
 	}
 }
+
+func TestCallsAllocateWhatTheChoosingPageSays(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	ctx, keyed, n := context.Background(), shoal.NewKeyed[int](p), 0
+	task := func(context.Context) error { return nil }
+	group := func(tasks int, opts ...shoal.GroupOption) func() {
+		return func() {
+			g := p.Group(ctx, opts...)
+			for range tasks {
+				g.Go(task)
+			}
+			g.Wait()
+		}
+	}
+	subs := make([]*shoal.Pool, 0, 1000)
+	for _, c := range []struct {
+		name  string
+		most  float64
+		calls func()
+	}{
+		{"Wait", 2, func() { p.Submit(nothing); p.Wait() }},
+		{"SubmitWait", 2, func() { p.SubmitWait(ctx, task) }},
+		{"a Group of 10", 11, group(10)},
+		{"a Group of 10 with all errors and a limit", 11 + 2*10, group(10, shoal.CollectErrors(), shoal.Limit(2))},
+		{"Keyed.Submit", 0, func() { n++; keyed.Submit(n%7, nothing) }},
+		{"GoKeyed", 2, func() {
+			n++
+			shoal.GoKeyed(ctx, keyed, n%7, func(context.Context) (int, error) { return 1, nil }).Wait(ctx)
+		}},
+		{"SubmitAfter", 8, func() {
+			if stop, err := p.SubmitAfter(time.Hour, nothing); err != nil || !stop() {
+				t.Fatal(err)
+			}
+		}},
+		{"Reserve, and a task", 5, func() {
+			r, err := p.Reserve(ctx, 1)
+			if err != nil || r.Submit(ctx, task, nil) != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"Sub", 10, func() { subs = append(subs, shoal.Must(p.Sub())) }},
+	} {
+		if n := testing.AllocsPerRun(900, c.calls); n > c.most {
+			t.Errorf("%s makes %v allocations, want at most %v", c.name, n, c.most)
+		}
+		p.Wait()
+	}
+}
