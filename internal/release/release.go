@@ -51,6 +51,9 @@ func release(dir, version, check string, dry bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkTags(t, version); err != nil {
+		return err
+	}
 	name := filepath.Join(work, "CHANGELOG.md")
 	log, err := os.ReadFile(name)
 	if err != nil {
@@ -117,6 +120,20 @@ func checkVersion(version, last string) error {
 	}
 	if last != "" && semver.Compare(version, last) <= 0 {
 		return fmt.Errorf("%s does not come after %s, the last release", version, last)
+	}
+	return nil
+}
+
+// checkTags reports a tag of version that is there already, of whichever module: then only
+// some of the modules could be tagged.
+func checkTags(t *tree.Tree, version string) error {
+	for _, m := range t.Released {
+		switch tag, err := tree.Git(t.Dir, "tag", "--list", m.Tag(version)); {
+		case err != nil:
+			return err
+		case tag != "":
+			return fmt.Errorf("%s cannot be released: there is a tag %s already", version, m.Tag(version))
+		}
 	}
 	return nil
 }

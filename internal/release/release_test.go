@@ -164,9 +164,17 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	git(t, dir, "tag", "contrib/prom/v0.3.0")
+	refuse("v0.3.0", "there is a tag contrib/prom/v0.3.0 already")
+	git(t, dir, "tag", "--delete", "contrib/prom/v0.3.0")
+	edit(t, dir, "CHANGELOG.md", unreleased("- A line of notes."))
+	edit(t, dir, "wrong.go", func(string) string { return "package shoal\n\nvar wrong int = none + less\n" })
+	refuse("v0.3.0", "wrong.go:3:17: undefined: none")
+	git(t, dir, "rm", "--quiet", "wrong.go")
+	git(t, dir, "commit", "--quiet", "--message", "mended")
+
 	// The root is without Fresh, which internal/api/ has.
 	edit(t, dir, "internal/api/shoal.txt", func(text string) string { return text + "\nfunc Fresh()\n" })
-	edit(t, dir, "CHANGELOG.md", unreleased("- A line of notes."))
 	refuse("v0.3.0", "a break that CHANGELOG.md does not name: github.com/shoal-go/shoal: Fresh: removed")
 	edit(t, dir, "CHANGELOG.md", unreleased("- Breaking: Fresh is gone."))
 	refuse("v0.3.0", "run scripts/api -update")

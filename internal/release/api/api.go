@@ -50,6 +50,16 @@ func Load(t *tree.Tree) ([]*Package, error) {
 	return slices.Concat(loaded...), err
 }
 
+// first returns the first of the go command's lines that is not a heading.
+func first(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return line
+		}
+	}
+	return strings.TrimSpace(stderr)
+}
+
 // load reads the packages of one module from what the compiler exports of them.
 func load(dir string) ([]*Package, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{not .DepOnly}}\t{{.Name}}", "./...")
@@ -57,7 +67,7 @@ func load(dir string) ([]*Package, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		if e, ok := err.(*exec.ExitError); ok {
-			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(e.Stderr))
+			err = fmt.Errorf("%w: %s", err, first(string(e.Stderr)))
 		}
 		return nil, fmt.Errorf("go list in %s: %w", dir, err)
 	}
