@@ -23,10 +23,11 @@ import (
 // count against the pool's capacity: when they fill the queue, submitters of
 // other keys wait too. A key without tasks takes no memory.
 //
-// A key has one place in the queue of the pool, for its first task. A worker that
-// has run that task may go on with the next ones of the key; after 32 of them, or
-// earlier, the key goes to the end of the queue. So no order is promised between
-// tasks of different keys, or between those and tasks without a key.
+// However many tasks a key has, only its first one is in the queue of the pool. A
+// worker that has run that task may go on with the next ones of the key. After 32
+// of them, or earlier, the key goes to the end of the queue. So no order is
+// promised between tasks of different keys, or between those and tasks without a
+// key.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed

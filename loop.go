@@ -51,25 +51,28 @@ import (
 // Range is called. The caller does not count against that maximum, unless it is
 // a task of p. So k goroutines that call Range at the same time may add k calls
 // of f to it. Use a [Group] or [ForEach] if the maximum protects something that
-// f uses. Others join while p has workers to spare and there is
-// something left to share; of a Range in a Range, the outer one comes first.
-// Range never waits for room in p's queue, and never for a task that has not
-// started. So a Range in a Range, to any depth, needs one worker, and on a pool
-// that is busy or paused the caller does everything itself.
+// f uses. Workers join while p has some to spare and there is something left to
+// share; if f calls Range, they join the outer loop first. Range never waits for
+// room in p's queue, and never for a task that has not started. So nested calls,
+// to any depth, need one worker, and on a pool that is busy or paused the caller
+// does everything itself.
 //
-// A participant begins with chunks of one item, and takes more at a time only
-// while its chunks take less than 5 µs, and fewer towards the end. So if items
-// take longer than 5 µs, no participant is idle while an item waits. An item
-// that takes unexpectedly long delays only the rest of its own chunk.
+// A participant begins with chunks of one item. It takes larger ones only while
+// its chunks take less than 5 µs, and smaller ones again towards the end. So if
+// items take longer than 5 µs, no participant is idle while an item waits. An
+// item that takes unexpectedly long delays only the rest of its own chunk.
 // [ForEachSlice] and [MapSlice] have no chunks.
 //
 // The first error that f returns ends the loop: no further chunk begins, the
 // context that f is given ends, and Range returns the error. A panic of f
-// counts as a [*PanicError], [runtime.Goexit] as [ErrGoexit]. A panic on the
-// caller's own goroutine is returned too; Goexit ends that goroutine, and under
-// [WithCrashOnPanic] the panic goes on, after the other participants have ended. If ctx ends, no further chunk begins, and
-// Range returns ctx's error unless all items were done. If p is closed, Range
-// returns [ErrClosed]. [Pool.Shutdown] waits until the loop has ended.
+// counts as a [*PanicError], [runtime.Goexit] as [ErrGoexit]. That holds on the
+// caller's goroutine too, with two exceptions: Goexit ends that goroutine, and
+// under [WithCrashOnPanic] the panic goes on. Both happen after the other
+// participants have ended.
+//
+// If ctx ends, no further chunk begins, and Range returns ctx's error unless all
+// items were done. If p is closed, Range returns [ErrClosed]. [Pool.Shutdown]
+// waits until the loop has ended.
 //
 // f is given a context derived from ctx, which ends when the loop does. Pass it
 // on to a Range, a Group or a Future inside f: it tells that they are in a task

@@ -33,7 +33,7 @@ type Stats struct {
 	SlowTasks uint64 // tasks that [WithSlowTask] found slow
 
 	InFlight      int // accepted, and neither ended nor discarded
-	Queued        int // of these, waiting; the capacity, if more wait (see [WithQueueCapacity])
+	Queued        int // of these, waiting; at most QueueCapacity, even if more wait (see [WithQueueCapacity])
 	QueueCapacity int // Unbounded if there is no bound
 	Blocked       int // calls that wait for room; their tasks are not accepted yet
 	Reserved      int // places that [Pool.Reserve] has given out and that are not used yet
@@ -128,7 +128,8 @@ func (p *Pool) statsLocked() Stats {
 	return s
 }
 
-// Queued is the number of accepted tasks that have not started.
+// Queued is the number of accepted tasks that have not started, or the capacity
+// of the queue if that is less; see [WithQueueCapacity].
 func (p *Pool) Queued() int { return min(p.lane.Queued(), p.capacity) }
 
 // A WorkerState says what a worker does.

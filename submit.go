@@ -19,24 +19,25 @@ import (
 // Tasks that one goroutine submits start in the order of their submission, if
 // they go through the queue. These tasks do not: one that [Spawn] or
 // [CallerRuns] runs, one that a task runs itself because the queue of its pool
-// is full, and one that a waiting task runs because it waits for it.
+// is full, and one that is run by the task that waits for it.
 //
 // If there is no room (see [WithQueueCapacity]), Submit follows the pool's
 // [FullPolicy]. Under [Block], the default, it parks until there is room or the
-// pool is shut down. Otherwise Submit does not block, and it allocates nothing.
+// pool is shut down. Under the other policies it does not wait. A task that goes
+// into the queue costs no allocation.
 //
-// A goroutine that submits short tasks without pause, under Block, has the
-// workers follow: once in some thousand tasks, while more than 65,536 wait, its
-// Submit parks after the task was accepted, for a few milliseconds as a rule and
-// at most for about 100. So the workers get the CPUs, and an unbounded queue
-// stays short. Where tasks take longer than some microseconds this happens only
-// each time that the queue has grown four-fold, for 10 ms at most. Tasks of the
-// pool, and [Pool.TrySubmit], do not park.
+// Under Block, Submit slows down a goroutine that submits short tasks without
+// pause. While more than 65,536 tasks wait, once in some thousand calls it parks
+// after the task was accepted, for a few milliseconds as a rule and at most for
+// about 100. So the workers get the CPUs, and an unbounded queue stays short. If
+// tasks take longer than some microseconds, this happens only each time that the
+// queue has grown four-fold, for 10 ms at most. Tasks of the pool, and
+// [Pool.TrySubmit], do not park.
 //
 // A task may call Submit. If the queue of its own pool is full, under Block,
 // the task runs the new task itself, because to wait for room could stop the
-// whole pool. At 64 tasks inside each other it does not; the new task is then
-// accepted beyond the capacity. The pool knows its tasks by their stacks. A
+// whole pool. If 64 tasks already run inside each other, the new one is accepted
+// beyond the capacity instead. The pool knows its tasks by their stacks. A
 // goroutine that a task has started, and an iterator under [iter.Pull], have
 // stacks of their own: use [Pool.SubmitContext] with the task's context there.
 //

@@ -18,10 +18,12 @@ import (
 // share a pool: one whose queue is empty leaves its places to the others, and looks for jobs
 // about twice a second while they need them, or less often if more than ten calls of Serve share
 // a worker. Pause and Resize of the pool take effect at once: Serve leases no job that the pool
-// may not run. Of a sub-pool that is so as to its own limits: a leased job may have to wait for a
-// worker of the parent, and its lease is extended meanwhile. On a pool without a queue (capacity 0)
-// Serve waits for one job at a time, with one worker, and soon leaves that to a submitter that
-// waits. A pool of one worker refuses [shoal.Pool.TrySubmit] meanwhile.
+// may not run. On a sub-pool only its own limits count: a leased job may have to wait for a worker
+// of the parent, and its lease is extended meanwhile.
+//
+// On a pool without a queue (capacity 0) Serve reserves one worker at a time, and waits for a job
+// with it. It soon gives that worker back if a submitter waits. If the pool has only one worker,
+// [shoal.Pool.TrySubmit] returns [shoal.ErrQueueFull] while Serve waits.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it

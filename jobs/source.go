@@ -96,9 +96,10 @@ var (
 	// ErrStopped is the cause with which a job's context ends when [Serve] gives the job
 	// back at its end. A handler may return it, or an error that wraps it, to say that the job
 	// was interrupted: it is given back, may run again at once, and this is no attempt. If
-	// handlers of a Serve return it more than 10 times a second though neither Serve nor the pool
-	// ends, they keep their workers for another 1 s, and a warning is logged. An error of Retry or Poison means
-	// what it says, and one that wraps ErrTimeLimit is a failure.
+	// handlers of a Serve return it more than 10 times a second though neither Serve nor the
+	// pool ends, each keeps its worker for 1 s more, and a warning is logged. An error that also
+	// wraps one of [Retry] or [Poison] means what that means, and one that wraps
+	// [ErrTimeLimit] is a failure.
 	ErrStopped = errors.New("jobs: stopped")
 	// ErrTimeLimit is the cause with which a job's context ends when its time limit is over
 	// ([WithTimeLimit]).

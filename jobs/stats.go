@@ -42,8 +42,8 @@ type RunningJob struct {
 
 // A JobFailure is a run of a job that failed: its handler returned an error other than that of
 // [Retry] or [ErrStopped], panicked or called [runtime.Goexit], or was not called as the leases
-// were used up. A run that was cut short is none, because its lease was lost, or [Serve] or the
-// pool ended.
+// were used up. A run that was cut short because its lease was lost, or because [Serve] or the
+// pool ended, is no failure.
 type JobFailure struct {
 	ID, Type string
 	Error    string    // in one line; of more than 1 KiB the beginning

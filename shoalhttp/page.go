@@ -36,18 +36,18 @@
 //
 // [WithQueue] adds a durable queue of package jobs to the page: how many of its jobs are ready,
 // delayed, leased and dead letters, and its lag: for how long the oldest ready one has waited.
-// That is about all that work on the queue, whereas the figures of a pool are about this process.
-// With [WithControls], the page lists the dead letters with their last errors and outputs, a
-// hundred at once and the newest first, retries and deletes them, each or all of a type or an age,
-// and asks for a confirmation before.
+// These figures are those of the whole queue, whichever processes work on it; the figures of a pool
+// are those of this process. With [WithControls], the page also lists the dead letters with their
+// last errors and outputs, a hundred at once and the newest first. It retries and deletes them, one
+// of them or all of a type or an age, after a confirmation.
 //
-// A pool that jobs.Serve works a queue with is shown as that queue's if the name of
-// [jobs.WithName] is that of WithQueue. Then what is wrong with one of them is said of the other
-// too: a queue is not said to be well beside a pool that hangs, nor a pool beside dead letters.
+// If the name of [jobs.WithName] is that of WithQueue, the page shows which pools work on the queue.
+// Then the row of the queue has the problems of these pools too, and the row of a pool those of the
+// queue.
 //
-// A queue is asked only while somebody looks at the page, about every 2 seconds at most, seldom if
-// its answers take long, and has 5 seconds to answer. The page waits half a second at most, and then
-// shows what it knew before.
+// The page asks a queue only while somebody looks, at most about every 2 seconds, and less often if
+// its answers take long. A queue has 5 seconds to answer. If it takes more than half a second, the
+// page shows what it knew before.
 //
 // # Verdicts
 //

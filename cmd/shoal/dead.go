@@ -28,9 +28,9 @@ met.
 
 retry and rm need a condition, or -all.
 
-The exit status is 0; 2 if the command line is wrong; and 1 after another error. It is an
-error if no dead letter has a given ID, or the given -type with all other conditions; with
--age, -within or -all alone there may be none.`
+The exit status is 2 if the command line is wrong, 1 after another error, and else 0. It is
+an error if a given ID is that of no dead letter that meets all conditions, or if -type is
+given and no dead letter meets them. With -age, -within or -all alone there may be none.`
 
 var deadDos = []string{"list", "show", "retry", "rm"}
 
@@ -64,7 +64,7 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.Func("age", "those that were given up at least this `time` ago, such as 90s, 24h or 7d", setAge(&d.Filter.Age))
 	fs.Func("within", "those that were given up at most this `time` ago", setAge(&d.Filter.Within))
 	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
-	fs.BoolVar(&d.JSON, "json", false, "write JSON: of list and show one object a dead letter, with its job (the ID), type,\nattempt, at, reason, output, header, and data, or data_base64 if it is no UTF-8")
+	fs.BoolVar(&d.JSON, "json", false, "write JSON: list and show write one object a dead letter, with its job (the ID), type,\nattempt, at, reason, output, header, and data, or data_base64 if it is no UTF-8")
 	all := fs.Bool("all", false, "with retry and rm: all dead letters")
 	if err := parsePlace(fs, &d.Place, args, stdout, deadUsage); err != nil {
 		return err

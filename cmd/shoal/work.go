@@ -79,7 +79,7 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	place(fs, &e.Place)
 	fs.DurationVar(&e.Delay, "delay", 0, "run the jobs after this time at the earliest")
 	fs.StringVar(&e.Type, "type", "", "the `type` of the jobs, for -time-limit of shoal work and for shoal dead")
-	fs.BoolVar(&e.JSON, "json", false, "say on the standard output, in JSON, how many jobs were enqueued")
+	fs.BoolVar(&e.JSON, "json", false, "write to the standard output, in JSON, how many jobs were enqueued")
 	fs.BoolVar(&e.Once, "once", false, "skip a line that was enqueued in the last two minutes")
 	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly the next one\ncomes. An interrupt ends the command, which says how many lines were enqueued.")
 	switch {
@@ -120,7 +120,7 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	place(fs, &w.Place)
 	names := slices.Sorted(maps.Keys(work.Builtins))
 	fs.IntVar(&w.Workers, "workers", runtime.GOMAXPROCS(0), "run up to this many jobs at once")
-	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts;\nthose that a kill has cut short count too, and with -nats those that a stop has;\n0: never")
+	fs.IntVar(&w.MaxAttempts, "attempts", 10, "move a job that fails to the dead letters if it has had this many attempts; 0: never.\nAn attempt counts too if a kill has cut it short, or, with -nats, a stop")
 	fs.DurationVar(&w.Drain, "drain", 10*time.Second, "at the end, let running jobs go on for this time, then cancel them")
 	fs.Func("time-limit", "end a job that runs for longer than this `time`, which counts as a failure;\nTYPE=TIME is for jobs of a type, and may be repeated (default: no limit)", func(s string) error {
 		kind, text, typed := strings.Cut(s, "=")
@@ -141,16 +141,16 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		w.Limits[kind] = d
 		return nil
 	})
-	fs.DurationVar(&w.Empty, "empty", 0, "end when the queue has been empty for this time; jobs that are delayed, or run\nelsewhere, are in it (default: end when interrupted)")
+	fs.DurationVar(&w.Empty, "empty", 0, "end when the queue has been empty for this time; it is not empty while jobs are\ndelayed, or run elsewhere (default: end when interrupted)")
 	fs.StringVar(&w.Listen, "listen", "", "serve the live page at this `address`, to everybody who can reach it; its\ncontrols and dead letters need the token in $SHOAL_TOKEN, or else the printed one")
-	fs.BoolVar(&w.JSON, "json", false, "say all on the standard output, one JSON object a line, with an \"event\":\noutput, job, progress and end; back counts the runs whose job is to run again, failed those\nof them that failed, dead the dead letters of this process, dead_letters all")
+	fs.BoolVar(&w.JSON, "json", false, "write everything to the standard output, one JSON object a line. Its \"event\" is output,\njob, progress or end. \"back\" counts the runs whose job is to run again, \"failed\" those of\nthem that failed, \"dead\" the dead letters of this process, \"dead_letters\" all")
 	fs.BoolVar(&w.Quiet, "q", false, "print no progress")
 	fs.StringVar(&w.Do, "do", "", "instead of a command, run this built-in `work`:\n"+builtins(names)+"(default: run the command)")
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
-		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and the last 4 KiB that\nthe command has written on its standard error. What it writes there when it ends well\nis dropped.\n\n"+
-		"The output is written when a command ends. If it cannot be written, or has more\nthan 64 MiB, that is a failure of the job too; if nobody reads it any more, the\nwork ends and the job is given back. So in a pipe use a reader that a Ctrl-C does\nnot end, as tee -i. Each command has a process group of its own.\nWhat it leaves behind when it ends is killed, and so is all when this process is\nkilled.\n\n"+
-		"At the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail by it are given back. At the third one the commands are killed. A SIGHUP\nis never the second one, and is ignored under nohup.\n\nThe progress names the last failure, and the job that has run for longest, with\nits process, if that is more than 10s.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, as 130 by Ctrl-C\n\nWithout -empty a signal is how work ends, and the status is 0 or 3. The last line\nsays how many jobs are left, and so does the event end of -json.")
+		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and the last 4 KiB that\nthe command has written on its standard error. If the command\nends well, what it has written there is dropped.\n\n"+
+		"The standard output of a command is passed on when the command ends. If that fails,\nor if it is more than 64 MiB, the job has failed too. If it goes into a pipe whose\nreader has ended, shoal work ends and gives the job back. So use a reader that a\nCtrl-C does not end, such as tee -i.\n\nEach command has a process group of its own. Processes that it leaves behind when it\nends are killed. If shoal work is killed, so are all commands.\n\n"+
+		"After the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail because of it are given back. After the third one the commands are killed.\nA SIGHUP counts only as the first one, and is ignored under nohup.\n\nThe progress names the last failure. If a job has run for more than 10s, it names\nthe one that has run for longest, with its process.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, such as 130 after Ctrl-C\n\nWithout -empty, work ends by a signal, and the status is 0 or 3. The last line says\nhow many jobs are left, and so does the event end of -json.")
 	_, known := work.Builtins[w.Do]
 	switch {
 	case err != nil:

@@ -57,13 +57,12 @@
 // while Pulls wait; with less than 4 they poll instead. With 1, a handler with an open
 // transaction that calls Enqueue waits for itself.
 //
-// On Linux the kernel says when the log of the database is written (inotify). A Pull that waits
-// is to see a commit within 10 ms, and an idle process is to take less than 0.3 % of a CPU, most
-// of it for the polls. Measured on a machine of two busy CPUs: a job of another process started
-// 4 ms after it was enqueued (median), and 9 to 12 ms in one case of 100; an idle process took
-// 0.25 to 0.35 % with polls 500 ms apart, and 0.1 % with polls 2 s apart, as in the command
-// shoal work. On other systems, and where the kernel refuses because other programs watch too
-// much, the database is asked 200 times a second whether it has changed, for 1 to 4 % of a CPU.
+// On Linux the kernel says when the log of the database is written (inotify). On a machine with
+// two busy CPUs, a job of another process started 4 ms after it was enqueued (median), and after 9
+// to 12 ms in one case of 100. An idle process took 0.25 to 0.35 % of a CPU with polls 500 ms
+// apart, and 0.1 % with polls 2 s apart, as in the command shoal work. On other systems, and where
+// the kernel refuses because other programs watch too much, the Queue asks the database 200 times
+// a second whether it has changed, which takes 1 to 4 % of a CPU.
 //
 // Each lease and each extension rewrites the row with its payload, so keep large payloads
 // elsewhere. A database in memory cannot be used: it is another one for each connection.
