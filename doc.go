@@ -85,7 +85,8 @@
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context tells: use the calls that
 // take one. The pool cannot help a task that waits by a channel or a
-// [sync.WaitGroup] for tasks queued behind it; [WithStallAfter] reports that.
+// [sync.WaitGroup] for tasks queued behind it. If all workers do so,
+// [WithStallAfter] reports it.
 //
 // # Errors and panics
 //

@@ -10,8 +10,8 @@
 //
 // What Flock documents is kept: a fixed number of workers, which start at once; the
 // three strategies for a full queue; the hooks; the errors; the statistics; options
-// that are checked. The room is Flock's, too: NumWorkers times QueueSizePerWorker
-// tasks, and a shared part of a quarter of that, at least 256 tasks.
+// that are checked. The queue has the capacity of Flock's: NumWorkers times
+// QueueSizePerWorker tasks, and a quarter of that, at least 256 tasks, more.
 //
 // What is broken in Flock is not kept:
 //

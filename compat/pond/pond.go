@@ -18,10 +18,10 @@
 // 3 workers. It is asked when pond asks it: when a task is submitted, no worker is
 // idle, and the maximum is not reached. Its answer stands until the next task, so a
 // task that was refused a worker waits until one is free, as in pond. One thing
-// differs: the pool always has a first worker. The numbers behind [Balanced] and
-// [Lazy] are nobody's bound. They delay a worker only while the workers that
-// there are take tasks. In pond a task that they refused waits behind a busy worker,
-// even if that never ends.
+// differs: the pool always has a first worker. [Balanced] and [Lazy] are no bounds
+// that a program sets. Here they delay a worker only while the existing workers take
+// tasks. In pond a task to which they have refused a worker waits behind a busy
+// one, even if that never ends.
 //
 // What is broken in pond is not kept:
 //

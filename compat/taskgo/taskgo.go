@@ -5,8 +5,8 @@
 //
 // and nothing else. Taskgo's documentation holds. The differences: every call of Stop
 // waits for the end, WithMaxJobs counts over the whole life of a worker, a task may
-// call [runtime.Goexit], and no task waits behind another one for a worker that has
-// claimed both.
+// call [runtime.Goexit], and a worker claims no task before it runs it, so none waits
+// for a busy worker while another one is idle.
 //
 // What taskgo documents is kept. Push and Submit never block, ignore a nil job,
 // and refuse what comes after Stop. There are never more goroutines than the

@@ -65,7 +65,7 @@
 // a second whether it has changed, which takes 1 to 4 % of a CPU.
 //
 // Each lease and each extension rewrites the row with its payload, so keep large payloads
-// elsewhere. A database in memory cannot be used: it is another one for each connection.
+// elsewhere. A database in memory cannot be used: each connection would have one of its own.
 package shoalsql
 
 import (
