@@ -117,7 +117,8 @@ type loop struct {
 	wants  sy.Bool             // more helpers may be called; written under lock
 	latest sy.Pointer[helping] // of a root, the helper that any of its loops has called last
 
-	helpers []*helping
+	helpers *helping    // the latest one; see helping.before
+	called  int         // their number
 	err     error       // what ended it
 	errs    []taskError // those that were collected
 
@@ -128,7 +129,8 @@ type loop struct {
 // A helping is a task that takes part in a loop.
 type helping struct {
 	waitedCall
-	l *loop
+	l      *loop
+	before *helping // the one that the loop has called before
 }
 
 // loop runs f for [0, n).
@@ -208,8 +210,9 @@ func (l *loop) callHelper() {
 		l.root.latest.CompareAndSwap(h, nil)
 		return
 	}
-	l.helpers = append(l.helpers, h)
-	l.wants.Store(len(l.helpers)+1 < l.limit)
+	h.before, l.helpers = l.helpers, h
+	l.called++
+	l.wants.Store(l.called+1 < l.limit)
 }
 
 // Run makes a helping the body of its call. It does not wait any more, so others may call the next
@@ -229,7 +232,7 @@ func (l *loop) join() {
 	l.mu.Lock()
 	l.wants.Store(false)
 	l.mu.Unlock()
-	for _, h := range l.helpers {
+	for h := l.helpers; h != nil; h = h.before {
 		if !h.Withdraw(context.Canceled) {
 			sy.Reach("wait for a helper")
 			h.latch().Wait()
