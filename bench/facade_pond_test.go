@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,22 +124,69 @@ func TestPondCountsAsPond(t *testing.T) {
 			at(p, "stopped")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var said [len(pondKinds)][]string
-			for i, k := range pondKinds {
-				synctest.Test(t, func(t *testing.T) {
-					program(k, func(p pondPool, step string, more ...any) {
-						synctest.Wait()
-						said[i] = append(said[i], fmt.Sprintf("%s %v: %d running, %d idle, %d submitted, %d waiting, %d successful, %d failed, %d completed", step, more,
-							p.RunningWorkers(), p.IdleWorkers(), p.SubmittedTasks(), p.WaitingTasks(), p.SuccessfulTasks(), p.FailedTasks(), p.CompletedTasks()))
-					})
-				})
-			}
-			for i, want := range said[0] {
-				if got := said[1][i]; got != want {
-					t.Errorf("%s; pond: %s", got, want)
-				}
-			}
+		t.Run(name, func(t *testing.T) { comparePonds(t, program) })
+	}
+	for seed := range uint64(200) {
+		comparePonds(t, func(k pondKind, at func(pondPool, string, ...any)) {
+			anyPondProgram(rand.New(rand.NewPCG(seed, 0)), k, at)
 		})
 	}
+}
+
+// comparePonds runs program on pond and on its facade, and compares what they say.
+func comparePonds(t *testing.T, program func(k pondKind, at func(p pondPool, step string, more ...any))) {
+	t.Helper()
+	var said [len(pondKinds)][]string
+	for i, k := range pondKinds {
+		synctest.Test(t, func(t *testing.T) {
+			program(k, func(p pondPool, step string, more ...any) {
+				synctest.Wait()
+				said[i] = append(said[i], fmt.Sprintf("%s %v: %d running, %d idle, %d submitted, %d waiting, %d successful, %d failed, %d completed", step, more,
+					p.RunningWorkers(), p.IdleWorkers(), p.SubmittedTasks(), p.WaitingTasks(), p.SuccessfulTasks(), p.FailedTasks(), p.CompletedTasks()))
+			})
+		})
+	}
+	for i, want := range said[0] {
+		if got := said[1][i]; got != want {
+			t.Fatalf("%s; pond: %s", got, want)
+		}
+	}
+}
+
+// anyPondProgram submits tasks, some of them of a group, and ends the group's context. It has
+// room for all, takes less time than idle workers live, and no two tasks end at once.
+func anyPondProgram(r *rand.Rand, k pondKind, at func(p pondPool, step string, more ...any)) {
+	bound := 1 + r.IntN(5)
+	p := k.new(1+r.IntN(6), 100, func(running int) bool { return running < bound })
+	ctx, cancel := context.WithCancel(context.Background())
+	g := k.group(p, ctx)
+	for i := range 25 {
+		d := time.Duration(1+r.IntN(50))*time.Millisecond + time.Duration(i)*time.Microsecond
+		switch r.IntN(10) {
+		case 0, 1:
+			at(p, "TrySubmit", p.TrySubmit(func() { time.Sleep(d) }))
+		case 2:
+			p.Submit(func() { time.Sleep(d); panic("so") })
+			at(p, "a panic")
+		case 3, 4, 5:
+			g.Submit(func() error { time.Sleep(d); return nil })
+			at(p, "a task of the group")
+		case 6:
+			if r.IntN(3) > 0 {
+				g.Submit(func() error { time.Sleep(d); return errors.New("boom") })
+				at(p, "a task of the group that fails")
+				continue
+			}
+			cancel()
+			at(p, "the context ends")
+			ctx, cancel = context.WithCancel(context.Background())
+			g = k.group(p, ctx)
+		default:
+			time.Sleep(d)
+			at(p, "later", d)
+		}
+	}
+	p.StopAndWait()
+	at(p, "stopped")
+	cancel()
 }

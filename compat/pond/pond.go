@@ -50,6 +50,8 @@
 //     or more apart; pond starts them at once. The counters count every task as if
 //     its worker had started. To have the workers at once, use a strategy of your own
 //     that answers true.
+//   - Queued tasks start in the order of their submission. In pond a new worker starts
+//     with the task that was submitted last, before those that wait.
 //   - Idle workers leave by age, all that are due; pond ends one in each timeout.
 //     With IdleTimeout(0) a worker leaves when the queue is empty; pond panics.
 //   - StopAndWaitFor leaves nothing behind but tasks that run. If a task calls a
