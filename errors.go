@@ -188,15 +188,12 @@ func (p *Pool) logError(msg string, args ...any) {
 
 // guard runs f, a function of the user that is no task, and reports a panic.
 func (p *Pool) guard(f func()) {
-	defer func() { p.caught(recover()) }()
+	defer func() {
+		if r := recover(); r != nil {
+			p.report(p.panicked(r), false, func() {})
+		}
+	}()
 	p.lane.Call(f)
-}
-
-// caught reports a panic of value r in a function of the user that is no task; nil: it returned.
-func (p *Pool) caught(r any) {
-	if r != nil {
-		p.report(p.panicked(r), false, func() {})
-	}
 }
 
 // callback is guard for a function, of that name, that must not end its goroutine.

@@ -58,10 +58,10 @@ const (
 	DropOldest
 )
 
-var policyNames = []string{"Block", "Reject", "Spawn", "CallerRuns", "DropOldest"}
-
 // String is the policy's name.
-func (p FullPolicy) String() string { return nameOf(int(p), "FullPolicy", policyNames) }
+func (p FullPolicy) String() string {
+	return nameOf(int(p), "FullPolicy", "Block", "Reject", "Spawn", "CallerRuns", "DropOldest")
+}
 
 // Timing says for which tasks the pool measures [Stats].WaitTime and RunTime.
 type Timing int

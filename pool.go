@@ -196,13 +196,13 @@ const (
 	Closed                // no goroutine of the pool exists
 )
 
-var stateNames = []string{"Open", "Paused", "Draining", "Closed"}
-
 // String is the state's name.
-func (s State) String() string { return nameOf(int(s), "State", stateNames) }
+func (s State) String() string {
+	return nameOf(int(s), "State", "Open", "Paused", "Draining", "Closed")
+}
 
-// nameOf is the name of value n of a type.
-func nameOf(n int, kind string, names []string) string {
+// nameOf is the name of value n of a type whose values have these names.
+func nameOf(n int, kind string, names ...string) string {
 	if n < 0 || n >= len(names) {
 		return fmt.Sprintf("%s(%d)", kind, n)
 	}
@@ -268,7 +268,7 @@ func (p *Pool) Resize(min, max int) error {
 // under [iter.Pull], Wait cannot tell. It waits for the task, and for ever if
 // the task waits for it. Use WaitContext with the task's context there.
 func (p *Pool) Wait() {
-	if p.wait(context.Background()) != nil {
+	if p.WaitContext(context.Background()) != nil {
 		panic(waitPanic{})
 	}
 }
@@ -291,10 +291,6 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return p.wait(ctx)
-}
-
-func (p *Pool) wait(ctx context.Context) error {
 	if p.lane.InTask(ctx) {
 		return ErrWouldDeadlock
 	}

@@ -144,7 +144,7 @@ const (
 
 // String is the state's name, in lower case.
 func (s WorkerState) String() string {
-	return [...]string{"running", "spinning", "parked"}[min(s, WorkerParked)]
+	return nameOf(int(s), "WorkerState", "running", "spinning", "parked")
 }
 
 // WorkerStats describes one worker. Executed and Failed are exact while the

@@ -64,11 +64,7 @@ func (p *Pool) TrySubmit(task func()) error {
 	if task == nil {
 		return ErrNilTask
 	}
-	it := queue.Func(task)
-	if p.lane.Submit(it) {
-		return nil
-	}
-	return p.lane.SubmitSlow(it, kernel.Reject, nil)
+	return p.put(queue.Func(task), kernel.Reject, nil)
 }
 
 // SubmitContext is [Pool.Submit] with a context. If ctx ends before there is

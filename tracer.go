@@ -68,16 +68,6 @@ type traced struct {
 // follows reports whether anybody may want to follow p's calls.
 func (p *Pool) follows() bool { return p.tracer != nil || trace.IsEnabled() }
 
-// askTracer is Tracer.Submitted.
-func (p *Pool) askTracer(ctx context.Context, kind string) (told context.Context) {
-	if p.tracer == nil {
-		return nil
-	}
-	defer func() { p.caught(recover()) }()
-	p.noGoexit("Tracer.Submitted", func() { told = p.tracer.Submitted(ctx, p, kind) })
-	return told
-}
-
 // trace has c, which kind submits, followed, if anybody wants that. It is for who submits c, just
 // before. own is the context that the task would be given otherwise, and up the one that own is
 // derived from, which may be replaced.
@@ -85,18 +75,20 @@ func (p *Pool) trace(c *call, own context.Context, up *context.Context, kind str
 	if !p.follows() {
 		return
 	}
-	told, enabled := p.askTracer(*up, kind), trace.IsEnabled()
-	if told == nil && !enabled {
-		return
-	}
 	t := &traced{Body: c.Body, p: p, kind: kind, given: own}
-	if told != nil {
-		t.tracer, *up = p.tracer, told
+	if p.tracer != nil {
+		p.callback("Tracer.Submitted", func() {
+			if told := p.tracer.Submitted(*up, p, kind); told != nil {
+				t.tracer, *up = p.tracer, told
+			}
+		})
 	}
-	if enabled {
+	if trace.IsEnabled() {
 		*up, t.task = trace.NewTask(*up, p.traceName())
 	}
-	c.Body = t
+	if t.tracer != nil || t.task != nil {
+		c.Body = t
+	}
 }
 
 func (t *traced) Run() error {
@@ -147,9 +139,7 @@ func (p *Pool) traceName() string {
 func (o *owner) Region(c *call) (end func()) {
 	ctx := context.Background()
 	if c != nil {
-		if t, ok := c.Body.(*traced); ok {
-			ctx = t.given // it knows the task there
-		}
+		ctx = given(c, ctx) // it knows the task there
 	}
 	return trace.StartRegion(ctx, (*Pool)(o).traceName()).End
 }

@@ -69,12 +69,7 @@ const (
 )
 
 // String is "stall" or "slow task".
-func (k AlarmKind) String() string {
-	if k == AlarmStall {
-		return "stall"
-	}
-	return "slow task"
-}
+func (k AlarmKind) String() string { return nameOf(int(k), "AlarmKind", "stall", "slow task") }
 
 // An Alarm is a report of [WithStallAfter] or [WithSlowTask].
 type Alarm struct {
