@@ -226,6 +226,39 @@ func (w *waker) unlockAndWake() {
 	open(wake)
 }
 
+// An awaited is tasks that somebody waits for, who may run those that have not begun.
+type awaited struct {
+	waker
+	listed fifo[*call] // of these, the oldest first, but for some that have begun
+}
+
+// list lists c, unless it has begun.
+func (a *awaited) list(c *call) {
+	a.mu.Lock()
+	if a.trim(); c.Waits() {
+		a.listed.push(c)
+	}
+	a.unlockAndWake() // whoever waits may have to run it
+}
+
+// unbegun is the oldest task that is listed and has not begun. It stays listed when it is claimed:
+// others who look meanwhile must not take it that there is none, should there be no place for it.
+func (a *awaited) unbegun() *call {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.trim(); a.listed.len() == 0 {
+		return nil
+	}
+	return a.listed.first()
+}
+
+// trim drops the oldest tasks that have begun. Locked.
+func (a *awaited) trim() {
+	for a.listed.len() > 0 && !a.listed.first().Waits() {
+		a.listed.pop()
+	}
+}
+
 // open opens l, if somebody has made it.
 func open(l sy.Latch) {
 	if !l.IsZero() {

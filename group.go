@@ -44,16 +44,15 @@ type groupConfig struct {
 // left; the next Go begins another one.
 type round struct {
 	lazyContext
-	waker   // guards what follows, but for first
+	awaited // where the group helps, its tasks; its lock guards what follows, but for first
 	g       *Group
-	tasks   int              // that have not ended, also those whose Go waits
-	places  int              // of calls of Go, in their order
-	atLimit []sy.Event       // wake the tasks that came when the limit was reached, in turn
-	listed  fifo[*groupTask] // where the group helps, its tasks, but for some that have begun
-	err     error            // the first one; where errors are collected, that of the context
-	errs    []taskError      // where they are collected
-	waited  bool             // somebody is in Wait, or has given up
-	gate    sy.Gate          // shut while somebody is in Wait, and tasks are left
+	tasks   int         // that have not ended, also those whose Go waits
+	places  int         // of calls of Go, in their order
+	atLimit []sy.Event  // wake the tasks that came when the limit was reached, in turn
+	err     error       // the first one; where errors are collected, that of the context
+	errs    []taskError // where they are collected
+	waited  bool        // somebody is in Wait, or has given up
+	gate    sy.Gate     // shut while somebody is in Wait, and tasks are left
 
 	first groupTask // saves an allocation
 }
@@ -269,37 +268,9 @@ func (r *round) put(f func(context.Context) error, place int, here bool, policy 
 		t.f = nil // t may live as long as the group
 		t.Body.Over(err)
 	case r.g.helps:
-		r.list(t)
+		r.list(&t.call)
 	}
 	return err
-}
-
-// list keeps t for those who help, unless it has begun.
-func (r *round) list(t *groupTask) {
-	r.mu.Lock()
-	if r.trim(); t.Waits() {
-		r.listed.push(t)
-	}
-	r.unlockAndWake() // whoever is in Wait may have to run it
-}
-
-// unbegun is the oldest task that is listed and has not begun. It stays listed when it is claimed:
-// others who look meanwhile must not take it that there is none, should there be no place for it.
-func (r *round) unbegun() *call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trim()
-	if r.listed.len() == 0 {
-		return nil
-	}
-	return &r.listed.first().call
-}
-
-// trim drops the oldest tasks that have begun. Locked.
-func (r *round) trim() {
-	for r.listed.len() > 0 && !r.listed.first().Waits() {
-		r.listed.pop()
-	}
 }
 
 // leave counts a task as ended, with err. The last one ends the round, if somebody has come to Wait.
@@ -349,7 +320,7 @@ func (r *round) fail(place int, err error) (first bool) {
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
 // called any number of times, and returns the same until Go is called again.
-func (g *Group) Wait() error { return g.wait(context.Background()) }
+func (g *Group) Wait() error { return g.WaitContext(context.Background()) }
 
 // WaitContext is [Group.Wait] with a context. If ctx ends first, it returns the
 // group's first error if there is one and [CollectErrors] is not set, and ctx's
@@ -359,10 +330,6 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return g.wait(ctx)
-}
-
-func (g *Group) wait(ctx context.Context) error {
 	if g.invalid != nil {
 		return g.invalid
 	}

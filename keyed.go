@@ -291,9 +291,6 @@ type fifo[T any] struct {
 
 func (q *fifo[T]) len() int { return len(q.buf) - q.head }
 
-// all is what is in it, the oldest first.
-func (q *fifo[T]) all() []T { return q.buf[q.head:] }
-
 // first is the oldest, which must exist.
 func (q *fifo[T]) first() T { return q.buf[q.head] }
 

@@ -119,18 +119,14 @@ func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context
 
 // A mapping is one range over the results of a Map.
 type mapping[In, Out any] struct {
+	awaited                 // the items; its lock guards results
 	ctx     context.Context // of the items
 	p       *Pool
 	f       func(context.Context, In) (Out, error)
 	ordered bool
 	caller  helper
-	left    int      // accepted, not yielded; belongs to who ranges
-	woken   sy.Event // wakes who ranges
-
-	mu    sy.Mutex                // guards what follows, and the results
-	open  fifo[*mapTask[In, Out]] // accepted: in order those that are not ready, else those that may not have begun
-	ready fifo[*mapTask[In, Out]] // to be yielded
-	told  bool                    // woken is set, or about to be
+	left    int                     // accepted, not yielded; belongs to who ranges
+	results fifo[*mapTask[In, Out]] // to be yielded, the first one next: in order all items, else those that are resolved
 }
 
 // A mapTask is one item.
@@ -159,7 +155,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 			return
 		}
 		ctx, cancel := sy.WithCancelCause(ctx)
-		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx), woken: sy.MakeEvent()}
+		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx)}
 		defer m.end(cancel)
 		limit := p.lookAhead()
 		for v := range in {
@@ -196,87 +192,55 @@ func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v}
 	t.bind(t, m.ctx, m.p)
 	m.left++
-	m.mu.Lock()
-	m.open.push(t) // before there may be a result
-	m.mu.Unlock()
+	if m.ordered {
+		m.mu.Lock()
+		m.results.push(t) // before there may be a result
+		m.mu.Unlock()
+	}
 	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
 	if err != nil {
 		t.Resolve(err)
+		return err
 	}
-	return err
-}
-
-// trim takes what it need not hold any more out of open. Locked.
-func (m *mapping[In, Out]) trim() {
-	for m.open.len() > 0 {
-		switch t := m.open.first(); {
-		case m.ordered && t.resolved:
-			m.ready.push(t)
-		case m.ordered, t.Waits():
-			return
-		}
-		m.open.pop()
-	}
+	m.list(&t.call)
+	return nil
 }
 
 // isReady reports whether next would not wait.
 func (m *mapping[In, Out]) isReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ready.len() > 0
+	return m.results.len() > 0 && m.results.first().resolved
 }
 
 // next is the next item to yield. It waits for it, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
-	for !m.isReady() {
-		if m.caller.help(m.unbegun, m) != kernel.Ran {
-			m.woken.Wait()
-			m.mu.Lock()
-			m.told = false
-			m.mu.Unlock()
-		}
-	}
+	m.await(context.Background(), &m.p.lane, m.isReady, m.help)
 	m.left--
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ready.pop()
+	return m.results.pop()
 }
 
-// unbegun is the item that is waited for, if it has not begun, or the first of those.
-func (m *mapping[In, Out]) unbegun() *call {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.trim()
-	if m.open.len() == 0 || !m.open.first().Waits() {
-		return nil
+// help runs the item that is waited for, or one of those, if it has not begun.
+func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
+	if m.ordered {
+		return m.caller.claim(&m.results.first().call, n)
 	}
-	return &m.open.first().call
-}
-
-// Nudge has who ranges look again.
-func (m *mapping[In, Out]) Nudge() {
-	m.mu.Lock()
-	told := m.told
-	m.told = true
-	m.mu.Unlock()
-	if !told {
-		m.woken.Set()
-	}
+	return m.caller.help(m.unbegun, n)
 }
 
 // end leaves nothing behind.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
-	m.mu.Lock()
-	open := slices.Clone(m.open.all())
-	m.mu.Unlock()
-	for _, t := range open {
-		t.Withdraw(context.Canceled)
+	for c := m.unbegun(); c != nil; c = m.unbegun() {
+		if !c.Withdraw(context.Canceled) && c.Waits() {
+			break // the pool is about to drop it, and all others
+		}
 	}
 	for m.left > 0 {
 		m.next()
 	}
-	m.p.lane.Unstrand(m)
 }
 
 func (t *mapTask[In, Out]) Run() (err error) {
@@ -291,12 +255,11 @@ func (t *mapTask[In, Out]) Resolve(err error) {
 	m.mu.Lock()
 	t.err, t.resolved = err, true
 	if !m.ordered {
-		m.ready.push(t)
+		m.results.push(t)
 	}
-	m.trim()
-	ready := m.ready.len() > 0
-	m.mu.Unlock()
-	if ready {
-		m.Nudge()
+	if m.results.first() == t {
+		m.unlockAndWake()
+	} else {
+		m.mu.Unlock()
 	}
 }
