@@ -44,16 +44,15 @@ type groupConfig struct {
 // left; the next Go begins another one.
 type round struct {
 	lazyContext
-	awaited // where the group helps, its tasks; its lock guards what follows, but for first
+	awaited // where the group helps, its tasks; its lock guards what follows, up to gate
 	g       *Group
-	tasks   int         // that have not ended, also those whose Go waits
-	places  int         // of calls of Go, in their order
-	atLimit []sy.Event  // wake the tasks that came when the limit was reached, in turn
-	err     error       // the first one; where errors are collected, that of the context
-	errs    []taskError // where they are collected
-	waited  bool        // somebody is in Wait, or has given up
-	gate    sy.Gate     // shut while somebody is in Wait, and tasks are left
+	tasks   int        // that have not ended, also those whose Go waits
+	places  int        // of calls of Go, in their order
+	atLimit []sy.Event // wake the tasks that came when the limit was reached, in turn
+	waited  bool       // somebody is in Wait, or has given up
+	gate    sy.Gate    // shut while somebody is in Wait, and tasks are left
 
+	errs  failures
 	first groupTask // saves an allocation
 }
 
@@ -138,7 +137,7 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 
 // begin makes r a round of g.
 func (g *Group) begin(r *round) *round {
-	r.g, r.parent = g, g.parent
+	r.g, r.parent, r.errs.collect = g, g.parent, g.collect
 	return r
 }
 
@@ -291,21 +290,9 @@ func (r *round) leave(place int, err error) {
 	r.end(context.Canceled) // those in Wait do that too, if there are any yet
 }
 
-// fail notes an error, and reports whether it is the first one, which ends the context.
-func (r *round) fail(place int, err error) (first bool) {
-	r.mu.Lock()
-	collected := r.g.collect && err != r.Err() // the end of the context is said once
-	if first = !collected && r.err == nil; first {
-		r.err = err
-	}
-	if collected || first {
-		r.errs = append(r.errs, taskError{place, err})
-	}
-	r.mu.Unlock()
-	if first {
-		r.end(err)
-	}
-	return first
+// fail notes an error, and reports whether Wait returns it.
+func (r *round) fail(place int, err error) (kept bool) {
+	return r.errs.note(place, err, err == r.Err(), r.end) // the end of the context is said once
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -364,7 +351,7 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	case g.collect:
 		return err
 	}
-	return cmp.Or(r.result(), err)
+	return cmp.Or(r.errs.result(), err)
 }
 
 func (r *round) isOver() bool {
@@ -373,14 +360,12 @@ func (r *round) isOver() bool {
 	return r.over()
 }
 
-// result is the first error, or all.
-func (r *round) result() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.g.collect {
-		return joined(r.errs)
-	}
-	return r.err
+// A failures is the errors of tasks, or of items: the first one, which ends the others, or all.
+type failures struct {
+	mu      sy.Mutex    // guards what follows
+	collect bool        // constant
+	first   error       // that ended the others
+	all     []taskError // where they are collected
 }
 
 // A taskError is the error of a task, or an item, and its place among others.
@@ -389,11 +374,35 @@ type taskError struct {
 	err   error
 }
 
-// joined is all errors, in the order of their places.
-func joined(all []taskError) error {
-	slices.SortStableFunc(all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
-	errs := make([]error, len(all))
-	for i, e := range all {
+// note notes an error, and reports whether result returns it. Unless errors are collected, or with
+// ends set, it ends the others: the first one is told to end.
+func (f *failures) note(place int, err error, ends bool, end func(error)) (kept bool) {
+	f.mu.Lock()
+	ends = ends || !f.collect
+	first := ends && f.first == nil
+	if first {
+		f.first = err
+	}
+	if kept = first || !ends; kept && f.collect {
+		f.all = append(f.all, taskError{place, err})
+	}
+	f.mu.Unlock()
+	if first {
+		end(err)
+	}
+	return kept
+}
+
+// result is the first error, or all, in the order of their places.
+func (f *failures) result() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.collect {
+		return f.first
+	}
+	slices.SortStableFunc(f.all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
+	errs := make([]error, len(f.all))
+	for i, e := range f.all {
 		errs[i] = e.err
 	}
 	return errors.Join(errs...)

@@ -117,10 +117,9 @@ type loop struct {
 	wants  sy.Bool             // more helpers may be called; written under lock
 	latest sy.Pointer[helping] // of a root, the helper that any of its loops has called last
 
-	helpers *helping    // the latest one; see helping.before
-	called  int         // their number
-	err     error       // what ended it
-	errs    []taskError // those that were collected
+	helpers *helping // the latest one; see helping.before
+	called  int      // their number
+	errs    failures
 
 	_    sy.Pad    // keeps what participants read for each item off the line that they write
 	next sy.Uint64 // R1: items below were given out
@@ -168,6 +167,7 @@ func (l *loop) Run() (err error) {
 		in.root, in.parent = in, ctx
 		return in.Run()
 	}
+	l.errs.collect = l.collect
 	l.limit = min(cmp.Or(l.limit, l.all), l.all)
 	l.wants.Store(l.limit > 1)
 	if l.p.lane.Stops() {
@@ -179,9 +179,7 @@ func (l *loop) Run() (err error) {
 			l.stop(ErrGoexit)
 		}
 		l.join()
-		if err = l.err; l.collect {
-			err = joined(append(l.errs, taskError{math.MaxInt, err})) // nil is none
-		}
+		err = l.errs.result()
 	}()
 	if l.n > 1 {
 		l.callHelper()
@@ -322,27 +320,8 @@ func (l *loop) isOver() bool {
 	return over || err != nil
 }
 
-// fail notes an error of the chunk that begins with item at, and reports whether the loop returns
-// it. Unless errors are collected the first one ends l.
-func (l *loop) fail(at int, err error) (kept bool) {
-	if !l.collect {
-		return l.stop(err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errs = append(l.errs, taskError{at, err})
-	return true
-}
+// fail notes an error of the chunk that begins with item at, and reports whether the loop returns it.
+func (l *loop) fail(at int, err error) (kept bool) { return l.errs.note(at, err, false, l.end) }
 
 // stop ends l because of err, unless it has ended before.
-func (l *loop) stop(err error) (first bool) {
-	l.mu.Lock()
-	if first = l.err == nil; first {
-		l.err = err
-	}
-	l.mu.Unlock()
-	if first {
-		l.end(err)
-	}
-	return first
-}
+func (l *loop) stop(err error) { l.errs.note(math.MaxInt, err, true, l.end) }
