@@ -266,8 +266,9 @@ func open(l sy.Latch) {
 	}
 }
 
-// A helper is a task that waits for others of its family, and runs them itself if they have not
-// started. So it does not keep them from being run. See [kernel.Record].
+// A helper is a task that waits for others of its family, and runs them itself, and nothing else, if
+// they have not started (inline join, or restricted helping). So it does not keep them from being
+// run. See [kernel.Record].
 type helper struct {
 	task *call        // nil: the context does not tell
 	own  *kernel.Lane // the pool that it has a worker of, as the stack tells; it goes before task

@@ -127,7 +127,7 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, c, kind)
 }
 
-// submit submits a task of key. ctx, if not nil, bounds the wait for room.
+// submit submits a task of key. ctx, if not nil, bounds the wait for free capacity.
 func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
 	s, l := k.shard(key), &k.p.lane
 	s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *keyShard[K]) forget(t *strand[K]) {
 	s.spare = t
 }
 
-// A joining is a task of a key that waits for room; see [kernel.Joiner].
+// A joining is a task of a key that waits for free capacity; see [kernel.Joiner].
 type joining[K comparable] struct {
 	rec         call
 	kernel.Body // none: it is never run

@@ -131,7 +131,7 @@ func (p *Pool) runHere(c *waitedCall, kind string) error {
 	return c.err
 }
 
-// submitCall submits c, whose context also bounds the wait for room. kind is for
+// submitCall submits c, whose context also bounds the wait for free capacity. kind is for
 // those who trace it.
 func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
 	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, c, kind)
@@ -150,7 +150,7 @@ func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind stri
 	return err
 }
 
-// put submits it. ctx, if not nil, bounds the wait for room.
+// put submits it. ctx, if not nil, bounds the wait for free capacity.
 func (p *Pool) put(it queue.Item, policy kernel.Policy, ctx context.Context) error {
 	if p.lane.Submit(it) {
 		return nil

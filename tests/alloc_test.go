@@ -186,7 +186,7 @@ func TestMemoryReturnsAfterABurstOfWorkers(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-// A worker that gives way looks at what is runnable. That needs nearly all of a stack of
+// A worker that yields looks at what is runnable. That needs nearly all of a stack of
 // 2 KB; one call deeper and each worker that is woken moves to one of 4 KB.
 func TestAWorkerThatIsWokenStaysOnItsSmallStack(t *testing.T) {
 	weighs(t)

@@ -359,7 +359,7 @@ func TestAutoGrowsToTheMaximumForTasksThatBlock(t *testing.T) {
 
 // Auto looks at how busy the process is, but growth has a bound. That bound
 // must hold in a testing/synctest bubble too, whose clock stands still while
-// a worker gives way, beside goroutines of other tests.
+// a worker yields, beside goroutines of other tests.
 func TestAutoGrowsInABubbleBesideBusyGoroutinesOutside(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	var stop atomic.Bool
