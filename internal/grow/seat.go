@@ -99,6 +99,9 @@ func (s *Seat) Now() int64 { return s.last }
 // EachTask reports whether a tick comes after every task.
 func (s *Seat) EachTask() bool { return s.step <= 1 }
 
+// Short reports whether the last tasks were so short that workers may hinder each other.
+func (s *Seat) Short() bool { return s.step >= maxStep/4 }
+
 // Tick is called when a tick is due. It reports whether the worker is to yield, or to park
 // although tasks wait. inTask and began are as for [Look.Ask].
 func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
@@ -125,7 +128,7 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
 	taken, step, d := int64(uint32(began)-s.mark), int64(s.step), int64(0)
 	switch {
-	case !s.marked || step < maxStep/4 || taken < step || took == 0 || took > longStep: // unknown
+	case !s.marked || !s.Short() || taken < step || took == 0 || took > longStep: // unknown
 	case taken < step+step/8: // it was alone
 		c.soloTime.Store(took / step)
 		c.soloAt.Store(now)

@@ -27,8 +27,9 @@ type Crew struct {
 	urgent   sy.Int64         // the priority of the lane that comes first
 	branched sy.Bool          // there were lanes below the root
 
-	_    sy.Pad
-	wake sy.Uint64
+	_      sy.Pad
+	wake   sy.Uint64
+	coming sy.Bool // see wantsSecond
 
 	_  sy.Pad
 	mu sy.Mutex // gate.go only
@@ -106,7 +107,7 @@ func (c *Crew) hire() *Worker {
 // of others. While it is being decided whether to grow, none is; nor while enough workers are in
 // their start hooks.
 func (c *Crew) mayHire(l *Lane) bool {
-	return c.asking == 0 && int(l.backlog())+c.root.kids.Len()-1 > c.apart
+	return c.asking == 0 && int(l.backlog())+c.root.kids.Len()-1 > c.apart+c.searching()
 }
 
 // fill hires the workers that are missing to the minimum. Locked.
@@ -119,6 +120,7 @@ func (c *Crew) fill() {
 // rouse wakes or starts w, which searches then.
 func (c *Crew) rouse(w *Worker) {
 	w.search()
+	c.coming.Store(c.Sizer == nil && !w.seat.Short())
 	c.wakeLater(w)
 }
 
@@ -157,8 +159,26 @@ func (w *Worker) cease() (wake uint64) {
 // searching is how many workers search.
 func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 
-// unattended reports whether wake says that nobody searches, and somebody is available.
-func unattended(wake uint64) bool { return wake&searchMask == 0 && wake >= availOne }
+// understaffed reports whether wake says that somebody is available, and nobody searches; or one does
+// that was woken, and a second one is to be woken too.
+func (c *Crew) understaffed(wake uint64) bool {
+	n := wake & searchMask
+	return wake >= availOne && (n == 0 || n == 1 && c.coming.Load() && c.wantsSecond())
+}
+
+// wantsSecond reports whether a second worker is to be woken while the first one is on its way: several
+// tasks have come to a pool that runs none, and there is more than one CPU. Without that the first one
+// wakes the second when it has come. Then the second one is the next on a CPU that is in use, and Go's
+// scheduler takes it from there only after 60 µs or more (Latency/50). Where tasks are short that is an
+// advantage, and the first one has most of them done by then; and a Sizer is asked by one worker at a time.
+func (c *Crew) wantsSecond() bool {
+	l := c.solo.Load()
+	if l == nil || c.clock.Procs() < 2 {
+		return false
+	}
+	h := l.head.Load()
+	return numOf(h) == 0 && (ticketOf(l.tail.Load())-ticketOf(h))&mask > 1
+}
 
 // tooMany reports whether there are more workers than there may be: the root has ended, or Resize
 // has lowered the maximum.

@@ -107,21 +107,25 @@ func (c *Crew) restore() {
 	c.settle()
 	for {
 		c.announce()
-		if !unattended(c.wake.Load()) {
+		wake := c.wake.Load()
+		if !c.understaffed(wake) {
 			break
 		}
-		l, parked := c.top(), len(c.idle)
+		first, l, parked := wake&searchMask == 0, c.top(), len(c.idle)
 		if l == nil || parked == 0 && !c.mayHire(l) {
 			break
+		}
+		if !first {
+			sy.Reach("second")
 		}
 		if parked > 0 {
 			sy.Reach("rouse")
 			w := c.unpark(parked - 1)
-			w.asks = c.Sizer == nil
+			w.asks = first && c.Sizer == nil
 			c.rouse(w)
 		} else {
 			sy.Reach("hire")
-			c.hire().asks = !c.Eager && !c.staff.replaces
+			c.hire().asks = first && !c.Eager && !c.staff.replaces
 		}
 	}
 	c.staff.replaces = false
@@ -222,7 +226,7 @@ func (l *Lane) wantsSlowPath() bool {
 // look is called by whoever has put a task into a lane that was not muted, or ceased to search,
 // without the lock.
 func (c *Crew) look() {
-	if unattended(c.wake.Load()) {
+	if c.understaffed(c.wake.Load()) {
 		c.enter()
 		c.leave()
 	}

@@ -27,6 +27,26 @@ func oneModels() (ms []suite.Model) {
 			s.Failf("%d workers were started for one task", n)
 		}
 	})
+	add("two tasks wake both workers", 2, []string{"second"}, func(s *sim) {
+		s.pool(2, conf{Max: 2, Capacity: 4, Config: Config{Min: 2}})
+		s.submit(0, 0)
+		s.submit(0, 1)
+		s.end()
+	})
+	add("two tasks start two workers, and the Sizer is asked for each", 2, nil, func(s *sim) {
+		asked := 0
+		s.pool(2, conf{Max: 2, Capacity: 4, Config: Config{Sizer: func(Sizing) bool {
+			sy.Access(&s.alone, sy.Write)
+			asked++
+			return true
+		}}})
+		s.submit(0, 0)
+		s.submit(0, 1)
+		s.end()
+		if n := s.root.Snapshot().Peak; n > asked {
+			s.Failf("%d workers were started, and the Sizer was asked %d times", n, asked)
+		}
+	})
 	add("two tasks, one worker", 4, []string{"hire", "rouse"}, func(s *sim) {
 		s.pool(2, of(1, 4))
 		s.Go("closer", s.end)

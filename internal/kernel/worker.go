@@ -117,6 +117,7 @@ func (w *Worker) main() {
 	if c.Pin {
 		runtime.LockOSThread()
 	}
+	c.coming.Store(false)
 	pprof.SetGoroutineLabels(c.Labels)
 	if w.asks && c.Sizer != nil {
 		w.asks = !w.askSizer() // before the start hook; if it says no it is asked again
@@ -262,7 +263,7 @@ func (w *Worker) finish() {
 // stopSearch is called by a searching worker that has taken a task. A submitter that saw it
 // search relies on its look.
 func (w *Worker) stopSearch() {
-	if c := w.crew; unattended(w.cease()) && c.backlog() {
+	if c := w.crew; c.understaffed(w.cease()) && c.backlog() {
 		c.look()
 	}
 }
@@ -314,6 +315,7 @@ func (w *Worker) sleep() {
 	c.armReclaim()
 	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
+	c.coming.Store(false)
 	w.busy.Store(c.clock.Now() - ^w.busy.Load())
 }
 
