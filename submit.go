@@ -200,6 +200,12 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	if task == nil {
 		return nil, ErrNilTask
 	}
+	if d <= 0 {
+		if err := p.lane.AcceptLater(queue.Func(task)); err != nil {
+			return nil, err
+		}
+		return func() bool { return false }, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.lane.Retain() {

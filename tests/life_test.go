@@ -750,6 +750,26 @@ func TestNilTasksEverywhere(t *testing.T) {
 	}
 }
 
+// ----- SubmitAfter -----
+
+// TestSubmitAfterWithoutADelaySubmitsAtOnce: so it counts, and Wait and Shutdown wait for it.
+func TestSubmitAfterWithoutADelaySubmitsAtOnce(t *testing.T) {
+	for _, d := range []time.Duration{0, -1, -time.Hour} {
+		p := newPool(t, fixed(1)...)
+		release := hold(t, p, 1)
+		ran := false
+		stop, err := p.SubmitAfter(d, func() { ran = true })
+		if err != nil || p.Stats().Queued != 1 || stop() {
+			t.Errorf("%v: %v, %d tasks wait, or it could be stopped", d, err, p.Stats().Queued)
+		}
+		release()
+		if p.Wait(); !ran {
+			t.Errorf("%v: Wait did not wait for it", d)
+		}
+		shutClean(t, p)
+	}
+}
+
 // ----- Pause -----
 
 func TestPauseStopsTheQueueAndResumeRunsIt(t *testing.T) {
