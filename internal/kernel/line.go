@@ -96,7 +96,7 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 		*seg.Stamp(t) = sy.Since(*l.epoch)
 	}
 	seg.Cell(t).Put(it)
-	if queue.Middle(t) {
+	if seg.Middle(t) {
 		seg.Extend()
 	}
 }
@@ -171,12 +171,10 @@ func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
 // enterLocked makes one more goroutine busy without a ticket.
 func (l *line) enterLocked() { l.head.Add(1) }
 
-// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips
-// the n tickets that are left of the segment, so whoever has loaded a word and then an end
-// before it fails to change that word. Locked.
+// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips n tickets,
+// so whoever has loaded a word and then an end before it fails to change that word. Locked.
 func (l *line) dropCells() (n uint64) {
-	t := ticketOf(l.tail.Load())
-	n = (queue.NextBase(t) - t) & mask
+	n = 1
 	queue.Drop(&l.front, &l.back)
 	l.head.Add(n << ticketBit) // first: a head word that still is what it was had its tail's ticket
 	l.tail.Add(n << ticketBit)

@@ -35,16 +35,14 @@ const (
 	TicketBits = 38
 	// TicketMask cuts a number down to a ticket.
 	TicketMask = 1<<TicketBits - 1
-
-	cellMask = segSize - 1
 )
 
 // A Segment is a run of cells.
 type Segment struct {
 	cells [segSize]Cell
-	some  [segSize / StampEvery]int64 // time stamps of some tickets
-	full  *[segSize]int64             // or, if not nil, of all
-	base  uint64                      // ticket of the first cell; constant
+	some  [(segSize + StampEvery - 1) / StampEvery]int64 // time stamps of some tickets
+	full  *[segSize]int64                                // or, if not nil, of all
+	base  uint64                                         // ticket of the first cell; constant
 	next  sy.Pointer[Segment]
 }
 
@@ -56,20 +54,23 @@ func newSegment(base uint64, stampAll bool) *Segment {
 	return s
 }
 
+// at is the place of ticket t in s, if s holds it.
+func (s *Segment) at(t uint64) uint64 { return (t - s.base) & TicketMask }
+
 // Holds reports whether the cell of ticket t is in s.
-func (s *Segment) Holds(t uint64) bool { return (t-s.base)&TicketMask < segSize }
+func (s *Segment) Holds(t uint64) bool { return s.at(t) < segSize }
 
 // Cell is the cell of ticket t, which s must hold.
-func (s *Segment) Cell(t uint64) *Cell { return &s.cells[t&cellMask] }
+func (s *Segment) Cell(t uint64) *Cell { return &s.cells[s.at(t)] }
 
 // Stamp is a place for a number that goes with the cell of ticket t: written
 // before Put, read after Take. t must be a multiple of [StampEvery], unless
 // the array stamps all.
 func (s *Segment) Stamp(t uint64) *int64 {
 	if s.full != nil {
-		return &s.full[t&cellMask]
+		return &s.full[s.at(t)]
 	}
-	return &s.some[t&cellMask/StampEvery]
+	return &s.some[s.at(t)/StampEvery]
 }
 
 // An End is one side's place in the array.
@@ -77,7 +78,7 @@ type End struct{ seg sy.Pointer[Segment] }
 
 // Init makes a, b the two ends of a new array whose first ticket is first.
 func Init(a, b *End, first uint64, stampAll bool) {
-	s := newSegment(first&^cellMask, stampAll)
+	s := newSegment(first, stampAll)
 	a.seg.Store(s)
 	b.seg.Store(s)
 }
@@ -115,8 +116,8 @@ func (s *Segment) Extend() *Segment {
 	return s.next.Load()
 }
 
-// Middle reports whether t is the ticket in the middle of its segment.
-func Middle(t uint64) bool { return t&cellMask == segSize/2 }
+// Middle reports whether t, which s must hold, is the ticket in the middle of s.
+func (s *Segment) Middle(t uint64) bool { return s.at(t) == segSize/2 }
 
 // Take empties the cell of ticket t, waiting for its putter if that one has
 // its ticket but was interrupted before it could put.
@@ -129,9 +130,6 @@ func (s *Segment) Take(t uint64) Item {
 		sy.Relax(&c.o, i)
 	}
 }
-
-// NextBase is the first ticket of the segment after that of ticket t.
-func NextBase(t uint64) uint64 { return (t&^cellMask + segSize) & TicketMask }
 
 // Drop forgets the cells. Nobody may hold an end or a ticket.
 func Drop(a, b *End) {

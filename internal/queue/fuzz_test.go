@@ -41,8 +41,8 @@ func FuzzQueue(f *testing.F) {
 				}
 				return // the ticket is not used up
 			}
-			if stamp := *seg.Stamp(k.t &^ (StampEvery - 1)); stampAll && stamp < 0 {
-				t.Fatalf("ticket %d: stamp %d", k.t, stamp)
+			if stampAll && *seg.Stamp(k.t) != int64(want) {
+				t.Fatalf("ticket %d: stamp %d, want %d", k.t, *seg.Stamp(k.t), want)
 			}
 			seg.Take(k.t).Func()()
 			if got != want {
@@ -73,7 +73,7 @@ func FuzzQueue(f *testing.F) {
 				}
 				seg.Cell(k.t).Put(Func(func() { got = v }))
 				put[k.t] = v
-				if Middle(k.t) {
+				if seg.Middle(k.t) {
 					seg.Extend()
 				}
 			case 4, 5:
@@ -83,7 +83,11 @@ func FuzzQueue(f *testing.F) {
 			}
 		}
 		for _, k := range owed {
-			find(&back, k).Cell(k.t).Put(Func(func() { got = -2 }))
+			seg := find(&back, k)
+			if stampAll {
+				*seg.Stamp(k.t) = -2
+			}
+			seg.Cell(k.t).Put(Func(func() { got = -2 }))
 			put[k.t] = -2
 		}
 		for head != tail {

@@ -12,7 +12,7 @@ import (
 )
 
 // A line is a queue with counters that give out the tickets, as the pool has
-// them. A segment has four cells here.
+// them. A segment has two cells here.
 type line struct {
 	m           *explore.M
 	front, back End
@@ -24,7 +24,7 @@ type line struct {
 
 func newLine(m *explore.M, first uint64) *line {
 	l := &line{m: m, first: first}
-	Init(&l.front, &l.back, first, false)
+	Init(&l.front, &l.back, first&^(segSize-1), false)
 	l.head.Store(first)
 	l.tail.Store(first)
 	return l
@@ -38,7 +38,7 @@ func (l *line) put(i int) {
 		seg = l.back.Seek(seg, t)
 	}
 	seg.Cell(t).Put(Func(func() { l.taken[i]++; l.order = append(l.order, i) }))
-	if Middle(t) {
+	if seg.Middle(t) {
 		seg.Extend()
 	}
 }

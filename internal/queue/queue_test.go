@@ -150,13 +150,12 @@ func TestSegmentHoldsItsOwnTicketsOnly(t *testing.T) {
 		if a.Load() != b.Load() {
 			t.Errorf("%s: the ends do not meet", name)
 		}
-		base := first &^ (segment - 1)
 		for _, c := range []struct {
 			t    uint64
 			want bool
 		}{
-			{first, true}, {base, true}, {base + segment - 1, true},
-			{base - 1, false}, {base + segment, false}, {base + queue.TicketMask/2, false},
+			{first, true}, {first + 1, true}, {first + segment - 1, true},
+			{first - 1, false}, {first + segment, false}, {first + queue.TicketMask/2, false},
 		} {
 			if got := a.Load().Holds(c.t & queue.TicketMask); got != c.want {
 				t.Errorf("%s: Holds(%#x) = %t, want %t", name, c.t&queue.TicketMask, got, c.want)

@@ -3,7 +3,7 @@
 package queue
 
 const (
-	segSize = 256 // a segment then fills its size class of the allocator
+	segSize = 248 // a segment then fills 2 KB, a size class of the allocator, but for a word
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
 	// the array stamps every ticket.

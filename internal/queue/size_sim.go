@@ -4,7 +4,7 @@ package queue
 
 // In models a few tasks must do to fill a segment.
 const (
-	segSize = 4
+	segSize = 2
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
 	// the array stamps every ticket.

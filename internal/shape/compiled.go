@@ -17,7 +17,7 @@ var mustInline = map[string][]string{
 		"(*account).freeCapacity", "(*account).workersIn", "(*line).backlog", "(*line).waits",
 	},
 	"internal/grow":  {"(*Seat).Ended", "(*Seat).Stale", "(*Seat).Done"},
-	"internal/queue": {"Func", "Item.IsRecord", "Item.Func", "(*Cell).Put", "(*Segment).Holds", "(*Segment).Cell", "(*Segment).Stamp", "Middle"},
+	"internal/queue": {"Func", "Item.IsRecord", "Item.Func", "(*Cell).Put", "(*Segment).Holds", "(*Segment).Cell", "(*Segment).Stamp", "(*Segment).Middle"},
 }
 
 // onPath are the functions on the path of Submit, and of a worker from task to task. In each the
