@@ -169,8 +169,8 @@ func (c *Crew) understaffed(wake uint64) bool {
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way: several
 // tasks have come to a pool that runs none, and there is more than one CPU. Without that the first one
 // wakes the second when it has come. Then the second one is the next on a CPU that is in use, and Go's
-// scheduler takes it from there only after 60 µs or more (Latency/50). Where tasks are short that is an
-// advantage, and the first one has most of them done by then; and a Sizer is asked by one worker at a time.
+// scheduler takes it from there only after 60 µs or more (Latency/50). A first one that has run many short
+// tasks comes alone (coming): it has most of them done by then. So does one that the Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
 	if l == nil || c.clock.Procs() < 2 {

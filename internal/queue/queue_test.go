@@ -83,16 +83,16 @@ type record struct{ by, seq int }
 
 func item(by, seq int) queue.Item { return queue.Record(&record{by, seq}) }
 
-// firsts are tickets to begin with: at zero, at segment boundaries, and where
-// tickets wrap.
+// firsts are tickets to begin with: around multiples of a segment's size, and where tickets wrap,
+// in the first segment or a later one.
 func firsts() map[string]uint64 {
 	return map[string]uint64{
 		"zero":                  0,
 		"second segment":        segment,
-		"last cell":             segment - 1,
-		"before a segment ends": 3*segment - 2,
+		"before the second one": segment - 1,
+		"before the fourth one": 3*segment - 2,
 		"wrap":                  queue.TicketMask - 1,
-		"wrap, segments before": queue.TicketMask - 2*segment + 1,
+		"wrap, segments later":  queue.TicketMask - 2*segment + 1,
 		"half":                  queue.TicketMask/2 - 1,
 	}
 }
