@@ -37,19 +37,41 @@ const (
 	TicketMask = 1<<TicketBits - 1
 )
 
-// A Segment is a run of cells.
+// A Segment is a run of cells. The first one of an array is short: most lines of a family with thousands
+// of them hold a few tasks.
 type Segment struct {
-	cells [segSize]Cell
-	some  [(segSize + StampEvery - 1) / StampEvery]int64 // time stamps of some tickets
-	full  *[segSize]int64                                // or, if not nil, of all
-	base  uint64                                         // ticket of the first cell; constant
+	base  uint64 // ticket of the first cell; constant
+	cells []Cell // in the same object; constant
 	next  sy.Pointer[Segment]
+	full  []int64                                        // time stamps, if not nil, of all tickets
+	some  [(segSize + StampEvery - 1) / StampEvery]int64 // or of some
 }
 
-func newSegment(base uint64, stampAll bool) *Segment {
-	s := &Segment{base: base & TicketMask}
+type (
+	short struct {
+		Segment
+		array [firstSize]Cell
+	}
+	long struct {
+		Segment
+		array [segSize]Cell
+	}
+)
+
+func newShort(base uint64, stampAll bool) *Segment {
+	s := new(short)
+	return s.init(base, s.array[:], stampAll)
+}
+
+func newLong(base uint64, stampAll bool) *Segment {
+	s := new(long)
+	return s.init(base, s.array[:], stampAll)
+}
+
+func (s *Segment) init(base uint64, cells []Cell, stampAll bool) *Segment {
+	s.base, s.cells = base&TicketMask, cells
 	if stampAll {
-		s.full = new([segSize]int64)
+		s.full = make([]int64, len(cells))
 	}
 	return s
 }
@@ -58,7 +80,7 @@ func newSegment(base uint64, stampAll bool) *Segment {
 func (s *Segment) at(t uint64) uint64 { return (t - s.base) & TicketMask }
 
 // Holds reports whether the cell of ticket t is in s.
-func (s *Segment) Holds(t uint64) bool { return s.at(t) < segSize }
+func (s *Segment) Holds(t uint64) bool { return s.at(t) < uint64(len(s.cells)) }
 
 // Cell is the cell of ticket t, which s must hold.
 func (s *Segment) Cell(t uint64) *Cell { return &s.cells[s.at(t)] }
@@ -78,7 +100,7 @@ type End struct{ seg sy.Pointer[Segment] }
 
 // Init makes a, b the two ends of a new array whose first ticket is first.
 func Init(a, b *End, first uint64, stampAll bool) {
-	s := newSegment(first, stampAll)
+	s := newShort(first, stampAll)
 	a.seg.Store(s)
 	b.seg.Store(s)
 }
@@ -108,7 +130,7 @@ func (s *Segment) Extend() *Segment {
 	if next := s.next.Load(); next != nil {
 		return next
 	}
-	fresh := newSegment(s.base+segSize, s.full != nil)
+	fresh := newLong(s.base+uint64(len(s.cells)), s.full != nil)
 	if s.next.CompareAndSwap(nil, fresh) {
 		sy.Reach("extend")
 		return fresh
@@ -117,7 +139,7 @@ func (s *Segment) Extend() *Segment {
 }
 
 // Middle reports whether t, which s must hold, is the ticket in the middle of s.
-func (s *Segment) Middle(t uint64) bool { return s.at(t) == segSize/2 }
+func (s *Segment) Middle(t uint64) bool { return s.at(t) == uint64(len(s.cells)/2) }
 
 // Take empties the cell of ticket t, waiting for its putter if that one has
 // its ticket but was interrupted before it could put.

@@ -12,7 +12,7 @@ import (
 )
 
 // A line is a queue with counters that give out the tickets, as the pool has
-// them. A segment has two cells here.
+// them. The first segment has one cell here, and the others have two.
 type line struct {
 	m           *explore.M
 	front, back End
@@ -24,7 +24,7 @@ type line struct {
 
 func newLine(m *explore.M, first uint64) *line {
 	l := &line{m: m, first: first}
-	Init(&l.front, &l.back, first&^(segSize-1), false)
+	Init(&l.front, &l.back, first&^1, false)
 	l.head.Store(first)
 	l.tail.Store(first)
 	return l
@@ -71,7 +71,7 @@ func (l *line) chained() {
 	l.m.After(func() {
 		front, back := l.front.seg.Load(), l.back.seg.Load()
 		for s := front; s.next.Load() != nil; s = s.next.Load() {
-			if s.next.Load().base != (s.base+segSize)&TicketMask {
+			if s.next.Load().base != (s.base+uint64(len(s.cells)))&TicketMask {
 				l.m.Failf("after the segment of %d comes that of %d", s.base, s.next.Load().base)
 			}
 		}

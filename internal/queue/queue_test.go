@@ -13,13 +13,17 @@ import (
 	"github.com/shoal-go/shoal/internal/queue"
 )
 
-// segment is the number of cells in a segment, found by looking.
+// segment is the number of cells in the longest segments, found by looking.
 var segment = func() uint64 {
 	var a, b queue.End
 	queue.Init(&a, &b, 0, false)
-	n := uint64(0)
-	for a.Load().Holds(n) {
-		n++
+	n, last := uint64(0), uint64(0)
+	for s, t := a.Load(), uint64(0); n == 0 || n > last; s = s.Extend() {
+		last, n = n, 0
+		for s.Holds(t) {
+			t++
+			n++
+		}
 	}
 	return n
 }()
@@ -150,6 +154,16 @@ func TestSegmentHoldsItsOwnTicketsOnly(t *testing.T) {
 		if a.Load() != b.Load() {
 			t.Errorf("%s: the ends do not meet", name)
 		}
+		long := a.Load()
+		if !long.Holds(first) || long.Holds((first-1)&queue.TicketMask) {
+			t.Errorf("%s: the first segment does not begin there", name)
+		}
+		for !long.Holds((first + segment - 1) & queue.TicketMask) { // until one is as long as that
+			for long.Holds(first) {
+				first = (first + 1) & queue.TicketMask
+			}
+			long = long.Extend()
+		}
 		for _, c := range []struct {
 			t    uint64
 			want bool
@@ -157,7 +171,7 @@ func TestSegmentHoldsItsOwnTicketsOnly(t *testing.T) {
 			{first, true}, {first + 1, true}, {first + segment - 1, true},
 			{first - 1, false}, {first + segment, false}, {first + queue.TicketMask/2, false},
 		} {
-			if got := a.Load().Holds(c.t & queue.TicketMask); got != c.want {
+			if got := long.Holds(c.t & queue.TicketMask); got != c.want {
 				t.Errorf("%s: Holds(%#x) = %t, want %t", name, c.t&queue.TicketMask, got, c.want)
 			}
 		}

@@ -3,7 +3,8 @@
 package queue
 
 const (
-	segSize = 248 // a segment then fills 2 KB, a size class of the allocator, but for a word
+	segSize   = 243 // cells: a segment then fills 2 KB, a size class of the allocator
+	firstSize = 16  // cells of the first segment, which so takes 224 bytes
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
 	// the array stamps every ticket.

@@ -4,7 +4,8 @@ package queue
 
 // In models a few tasks must do to fill a segment.
 const (
-	segSize = 2
+	segSize   = 2
+	firstSize = 1
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
 	// the array stamps every ticket.
