@@ -48,8 +48,8 @@ func libraries() (names []string) {
 }
 
 // Tables writes rows as a table in Markdown: all rows and units of r, or, with
-// fewer columns, the first units of those that names has, under the names given
-// there.
+// fewer columns, those that names has, under the names given there: "row", for its first unit, or
+// "row unit".
 func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 	var b strings.Builder
 	if names == nil {
@@ -95,8 +95,9 @@ func Tables(w io.Writer, r *race.Results, names [][2]string) error {
 		}
 	}
 	for _, n := range names {
-		if row, ok := r.Row(n[0]); ok {
-			line(row, row.Units[0], n[1])
+		name, unit, _ := strings.Cut(n[0], " ")
+		if row, ok := r.Row(name); ok {
+			line(row, cmp.Or(unit, row.Units[0]), n[1])
 		}
 	}
 	_, err := io.WriteString(w, b.String())
