@@ -83,3 +83,35 @@ func TestAWorkerWhoseTasksPanicYields(t *testing.T) {
 	}
 	l.shut()
 }
+
+// TestOneTaskWakesOneWorker: a second one that was woken would have parked again, later.
+func TestOneTaskWakesOneWorker(t *testing.T) {
+	l := newLane(2, 8, 2)
+	defer l.shut()
+	c := l.crew
+	parked := func(n int) (at []int64) {
+		for len(at) != n {
+			runtime.Gosched()
+			at = nil
+			c.read(func() {
+				for _, w := range c.idle {
+					at = append(at, w.parkedAt)
+				}
+			})
+		}
+		return at
+	}
+	for range 20 {
+		before := parked(2)
+		end, began := make(chan struct{}), make(chan struct{})
+		if err := l.give(func() { close(began); <-end }, Block); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		if at := parked(1)[0]; at != before[0] {
+			t.Errorf("the other worker parked at %d, and again at %d", before[0], at)
+		}
+		close(end)
+		l.quiesce()
+	}
+}

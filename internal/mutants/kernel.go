@@ -14,7 +14,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: no second worker is woken", models: "one/",
 		old: "c.coming.Load() && c.wantsSecond()",
 		new: "c.coming.Load() && false"},
-	{name: "kernel: a second worker is woken for one task", models: "one/",
+	{name: "kernel: a second worker is woken for one task", tests: "TestOneTaskWakesOneWorker",
 		old: "(ticketOf(l.tail.Load())-ticketOf(h))&mask > 1",
 		new: "(ticketOf(l.tail.Load())-ticketOf(h))&mask > 0"},
 	{name: "kernel: the second worker asks too", models: "one/",
