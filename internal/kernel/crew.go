@@ -173,11 +173,7 @@ func (c *Crew) understaffed(wake uint64) bool {
 // tasks comes alone (coming): it has most of them done by then. So does one that the Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
-	if l == nil || c.clock.Procs() < 2 {
-		return false
-	}
-	h := l.head.Load()
-	return numOf(h) == 0 && (ticketOf(l.tail.Load())-ticketOf(h))&mask > 1
+	return l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
 }
 
 // tooMany reports whether there are more workers than there may be: the root has ended, or Resize
