@@ -308,7 +308,10 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 // see package caller. To ask takes microseconds, and only calls that are about to park ask. The
 // answer is no for goroutines that a task has started, and in iterators that iter.Pull runs: these
 // have stacks of their own.
-func (p *Pool) onOwnWorker() bool { return p.lane.Depth() > 0 }
+func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Depth() > 0 }
+
+// mayBeInTask returns false if nothing of the user's runs in the family, so that it cannot be calling.
+func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
 
 // Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
 // accepted, and returns nil when no goroutine of the pool exists any more.

@@ -110,7 +110,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
-	if kernel.Nests(p.lane.Nesting(ctx)) {
+	if p.mayBeInTask() && kernel.Nests(p.lane.Nesting(ctx)) {
 		return p.runHere(&c.waitedCall, "SubmitWait")
 	}
 	if err := p.submitCall(&c.contextCall, p.policy, "SubmitWait"); err != nil {

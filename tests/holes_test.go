@@ -1557,6 +1557,65 @@ func TestH30_AnOwnTaskIsKnownAmongManyPools(t *testing.T) {
 	})
 }
 
+// TestH30_ATaskIsKnownHoweverItRuns: a SubmitWait without the task's context runs its task right there.
+func TestH30_ATaskIsKnownHoweverItRuns(t *testing.T) {
+	ways := map[string]func(p *shoal.Pool, task func()) error{
+		"Submit": (*shoal.Pool).Submit,
+		"a claimed task": func(p *shoal.Pool, task func()) error {
+			return p.Submit(func() {
+				ctx := context.Background()
+				g := p.Group(ctx)
+				g.Go(func(context.Context) error { task(); return nil })
+				g.Wait()
+			})
+		},
+		"a task of a key": func(p *shoal.Pool, task func()) error { return shoal.NewKeyed[int](p).Submit(1, task) },
+		"Range": func(p *shoal.Pool, task func()) error {
+			return shoal.Range(context.Background(), p, 1, func(context.Context, int, int) error { task(); return nil })
+		},
+		"Reserve": func(p *shoal.Pool, task func()) error {
+			r, err := p.Reserve(context.Background(), 1)
+			if err != nil {
+				return err
+			}
+			return r.Submit(context.Background(), func(context.Context) error { task(); return nil }, nil)
+		},
+		"a full queue": func(p *shoal.Pool, task func()) error {
+			release := make(chan struct{})
+			for p.TrySubmit(func() { <-release }) == nil {
+			}
+			err := p.Submit(task)
+			close(release)
+			return err
+		},
+	}
+	for how, submit := range ways {
+		for depth := range 3 { // sub-pools, one below the other
+			for _, policy := range []shoal.FullPolicy{shoal.Spawn, shoal.CallerRuns} {
+				name := fmt.Sprintf("%s, %d pools above, %v", how, depth, policy)
+				opts := []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(policy)}
+				root := newPool(t, opts...)
+				p := root
+				for range depth {
+					p = newSub(t, p, opts...)
+				}
+				ran := make(chan bool, 1)
+				must(t, submit(p, func() {
+					outer, inner := goid(), ""
+					if err := p.SubmitWait(context.Background(), func(context.Context) error { inner = goid(); return nil }); err != nil {
+						t.Errorf("%s: SubmitWait: %v", name, err)
+					}
+					ran <- inner == outer
+				}))
+				if !<-ran {
+					t.Errorf("%s: the task of SubmitWait ran elsewhere", name)
+				}
+				shutClean(t, root)
+			}
+		}
+	}
+}
+
 // A context that is not the task's must not make a task wait for itself.
 func TestH30_AnOwnTaskWithAForeignContextDoesNotHang(t *testing.T) {
 	for name, submit := range map[string]func(p *shoal.Pool, y *tally) error{

@@ -49,13 +49,13 @@ type Queue[T any] struct {
 	Own     Item[T] // what the item above stood for before there was something below it
 	above   *Item[T]
 	heap    []*Item[T]
+	class   class // of priority 0
 	classes map[int64]*class
 }
 
-// Split makes a queue below it.
-func (it *Item[T]) Split() *Queue[T] {
-	q := &Queue[T]{above: it}
-	it.below, q.Own.Of = q, it.Of
+// Split makes q, which is zero, a queue below it.
+func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
+	q.above, it.below, q.Own.Of = it, q, it.Of
 	q.Init(&q.Own, 0, 1)
 	q.Own.served, q.Own.class.served = it.served, it.served
 	if it.pos != 0 || it.held {
@@ -67,7 +67,9 @@ func (it *Item[T]) Split() *Queue[T] {
 // Init makes it an item of q, not in the queue.
 func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 	it.q, it.prio, it.weight = q, prio, max(1, weight)
-	if it.class = q.classes[prio]; it.class == nil {
+	if it.class = q.classes[prio]; prio == 0 {
+		it.class = &q.class
+	} else if it.class == nil {
 		if q.classes == nil {
 			q.classes = map[int64]*class{}
 		}
@@ -151,14 +153,15 @@ func (it *Item[T]) Serve(d int) {
 // Starves reports whether items of some priority wait and none of them is served. Those of equal
 // priority take turns; but workers that serve a higher priority do not come to a lower one.
 func (q *Queue[T]) Starves() bool {
+	starves := q.class.starves()
 	for _, c := range q.classes {
-		if c.queued > 0 && c.served == 0 {
-			return true
-		}
+		starves = starves || c.starves()
 	}
 	it := q.First()
-	return it != nil && it.below != nil && it.below.Starves()
+	return starves || it != nil && it.below != nil && it.below.Starves()
 }
+
+func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
 
 // Charge adds ns nanoseconds of a worker's time to it, and to what it is below. A negative ns gives
 // back what was charged beforehand.

@@ -28,7 +28,7 @@ func tree(q *Queue[string], weights map[string]int64) map[string]*Item[string] {
 		items[name] = &Item[string]{Of: name}
 		q.Init(items[name], 0, weights[name])
 	}
-	below := items["b"].Split()
+	below := items["b"].Split(new(Queue[string]))
 	for _, name := range []string{"c", "d"} {
 		items[name] = &Item[string]{Of: name}
 		below.Init(items[name], 0, weights[name])
@@ -41,7 +41,7 @@ func tree(q *Queue[string], weights map[string]int64) map[string]*Item[string] {
 
 // TestSharesAreInProportionAtEachLevel: however long the turns are.
 func TestSharesAreInProportionAtEachLevel(t *testing.T) {
-	q := new(Item[string]).Split()
+	q := new(Item[string]).Split(new(Queue[string]))
 	tree(q, map[string]int64{"a": 1, "b": 3, "c": 1, "d": 2})
 	turn := map[string]int64{"a": 1000, "c": 300, "d": 70}
 	used := serve(q, 50_000, func(of string) int64 { return turn[of] })
@@ -55,7 +55,7 @@ func TestSharesAreInProportionAtEachLevel(t *testing.T) {
 
 // TestWhoWasAwayHasSavedNothing: it begins anew at the virtual time of those who were served.
 func TestWhoWasAwayHasSavedNothing(t *testing.T) {
-	q := new(Item[string]).Split()
+	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
 	equal := func(string) int64 { return 1000 }
 	items["a"].Remove()
@@ -69,7 +69,7 @@ func TestWhoWasAwayHasSavedNothing(t *testing.T) {
 // TestAHigherPriorityComesFirst: always; and one below it that waits meanwhile starves, unless a worker
 // serves its priority.
 func TestAHigherPriorityComesFirst(t *testing.T) {
-	q := new(Item[string]).Split()
+	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
 	high := &Item[string]{Of: "high"}
 	q.Init(high, 1, 1)
@@ -94,7 +94,7 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 
 // TestHeld: what is held is out of its queue, with all that is below it, until it is free.
 func TestHeld(t *testing.T) {
-	q := new(Item[string]).Split()
+	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
 	items["b"].Hold()
 	items["c"].Remove()

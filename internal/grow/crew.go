@@ -42,7 +42,10 @@ type Crew struct {
 	procs     sy.Int64 // CPUs that Go uses, as of then
 	soloUntil sy.Int64 // one worker is to work alone until then; 0: no
 
-	clock, cpus, load func() int64 // the machine: nanoseconds; CPUs; runnable goroutines
+	// The machine: when its time began, nanoseconds since then; CPUs, runnable goroutines.
+	Epoch      time.Time
+	clock      func(since time.Time) int64
+	cpus, load func() int64
 
 	_ sy.Pad
 
@@ -61,7 +64,7 @@ type Crew struct {
 
 // Init makes c ready. Its time begins at epoch.
 func (c *Crew) Init(epoch time.Time) {
-	c.clock = func() int64 { return sy.Since(epoch) }
+	c.Epoch, c.clock = epoch, sy.Since
 	c.cpus = func() int64 { return int64(sy.Procs()) }
 	c.load = func() int64 { return int64(sy.Runnable()) }
 	c.Now()
@@ -75,7 +78,7 @@ const Ahead = buckets * epochLen
 // caller may set it back, until the clock is read again. Then some workers are fresh for an epoch
 // less.
 func (c *Crew) Now() int64 {
-	now := max(0, c.clock()) + Ahead // in a synctest bubble it may be long before
+	now := max(0, c.clock(c.Epoch)) + Ahead // in a synctest bubble it may be long before
 	if e := now / epochLen; e > c.epoch.Load() {
 		c.epoch.Store(e)
 		c.procs.Store(c.cpus())

@@ -17,7 +17,7 @@ func newHand(procs int64) (*Crew, *hand) {
 	yielders.Store(0)
 	h := &hand{procs: procs}
 	c := &Crew{
-		clock: func() int64 { return h.now },
+		clock: func(time.Time) int64 { return h.now },
 		cpus:  func() int64 { return h.procs },
 		load:  func() int64 { return h.runnable },
 	}
@@ -478,7 +478,7 @@ func TestTheSearchingWorkerWaitsForTheOneThatWorksAlone(t *testing.T) {
 // TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock: submit and wait must be cheap.
 func TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock(t *testing.T) {
 	c, _ := newHand(2)
-	c.clock = func() int64 { t.Error("the clock is read"); return 0 }
+	c.clock = func(time.Time) int64 { t.Error("the clock is read"); return 0 }
 	c.load = func() int64 { t.Error("the scheduler is asked"); return 0 }
 	if !new(Look).Ask(c, 1, 10, 9) {
 		t.Error("it does not start")

@@ -2,6 +2,8 @@
 
 package grow
 
+import "time"
+
 // The pool of the plant: one queue, a stack of parked workers, and a chain of searching workers
 // that a submitter starts and that each task's taker passes on. The code under test says
 // whether a searching worker may take a task, and when a worker yields: the plant calls the same
@@ -92,7 +94,7 @@ type omit struct{ quota, goOn, rest, shun bool }
 
 func newPool(s *Sim, max int) *pool {
 	p := &pool{s: s, procs: len(s.ps), max: max}
-	p.crew.clock = func() int64 { return s.now }
+	p.crew.clock = func(time.Time) int64 { return s.now }
 	p.crew.cpus = func() int64 { return int64(p.procs) }
 	p.crew.load = func() int64 { return int64(s.runnable) }
 	p.crew.Now()

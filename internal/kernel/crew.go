@@ -6,6 +6,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/shoal-go/shoal/internal/fair"
 	"github.com/shoal-go/shoal/internal/grow"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -35,12 +36,14 @@ type Crew struct {
 	mu sy.Mutex // gate.go only
 
 	root      *Lane
+	ready     fair.Queue[*Lane] // kids of the root
 	staff     staff
 	idle      []*Worker            // the parked ones, the latest last: it is used first, its stack is the hottest
 	live      int                  // workers that exist, from before their start to after their stop hook
 	departing int                  // of these, told to leave
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
+	inline    int                  // tasks that run inline, in all lanes
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
@@ -198,8 +201,9 @@ func (c *Crew) gone(w *Worker) {
 	s := &c.staff
 	s.busy += ^w.busy.Load() // its life is over: see busyFor
 	s.all[w.id] = nil
-	s.freeIDs = append(s.freeIDs, w.id)
-	if c.live == 0 {
+	if c.live > 0 {
+		s.freeIDs = append(s.freeIDs, w.id)
+	} else {
 		s.all, s.freeIDs, c.idle = nil, nil, nil // memory returns after a burst
 	}
 	c.fill()
@@ -209,7 +213,7 @@ func (c *Crew) gone(w *Worker) {
 // lastAct has done opened once no worker is left of a root that has ended. Locked.
 func (c *Crew) lastAct() {
 	if c.root.ended && c.live == 0 {
-		c.deeds.calls = append(c.deeds.calls, c.root.done.Open)
+		c.deeds.over = true
 	}
 }
 

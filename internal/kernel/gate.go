@@ -52,6 +52,7 @@ func (c *Crew) touch(l *Lane) {
 type deeds struct {
 	workers *Worker  // to be woken or started
 	calls   []func() // to be called then
+	over    bool     // the last goroutine has left
 }
 
 // wakeLater notes that w is to be woken or started.
@@ -99,6 +100,9 @@ func (c *Crew) leave() {
 	}
 	for _, f := range d.calls {
 		f()
+	}
+	if d.over {
+		c.root.done.Open()
 	}
 }
 

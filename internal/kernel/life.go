@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
+	"github.com/shoal-go/shoal/internal/fair"
 	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -73,21 +74,20 @@ var FirstTicket uint64
 // New makes l the root of a family, and its crew.
 func New(l *Lane, lc LaneConfig, cc Config) {
 	c := &Crew{Config: cc, root: l}
-	epoch := time.Now()
-	c.clock.Init(epoch)
-	l.setup(c, lc, &epoch)
-	l.kids = l.turn.Split()
+	c.clock.Init(time.Now())
+	l.setup(c, lc)
+	l.kids = l.turn.Split(&c.ready)
 	c.enter()
 	l.nextSample()
 	c.fill()
 	c.leave()
 }
 
-func (l *Lane) setup(c *Crew, lc LaneConfig, epoch *time.Time) {
+func (l *Lane) setup(c *Crew, lc LaneConfig) {
 	l.crew, l.owner, l.id = c, lc.Owner, caller.NewID()
 	l.turn.Of = l
 	l.done = sy.MakeLatch()
-	l.epoch = epoch
+	l.epoch = &c.clock.Epoch
 	if lc.Sample != nil {
 		l.sampler = &sampler{every: lc.Every, sample: lc.Sample}
 	}
@@ -109,12 +109,12 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	}
 	c := up.crew
 	l.up = up
-	l.setup(c, lc, up.epoch)
+	l.setup(c, lc)
 	if l.prio = int64(lc.Priority); up.up != nil {
 		l.prio = up.prio
 	}
 	if up.kids == nil {
-		up.kids = up.turn.Split()
+		up.kids = up.turn.Split(new(fair.Queue[*Lane]))
 		up.fence() // workers in the lanes below count from now on
 	}
 	c.branched.Store(true)

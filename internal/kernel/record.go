@@ -350,12 +350,18 @@ func (l *Lane) Depth() int { return l.id.Depth() }
 // Nesting is Depth, as far as the stack and ctx tell. It is more than any depth for a task of the
 // family that is not in l: such a task must not wait for l, but has no place in l either.
 func (l *Lane) Nesting(ctx context.Context) int {
-	switch n := l.id.Depth(); {
+	root := l.crew.root
+	n := root.Depth() // to ask takes long, and who is in a task of l is called in the name of the root too
+	inFamily := n > 0
+	if inFamily && l != root {
+		n = l.Depth()
+	}
+	switch {
 	case n > 0:
 		return n
 	case l.InTask(ctx):
 		return 1
-	case l.up != nil && l.crew.root.Nesting(ctx) > 0:
+	case inFamily || l != root && root.InTask(ctx):
 		return maxNesting + 1
 	}
 	return 0
@@ -378,8 +384,13 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
 // MayBeInTask returns false if no task of l's family runs, so that none can be calling.
-func (l *Lane) MayBeInTask() bool {
-	return l.crew != nil && (l.up != nil || l.crew.branched.Load() || numOf(l.head.Load()) > 0)
+func (l *Lane) MayBeInTask() (may bool) {
+	c := l.crew
+	if c == nil || !c.branched.Load() {
+		return numOf(l.head.Load()) > 0
+	}
+	c.read(func() { may = c.inline > 0 || c.live > len(c.idle)+c.departing+c.searching() })
+	return may
 }
 
 // AllBusy reports whether every worker that l may have, or that a lane above it may have, is

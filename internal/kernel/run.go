@@ -182,6 +182,7 @@ func InGoexit() bool {
 // widen changes the number of tasks that run inline. Locked, by whoever is busy. At none, those
 // that ran when somebody began to wait have ended.
 func (l *Lane) widen(d int) {
+	l.crew.inline += d
 	if l.bound(l.max, l.inline+d); l.inline == 0 {
 		for _, q := range l.quieters {
 			q.apart = false

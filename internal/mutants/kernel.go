@@ -237,6 +237,13 @@ var kernelMutants = []mutant{
 	{name: "kernel: a lane has a lease after a task has joined a strand", models: "strands/",
 		old: "\tif l.leaf().Queued() || l.muted && l.kids == nil {\n",
 		new: "\tif true {\n"},
+	// ----- who is calling -----
+	{name: "kernel: tasks that run inline are not known", tests: "ATaskIsKnownHowever",
+		old: "c.inline > 0 || c.live >",
+		new: "c.live >"},
+	{name: "kernel: tasks of a family that workers run are not known", tests: "ATaskIsKnownHowever",
+		old: "c.inline > 0 || c.live > len(c.idle)+c.departing+c.searching()",
+		new: "c.inline > 0"},
 	// ----- pace -----
 	{name: "kernel: workers wake nobody who is far ahead", models: "pace/",
 		old: "\t\tl.follow()\n",
