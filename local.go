@@ -113,15 +113,13 @@ func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 
 // A keep is what a worker has for Locals.
 type keep struct {
-	mu     sy.Mutex // guards what follows
-	all    []*kept
-	close  []func() // what was opened, in the order in which it was
-	closed bool
+	mu    sy.Mutex      // guards what follows
+	all   map[any]*kept // by *Local; nil after the end
+	close []func()      // what was opened, in the order in which it was
 }
 
 // A kept is what a worker has for one Local.
 type kept struct {
-	key     any     // the *Local
 	opening sy.Bool // the user's open runs: who is in one must not wait for it
 
 	mu sy.Mutex // held while the user's open runs
@@ -132,16 +130,11 @@ type kept struct {
 func (k *keep) of(key any) *kept {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closed {
-		return nil
+	r := k.all[key]
+	if r == nil && k.all != nil {
+		r = new(kept)
+		k.all[key] = r
 	}
-	for _, r := range k.all {
-		if r.key == key {
-			return r
-		}
-	}
-	r := &kept{key: key}
-	k.all = append(k.all, r)
 	return r
 }
 
@@ -149,14 +142,16 @@ func (k *keep) of(key any) *kept {
 func (k *keep) opened(shut func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.closed {
+	if k.all != nil {
 		k.close = append(k.close, shut)
 	}
-	return !k.closed
+	return k.all != nil
 }
 
 // keepOf is the keep of w.
-func keepOf(w *kernel.Worker) *keep { return w.Client(func() any { return new(keep) }).(*keep) }
+func keepOf(w *kernel.Worker) *keep {
+	return w.Client(func() any { return &keep{all: map[any]*kept{}} }).(*keep)
+}
 
 // closeKept closes what was opened on w, the latest first, also where one of the functions ends
 // the goroutine.
@@ -167,7 +162,7 @@ func closeKept(p *Pool, w *kernel.Worker) {
 	}
 	k.mu.Lock()
 	all := k.close
-	k.all, k.close, k.closed = nil, nil, true
+	k.all, k.close = nil, nil
 	k.mu.Unlock()
 	for _, shut := range all {
 		defer p.guard(shut)

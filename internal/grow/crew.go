@@ -43,9 +43,10 @@ type Crew struct {
 	soloUntil sy.Int64 // one worker is to work alone until then; 0: no
 
 	// The machine: when its time began, nanoseconds since then; CPUs, runnable goroutines.
-	Epoch      time.Time
-	clock      func(since time.Time) int64
-	cpus, load func() int64
+	Epoch time.Time
+	clock func(since time.Time) int64
+	cpus  func() int
+	load  func() uint64
 
 	_ sy.Pad
 
@@ -64,9 +65,7 @@ type Crew struct {
 
 // Init makes c ready. Its time begins at epoch.
 func (c *Crew) Init(epoch time.Time) {
-	c.Epoch, c.clock = epoch, sy.Since
-	c.cpus = func() int64 { return int64(sy.Procs()) }
-	c.load = func() int64 { return int64(sy.Runnable()) }
+	c.Epoch, c.clock, c.cpus, c.load = epoch, sy.Since, sy.Procs, sy.Runnable
 	c.Now()
 }
 
@@ -81,7 +80,7 @@ func (c *Crew) Now() int64 {
 	now := max(0, c.clock(c.Epoch)) + Ahead // in a synctest bubble it may be long before
 	if e := now / epochLen; e > c.epoch.Load() {
 		c.epoch.Store(e)
-		c.procs.Store(c.cpus())
+		c.procs.Store(int64(c.cpus()))
 		c.soloUntil.Store(0) // it is over by now, mostly; then Ask need not read the clock for it
 	}
 	return now
@@ -120,7 +119,7 @@ func (c *Crew) due(now int64) bool {
 }
 
 // runnable is how many goroutines are runnable, without workers that are held back.
-func (c *Crew) runnable() int64 { return max(0, c.load()-holding.Load()) }
+func (c *Crew) runnable() int64 { return max(0, int64(c.load())-holding.Load()) }
 
 // Ask reports whether a searching worker, which has a CPU and sees a task, may take the task. If
 // it may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,

@@ -18,8 +18,8 @@ func newHand(procs int64) (*Crew, *hand) {
 	h := &hand{procs: procs}
 	c := &Crew{
 		clock: func(time.Time) int64 { return h.now },
-		cpus:  func() int64 { return h.procs },
-		load:  func() int64 { return h.runnable },
+		cpus:  func() int { return int(h.procs) },
+		load:  func() uint64 { return uint64(h.runnable) },
 	}
 	c.Now()
 	return c, h
@@ -208,6 +208,24 @@ func TestLongTasksAfterShortOnesAreNoticedInAFewTicks(t *testing.T) {
 	steps := tasks(c, h, &s, ms, 7)
 	if last := steps[len(steps)-1]; last != 1 || s.Done()-before > 2*maxStep {
 		t.Errorf("steps %v, %d tasks", steps, s.Done()-before)
+	}
+}
+
+// TestAPauseIsNoPartOfAStep: short tasks with pauses between them are short.
+func TestAPauseIsNoPartOfAStep(t *testing.T) {
+	c, h := newHand(2)
+	var s Seat
+	for range 1000 {
+		s.Begin(c)
+		if h.now += 100; s.Ended() {
+			s.Tick(c, 1, 0)
+		}
+		s.Away(c)
+		h.now += ms
+		s.Woken(ms)
+	}
+	if !s.Short() {
+		t.Errorf("a step of %d tasks", s.step)
 	}
 }
 
@@ -479,7 +497,7 @@ func TestTheSearchingWorkerWaitsForTheOneThatWorksAlone(t *testing.T) {
 func TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock(t *testing.T) {
 	c, _ := newHand(2)
 	c.clock = func(time.Time) int64 { t.Error("the clock is read"); return 0 }
-	c.load = func() int64 { t.Error("the scheduler is asked"); return 0 }
+	c.load = func() uint64 { t.Error("the scheduler is asked"); return 0 }
 	if !new(Look).Ask(c, 1, 10, 9) {
 		t.Error("it does not start")
 	}

@@ -57,6 +57,7 @@ type worker struct {
 	pc        int
 	state     workerState
 	searching bool
+	parkedAt  int64
 	asks      bool // the Rule before it takes a task
 	look      Look
 	seat      Seat
@@ -95,8 +96,8 @@ type omit struct{ quota, goOn, rest, shun bool }
 func newPool(s *Sim, max int) *pool {
 	p := &pool{s: s, procs: len(s.ps), max: max}
 	p.crew.clock = func(time.Time) int64 { return s.now }
-	p.crew.cpus = func() int64 { return int64(p.procs) }
-	p.crew.load = func() int64 { return int64(s.runnable) }
+	p.crew.cpus = func() int { return p.procs }
+	p.crew.load = func() uint64 { return uint64(s.runnable) }
 	p.crew.Now()
 	return p
 }
@@ -168,6 +169,7 @@ func (w *worker) step() op {
 	for {
 		switch w.state {
 		case parked:
+			w.seat.Woken(s.now - w.parkedAt)
 			w.state = looking
 		case heldBack, asleep:
 			if w.state == heldBack {
@@ -336,7 +338,7 @@ func (w *worker) park() op {
 		w.searching = false
 		p.searching--
 	}
-	w.state = parked
+	w.state, w.parkedAt = parked, p.s.now
 	p.stack = append(p.stack, w)
 	if p.q.n > 0 && p.searching == 0 { // the last look
 		p.searching++

@@ -35,13 +35,11 @@ const (
 	// them would cost as much as a short task, so about one in restEach is timed.
 	goodLuck = 3
 	restEach = 8
-)
 
-// Contention throttling: where tasks are so short that workers hinder each other on the cache
-// lines of the queue, one works alone for a while. The plant has no cache lines, so no row shows
-// it. On a real machine with two CPUs tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand)
-// take 1.2 to 1.5 times as long without it.
-const (
+	// Contention throttling: where tasks are so short that workers hinder each other on the cache
+	// lines of the queue, one works alone for a while. The plant has no cache lines, so no row shows
+	// it. On a real machine with two CPUs tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand)
+	// take 1.2 to 1.5 times as long without it.
 	soloFresh  = 100 * ms         // for how long a measurement of one worker alone is good
 	soloTrial  = 50 * us          // for how long one works alone to be measured
 	soloFor    = ms               // and for how long because that was better
@@ -86,6 +84,9 @@ func (s *Seat) Away(c *Crew) {
 		s.epoch, s.until = 0, 0
 	}
 }
+
+// Woken is called when the worker was parked for d: that is no part of a step.
+func (s *Seat) Woken(d int64) { s.last += d }
 
 // Ended is called after each task. It reports whether a tick is due.
 func (s *Seat) Ended() bool { s.left--; return s.left <= 0 }

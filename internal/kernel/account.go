@@ -1,6 +1,9 @@
 package kernel
 
-import "github.com/shoal-go/shoal/internal/sy"
+import (
+	"github.com/shoal-go/shoal/internal/queue"
+	"github.com/shoal-go/shoal/internal/sy"
+)
 
 // An account is a line with a bound. It gives out permits: one for each task that is accepted
 // and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
@@ -121,6 +124,15 @@ func (a *account) giveBack(n uint64) {
 
 // skip notes that n tickets were given out and taken without a task.
 func (a *account) skip(n uint64) { a.giveBack(-n) }
+
+// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips a ticket,
+// so whoever has loaded a word and then an end before it fails to change that word. Locked.
+func (a *account) dropCells() {
+	queue.Drop(&a.front, &a.back)
+	a.head.Add(ticketOne) // first: a head word that still is what it was had its tail's ticket
+	a.tail.Add(ticketOne)
+	a.skip(1)
+}
 
 // workersIn is how many workers are busy here.
 func (a *account) workersIn() int { return int(numOf(a.head.Load())) - a.inline }

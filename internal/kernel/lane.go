@@ -198,7 +198,7 @@ func (c *Crew) cool(l *Lane) {
 		}
 		if o.cools = false; o.isCold() {
 			sy.Reach("drop cells")
-			o.skip(o.dropCells())
+			o.dropCells()
 		}
 	}
 }

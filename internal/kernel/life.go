@@ -169,7 +169,7 @@ func (l *Lane) finish() {
 	}
 	l.leaf().Remove()
 	if l.back.Load() != nil {
-		l.skip(l.dropCells())
+		l.dropCells()
 	}
 	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it

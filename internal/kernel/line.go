@@ -170,13 +170,3 @@ func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
 
 // enterLocked makes one more goroutine busy without a ticket.
 func (l *line) enterLocked() { l.head.Add(1) }
-
-// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips n tickets,
-// so whoever has loaded a word and then an end before it fails to change that word. Locked.
-func (l *line) dropCells() (n uint64) {
-	n = 1
-	queue.Drop(&l.front, &l.back)
-	l.head.Add(n << ticketBit) // first: a head word that still is what it was had its tail's ticket
-	l.tail.Add(n << ticketBit)
-	return n
-}

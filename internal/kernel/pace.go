@@ -25,27 +25,21 @@ import (
 // lock; and in a lane that is not open nobody is. The alarm rings every 10 ms, and wakes whoever has
 // waited for 100 ms.
 
-// The figures are of two CPUs, one or more submitters, and tasks of some nanoseconds.
+// Two figures were measured, on two CPUs with one or more submitters and tasks of some nanoseconds:
+// farAhead and paceTime. The others are parts of them.
 const (
 	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as many
 	// the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A burst of
 	// 100,000 takes 3 to 6 % longer than without a limit.
-	farAhead = 1 << 16 >> (14 * sy.Shorter / 3)
+	farAhead  = 1 << 16 >> (14 * sy.Shorter / 3)
+	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 16
 
-	mostLease = 1 << 12 >> (10 * sy.Shorter / 3)
-
-	// If fewer tasks wait when somebody is to be woken, all are: the workers may have run out of tasks
-	// before their next tick.
-	fewWait = 1 << 8 >> (7 * sy.Shorter / 3)
-
-	// It is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine, fewer than
-	// fewMoved tasks were taken or submitted: 2 µs a task. If nothing moves at all firstTime is enough.
-	fewMoved  = mostLease
+	// It is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine, fewer tasks
+	// than mostLease were taken or submitted: 2 µs a task. If nothing moves at all firstTime is enough.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostSlow  = 10 >> sy.Shorter
-
-	mostTime = 100 * time.Millisecond // that somebody is parked, and one paceTime
+	mostSlow  = 10 >> sy.Shorter // times paceTime, in which mostLease were submitted and fewer were taken
+	mostTime  = 10 * paceTime    // that somebody is parked, and one paceTime
 )
 
 // pacing is a lane's part in that. But for wakeAt, it is guarded by the lock of the family.
@@ -179,11 +173,7 @@ func (l *Lane) wakeSome(p *pacing) {
 		return
 	}
 	n, sent, wake := l.backlog(), ticketOf(l.tail.Load()), uint64(1)
-	switch {
-	case n < fewWait:
-		sy.Reach("wake all")
-		wake = numMask
-	case p.woken > 0 && n < farAhead/2:
+	if p.woken > 0 && n < farAhead/2 {
 		sy.Reach("wake some")
 		wake = max(1, (farAhead/2-n)*uint64(p.woken)/(2*max(1, (sent-p.sent)&mask)))
 	}
@@ -209,12 +199,12 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	l.wakeSome(p)
 	taken := (ticketOf(l.head.Load()) - p.head) & mask
 	moved := taken + (ticketOf(l.tail.Load())-p.tail)&mask
-	if p.slow++; taken >= fewMoved {
+	if p.slow++; taken >= mostLease {
 		p.slow = 0
 	}
 	switch {
 	case len(p.parked) == 0:
-	case moved == 0, d == paceTime && moved < fewMoved, p.slow > mostSlow:
+	case moved == 0, d == paceTime && moved < mostLease, p.slow > mostSlow:
 		sy.Reach("in vain")
 		p.far = 4 * l.backlog()
 		p.wake(len(p.parked))

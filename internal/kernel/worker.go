@@ -316,7 +316,9 @@ func (w *Worker) sleep() {
 	c.leave() // announces that it is available, then looks, and may wake it
 	w.wakeup.Wait()
 	c.coming.Store(false)
-	w.busy.Store(c.clock.Now() - ^w.busy.Load())
+	now := c.clock.Now()
+	w.busy.Store(now - ^w.busy.Load())
+	w.seat.Woken(now - w.parkedAt)
 }
 
 // busyFor is for how long w has not been parked, in all, now. While it is parked, that is ^busy, which
