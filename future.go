@@ -274,12 +274,12 @@ type helper struct {
 	own  *kernel.Lane // the pool that it has a worker of, as the stack tells; it goes before task
 }
 
-// callerIn is the caller, if that is a task of l's family: ctx tells, or else the stack. Workers
+// callerIn is the caller, if that is a task of p's family: ctx tells, or else the stack. Workers
 // that are free now may wait for the caller later, in tasks that began meanwhile.
-func callerIn(l *kernel.Lane, ctx context.Context) helper {
-	h := helper{task: l.Task(ctx)}
-	if l.MayBeInTask() {
-		h.askStack(l)
+func callerIn(p *Pool, ctx context.Context) helper {
+	h := helper{task: p.lane.Task(ctx)}
+	if p.mayBeInTask() {
+		h.askStack(&p.lane)
 	}
 	return h
 }

@@ -126,10 +126,10 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	switch {
 	case ctx == nil:
 		g.parent, g.invalid = context.Background(), errNilContext
-	case p == nil:
+	case p == nil || !p.made():
 		g.invalid = ErrClosed
 	case g.invalid == nil:
-		g.helps = callerIn(&p.lane, ctx).any()
+		g.helps = callerIn(p, ctx).any()
 	}
 	g.round.Store(g.begin(&g.first))
 	return g
@@ -326,7 +326,7 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	}
 	var h helper
 	if g.helps {
-		h = callerIn(&g.p.lane, g.parent) // it may be another goroutine than that of Group
+		h = callerIn(g.p, g.parent) // it may be another goroutine than that of Group
 	}
 	r.mu.Lock()
 	if !r.waited && r.tasks > 0 {

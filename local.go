@@ -20,8 +20,7 @@ var ErrNotInTask = errors.New("shoal: context is not that of a running task of t
 //
 // Make a Local once, when the pool is made, and not for each task or request.
 // What a worker has opened for a Local that is not used any more stays open,
-// and in memory, until that worker leaves, and [Local.Get] looks through all
-// Locals that its worker has used.
+// and in memory, until that worker leaves.
 type Local[S any] struct {
 	p     *Pool
 	id    caller.ID // in whose name open is called

@@ -155,7 +155,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 			return
 		}
 		ctx, cancel := sy.WithCancelCause(ctx)
-		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(&p.lane, ctx)}
+		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(p, ctx)}
 		defer m.end(cancel)
 		limit := p.lookAhead()
 		for v := range in {

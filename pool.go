@@ -310,8 +310,10 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 // have stacks of their own.
 func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Depth() > 0 }
 
-// mayBeInTask returns false if nothing of the user's runs in the family, so that it cannot be calling.
-func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
+// mayBeInTask returns false if the caller is in no function that a pool of the family has called.
+func (p *Pool) mayBeInTask() bool {
+	return p.made() && (p.foreign.Load() || p.kept.Load() || p.lane.MayBeInTask())
+}
 
 // Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
 // accepted, and returns nil when no goroutine of the pool exists any more.

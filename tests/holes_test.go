@@ -1616,6 +1616,55 @@ func TestH30_ATaskIsKnownHoweverItRuns(t *testing.T) {
 	}
 }
 
+// TestH30_WhoClosesALocalIsKnown: the worker has no task any more, and the pool waits for it.
+func TestH30_WhoClosesALocalIsKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for depth := range 2 {
+			p := newPool(t, fixed(1, shoal.WithMaxTasksPerWorker(1))...)
+			if depth > 0 {
+				newSub(t, p)
+			}
+			got := make(chan error, 1)
+			l := shoal.NewLocal(p, func(int) (int, error) { return 1, nil }, func(int) { got <- p.Close() })
+			must(t, p.SubmitWait(t.Context(), func(ctx context.Context) error {
+				_, err := l.Get(ctx)
+				return err
+			}))
+			wantErr(t, "Close from the close function of a Local", <-got, shoal.ErrWouldDeadlock)
+			<-p.Done()
+		}
+	})
+}
+
+// TestH30_ATaskThatOutlivesTheTaskItRunsInIsKnown: a goroutine of a task runs a task of a sub-pool, in the
+// place of the first task's worker, which has none any more.
+func TestH30_ATaskThatOutlivesTheTaskItRunsInIsKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		s := newSub(t, p)
+		ran, ended, got := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+		must(t, p.SubmitContext(t.Context(), func(ctx context.Context) {
+			go func() {
+				shoal.Go(context.Background(), s, func(context.Context) (int, error) {
+					close(ran)
+					<-ended
+					got <- s.WaitContext(context.Background())
+					got <- s.Close()
+					return 0, nil
+				}).Wait(ctx)
+			}()
+			<-ran
+		}))
+		<-ran
+		synctest.Wait() // the worker is parked
+		close(ended)
+		wantErr(t, "Wait", <-got, shoal.ErrWouldDeadlock)
+		wantErr(t, "Close", <-got, shoal.ErrWouldDeadlock)
+		<-s.Done()
+		shutClean(t, p)
+	})
+}
+
 // A context that is not the task's must not make a task wait for itself.
 func TestH30_AnOwnTaskWithAForeignContextDoesNotHang(t *testing.T) {
 	for name, submit := range map[string]func(p *shoal.Pool, y *tally) error{

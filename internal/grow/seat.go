@@ -86,7 +86,7 @@ func (s *Seat) Away(c *Crew) {
 }
 
 // Woken is called when the worker was parked for d: that is no part of a step.
-func (s *Seat) Woken(d int64) { s.last += d }
+func (s *Seat) Woken(d int64) { s.last, s.marked = s.last+d, false }
 
 // Ended is called after each task. It reports whether a tick is due.
 func (s *Seat) Ended() bool { s.left--; return s.left <= 0 }

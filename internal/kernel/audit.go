@@ -57,19 +57,19 @@ func (c *Crew) audit() string {
 	if what = c.root.audit(); what != "" {
 		return "root: " + what
 	}
-	n, inline := 0, c.root.inline
+	n, inline := 0, c.root.inline+c.root.hosts
 	for e := c.subs.Front(); e != nil; e = e.Next() {
 		n++
 		p := e.Value.(*place)
 		if l := p.lane.Value(); l != nil {
-			inline += l.inline
+			inline += l.inline + l.hosts
 			if what = cmp.Or(l.audit(), fault(l.ended || l.place != p || p.listed != e || p.up.holds == 0, "it is listed, and has ended")); what != "" {
 				return fmt.Sprintf("lane %d: %s", n, what)
 			}
 		}
 	}
 	if inline != c.inline {
-		return fmt.Sprintf("%d tasks run inline, and %d are counted", inline, c.inline)
+		return fmt.Sprintf("%d tasks run inline or are hosted, and %d are counted", inline, c.inline)
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ type Crew struct {
 	departing int                  // of these, told to leave
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
-	inline    int                  // tasks that run inline, in all lanes
+	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds

@@ -383,7 +383,8 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 // InTask reports whether there is such a task.
 func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
-// MayBeInTask returns false if no task of l's family runs, so that none can be calling.
+// MayBeInTask returns false if no task of l's family runs, so that none can be calling. It knows nothing of
+// functions of the user that are called when their task was counted, or are no tasks.
 func (l *Lane) MayBeInTask() (may bool) {
 	c := l.crew
 	if c == nil || !c.branched.Load() {

@@ -209,6 +209,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	}
 	l.enterLocked()
 	l.came(stay)
+	l.crew.inline++
 	stay.hosts++
 	return nil
 }
@@ -221,6 +222,7 @@ func (l *Lane) exitTo(stay *Lane) {
 		l.crew.freed(l)
 		return
 	}
+	l.crew.inline--
 	stay.hosts--
 	l.exit()
 	l.left(stay)
