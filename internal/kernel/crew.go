@@ -166,7 +166,7 @@ func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 // that was woken, and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
 	n := wake & searchMask
-	return wake >= availOne && (n == 0 || n == 1 && c.coming.Load() && c.wantsSecond())
+	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
 }
 
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way: several
@@ -176,7 +176,7 @@ func (c *Crew) understaffed(wake uint64) bool {
 // tasks comes alone (coming): it has most of them done by then. So does one that the Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
-	return l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
+	return c.coming.Load() && l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
 }
 
 // tooMany reports whether there are more workers than there may be: the root has ended, or Resize
