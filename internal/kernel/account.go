@@ -5,33 +5,34 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// An account is a line with a bound. It gives out permits: one for each task that is accepted
-// and has not ended. A permit is leased to submitters, is used for a ticket, or is held for what
-// is accepted and not in the line: a task that waits in its strand, or a reserved place.
+// An account is a line with a bound. It gives out permits: one for each task that is accepted and
+// has not ended. A permit is leased to submitters, is used by a ticket, or is held without a
+// ticket: for a task that waits in its strand, or for a reserved place.
 //
-// Invariant: permits that are out never exceed capacity + max, except that what runs inline, and
-// what must not wait, is accepted beyond. So with h the head word,
+// Invariant: no more than capacity + max permits are out, except that tasks that run inline, and
+// tasks whose submitter must not wait, are accepted beyond that. So, with h the head word,
 //
 //	free capacity = capacity + max + inline + tombstones − (granted − tickets taken + busy)
 //
-// with one load of h, and the lease counts as out. It can only be too low: others only take
-// tickets and finish. A tombstone takes no capacity; but of the cells that they take, no more
-// than capacity + max are free, so the memory of a line is bounded.
+// with one load of h. The lease counts as given out. The result can only be too low: without the
+// lock, others only take tickets and finish. A tombstone takes no capacity, but it keeps a cell. So
+// no more than capacity + max tombstones are exempt from it, which bounds the memory of a line.
 //
-// granted is a plain 64-bit number, so nothing hangs on the 38 bits of a ticket. Guarded by the
-// owner's lock, as is everything here; only Hold and offer of the line take permits without.
+// granted is a 64-bit number, so counts of tasks do not wrap like the 38 bits of a ticket.
+// Everything here is guarded by the owner's lock; only offer, offerSome and Hold of the line take
+// permits without it.
 type account struct {
 	line
-	muted    bool // what tail is flagged with; written by mark, as is slow
-	slow     bool // what head is flagged with
+	muted    bool // the flag of tail, as published last by mark
+	slow     bool // the slow-path flag of head, likewise
 	capacity uint64
 	max      int       // workers that may be busy here
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
 	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
-	limit    sy.Uint64 // max, published. Without inline: one that comes and goes again must leave no trace
+	limit    sy.Uint64 // max, for readers without the lock; without inline, since a task that comes and goes must leave no trace
 	reserved int       // permits held for reservations
-	tombs    uint64    // tombstones: tickets whose task was claimed by others, and that are not passed yet
+	tombs    uint64    // tombstones: tickets whose task was claimed, and that no worker has passed yet
 }
 
 func (a *account) init(first uint64, capacity, max int) {
@@ -67,11 +68,11 @@ func setFlag(w *sy.Uint64, on bool) {
 	}
 }
 
-// permits gives out n permits that neither are leased nor have a ticket; or, if n is less than
-// none, has them back.
+// permits gives out n permits that have neither lease nor ticket. If n is negative it takes −n of
+// them back.
 func (a *account) permits(n int) { a.granted += uint64(n) }
 
-// tombstones says that there are n more of them.
+// tombstones adds n to the number of tombstones.
 func (a *account) tombstones(n int) { a.tombs += uint64(n) }
 
 // freeCapacity is how many permits may still be given out.
@@ -81,7 +82,7 @@ func (a *account) freeCapacity() int64 {
 	return all + int64(a.inline) + min(int64(a.tombs), all) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
 }
 
-// findCapacity is freeCapacity, after the lease was recalled if there is none without.
+// findCapacity is freeCapacity. If there is none it recalls the lease, and looks again.
 func (a *account) findCapacity() int64 {
 	if r := a.freeCapacity(); r > 0 {
 		return r
@@ -90,8 +91,8 @@ func (a *account) findCapacity() int64 {
 	return a.freeCapacity()
 }
 
-// lease lets submitters have what capacity is free, for up to n tasks. Others may have come here since
-// the caller saw that there is no lease.
+// lease raises the lease to n permits, as far as capacity is free. It may find a lease: other
+// submitters may have come here since the caller saw that there is none.
 func (a *account) lease(n int64) {
 	if n = min(a.freeCapacity(), n-int64(numOf(a.tail.Load()))); n > 0 {
 		a.granted += uint64(n)
@@ -106,8 +107,8 @@ func (a *account) recall() {
 	}
 }
 
-// parked is how many permits are held for tasks that wait in strands: those that are out, and
-// neither leased nor reserved nor tickets.
+// parked is the number of permits that are held for tasks that wait in strands: those that are out,
+// and neither leased nor reserved nor used by tickets.
 func (a *account) parked() uint64 { return a.parkedAt(a.tail.Load()) }
 
 // parkedAt is parked when tail is t.
@@ -115,8 +116,8 @@ func (a *account) parkedAt(t uint64) uint64 {
 	return (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
 }
 
-// giveBack returns n permits of tasks in strands, which are accepted and have ended, or have
-// begun on a goroutine that is busy already.
+// giveBack returns the permits of n tasks in strands. The tasks stay accepted: they have ended, or
+// have begun on a goroutine that is busy already.
 func (a *account) giveBack(n uint64) {
 	a.permits(-int(n))
 	a.extra += n
@@ -125,8 +126,8 @@ func (a *account) giveBack(n uint64) {
 // skip notes that n tickets were given out and taken without a task.
 func (a *account) skip(n uint64) { a.giveBack(-n) }
 
-// dropCells gives back the memory of a line in which nobody is and that has no lease. It skips a ticket,
-// so whoever has loaded a word and then an end before it fails to change that word. Locked.
+// dropCells frees the cells of a line that has no task and no lease. It skips a ticket, so a
+// goroutine that loaded a word and then an end before that fails to change the word. Locked.
 func (a *account) dropCells() {
 	queue.Drop(&a.front, &a.back)
 	a.head.Add(ticketOne) // first: a head word that still is what it was had its tail's ticket
@@ -137,15 +138,15 @@ func (a *account) dropCells() {
 // workersIn is how many workers are busy here.
 func (a *account) workersIn() int { return int(numOf(a.head.Load())) - a.inline }
 
-// unclaimed is how many workers nobody has a task for.
+// unclaimed is the number of workers that may be busy here, less those that are busy, needed for a
+// waiting task, or reserved.
 func (a *account) unclaimed() int64 {
 	h := a.head.Load() // first: tail is never behind it
 	waiting := (ticketOf(a.tail.Load())-ticketOf(h))&mask - a.tombs
 	return int64(a.max+a.inline) - int64(numOf(h)) - int64(waiting) - int64(a.reserved)
 }
 
-// A Count is what the account says of one moment. Completed is the rest:
-// submitted = completed + dropped + canceled + in flight.
+// A Count is the account at one moment. Completed tasks are the rest:
 type Count struct {
 	Submitted uint64 // accepted
 	InFlight  uint64 // of these, neither ended nor discarded

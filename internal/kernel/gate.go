@@ -2,24 +2,25 @@ package kernel
 
 import "github.com/shoal-go/shoal/internal/sy"
 
-// This file is the lock of a family, and the only one that unlocks it. Code under the lock
-// changes state and marks the lanes whose state it has changed (touch). The exit, leave, does the
-// rest: it restores what must hold whenever the lock is free.
+// This file is the lock of a family; no other file unlocks it. Code under the lock changes state
+// and marks the lanes whose state it has changed (touch). The exit, leave, does the rest: it
+// restores what must hold whenever the lock is free.
 //
-//	R  In no lane does somebody wait for capacity that is free.
-//	W  If a ready lane has a task and a worker is available, one is searching, or those who are
-//	   about to are in functions of the user (mayHire).
+//	R  In no lane does a submitter or a reservation wait for capacity that is free.
+//	W  If a ready lane has a task and a worker is available, one is searching, or is in a function
+//	   of the user after which it searches (mayHire).
 //	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
 //
-// restore announces, then looks, then acts, until there is nothing to do. Whoever breaks R or W
-// without the lock (by a step on head that frees capacity, by a put, by ceasing to search) does
-// so before it looks at what is announced, and comes to the lock if it sees it. So one of the two
-// sees the other. Nobody breaks L without the lock: a putter needs a lease, and workers leave
-// lanes under the lock, except the only one that is ready.
+// restore announces, then looks, then acts, until there is nothing to do. A goroutine can break R
+// or W without the lock: by a step on head that frees capacity, by a put, or when it ceases to
+// search. It does so before it looks at what is announced, and comes to the lock if that says so.
+// So either restore sees what the goroutine did, or the goroutine sees what was announced. Nobody
+// breaks L without the lock: a putter needs a lease, and workers leave lanes under the lock, except
+// the only one that is ready.
 
 func (c *Crew) enter() { c.mu.Lock() }
 
-// enterOpen enters if l accepts tasks, and reports that.
+// enterOpen takes the lock if l accepts tasks, and reports whether it does.
 func (l *Lane) enterOpen() bool {
 	if l.crew == nil {
 		return false
@@ -31,8 +32,8 @@ func (l *Lane) enterOpen() bool {
 	return false
 }
 
-// read calls f under the lock. After f nobody has to be woken: what it changes, if anything, only
-// keeps a lane from its end, or may wait for the next leave. Without a crew there is nothing to read.
+// read calls f under the lock, and wakes nobody afterwards. So f may change only what keeps a lane
+// from its end, or what may wait for the next leave. If c is nil there is nothing to read.
 func (c *Crew) read(f func()) {
 	if c != nil {
 		c.mu.Lock()
@@ -48,17 +49,17 @@ func (c *Crew) touch(l *Lane) {
 	}
 }
 
-// deeds are what is to be done once the lock is free.
+// deeds are the actions to take once the lock is free.
 type deeds struct {
 	workers *Worker  // to be woken or started
-	calls   []func() // to be called then
-	over    bool     // the last goroutine has left
+	calls   []func() // to be called
+	over    bool     // the last goroutine has left: done is to be opened
 }
 
 // wakeLater notes that w is to be woken or started.
 func (c *Crew) wakeLater(w *Worker) { w.next, c.deeds.workers = c.deeds.workers, w }
 
-// later has f called once the lock is free. Until it has returned, l does not end.
+// later makes leave call f once the lock is free. l does not end before f has returned.
 func (l *Lane) later(f func()) {
 	l.retain()
 	l.crew.deeds.calls = append(l.crew.deeds.calls, func() {
@@ -144,20 +145,19 @@ func (c *Crew) settle() {
 	}
 }
 
-// said is what is announced of the state of the crew: solo, urgent, and the available workers of
-// wake.
+// said is what is announced of the crew's state: solo, urgent, and the available workers of wake.
 type said struct {
 	only   *Lane
 	urgent int64
 	avail  int
 }
 
-// announced is what was said last. Nobody writes it without the lock.
+// announced is what was announced last. It is written under the lock only.
 func (c *Crew) announced() said {
 	return said{sy.PeekPointer(&c.solo), c.urgent.Load(), int(sy.Peek(&c.wake) >> availBit)}
 }
 
-// toSay is what is to be announced of the state.
+// toSay is what is to be announced now.
 func (c *Crew) toSay() (s said) {
 	s.urgent = none
 	if it := c.root.kids.First(); it != nil {
@@ -178,7 +178,7 @@ func (c *Crew) toSay() (s said) {
 	return s
 }
 
-// announce publishes what is a function of the state.
+// announce publishes what differs from what was announced last.
 func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
 	if s.only != was.only {
@@ -192,7 +192,7 @@ func (c *Crew) announce() {
 	}
 }
 
-// settle does in one lane what R and L ask for: it announces, looks and acts.
+// settle restores R and L in l: it announces, looks and acts.
 func (l *Lane) settle() {
 	for {
 		l.mark(l.muted, l.wantsSlowPath())
@@ -204,7 +204,7 @@ func (l *Lane) settle() {
 			sy.Reach("admit")
 			l.unlist(w)
 			l.accept(w.it)
-			if !w.woken.IsZero() { // else nobody waits for that
+			if !w.woken.IsZero() { // else it is a delayed task, for which no goroutine waits
 				w.woken.Set()
 			}
 		} else {
@@ -227,8 +227,8 @@ func (l *Lane) wantsSlowPath() bool {
 		ticketOf(l.head.Load())+1 == l.fenced
 }
 
-// look is called by whoever has put a task into a lane that was not muted, or ceased to search,
-// without the lock.
+// look is called without the lock, after a task was put into a lane that was not muted, or after a
+// worker has ceased to search.
 func (c *Crew) look() {
 	if c.understaffed(c.wake.Load()) {
 		c.enter()

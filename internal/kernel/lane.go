@@ -16,26 +16,26 @@ import (
 //
 // For the crew a lane is in one of three states, which change under the lock only:
 //
-//	idle   no ticket waits, and the lease is 0: whoever submits comes to the lock
-//	ready  in the queue of its parent: whoever submits looks at wake
-//	muted  at its maximum, or paused; flagged in tail: whoever submits does nothing more, and
-//	       the worker that leaves it, which it does under the lock, makes it ready. So are the
-//	       lanes below it for the crew, but they are not flagged
+//	idle   no ticket waits, and the lease is 0: a submitter comes to the lock
+//	ready  in the queue of its parent: a submitter looks at wake after its put
+//	muted  at its maximum, or paused; flagged in tail: a submitter does nothing after its put. A
+//	       worker leaves the lane under the lock, and makes it ready. For the crew the lanes
+//	       below it are muted too, but they are not flagged
 //
-// While several lanes are ready, workers leave a lane only under the lock. If exactly one is
-// ready, solo publishes it, and workers enter and leave it without the lock. It stays ready when
+// While several lanes are ready, workers leave a lane only under the lock. If exactly one is ready,
+// solo publishes it, and workers enter and leave it without the lock. Such a lane stays ready when
 // it is empty.
 //
-// Everything is guarded by the lock of the family, except what account and line say, waiting,
-// limit and rejected.
+// Everything is guarded by the lock of the family, except waiting, limit and rejected, and what
+// account and line exempt.
 type Lane struct {
 	account
 	crew     *Crew
 	up       *Lane // the parent; nil: this is the root
-	prio     int64 // the priority that it, or the lane above it, has below the root
+	prio     int64 // its priority among the lanes right below the root, or that of the lane above it there
 	owner    Owner
-	id       caller.ID // in whose name its tasks are called
-	waiting  sy.Int64  // goroutines that wait for quiescence; one more from the end of open
+	id       caller.ID // the name in which its tasks are called
+	waiting  sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more
 	rejected sy.Uint64
 
 	sched
@@ -44,39 +44,39 @@ type Lane struct {
 	sampler *sampler // nil: there is none
 
 	blocked   list.List      // waiters, in the order of their arrival
-	reservers []*Reservation // those who wait for places
+	reservers []*Reservation // they wait for places
 	quieters  []*quieter
-	nudgers   map[Nudger]struct{} // those who wait for a place here
+	nudgers   map[Nudger]struct{} // they wait for a place here, in which to run a task that they wait for
 	reserves  map[*Reservation]struct{}
 }
 
 // sched is a lane's part in the schedule of the crew.
 type sched struct {
-	turn  fair.Item[*Lane]   // it, and what is below it, in the queue of its parent
-	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was one
+	turn  fair.Item[*Lane]   // stands for it, and the lanes below it, in the queue of its parent
+	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was a lane below it
 	below int                // workers in the lanes below it, and places here of workers that yield
-	hosts int                // of its tasks, those that run one of a lane below in the place of a worker
-	most  int                // workers in it and below it that were seen at once
-	next  *Lane              // dirty, too
+	hosts int                // its tasks that run a task of a lane below, in the place of a worker
+	most  int                // the most workers in it and below it that were seen at once
+	next  *Lane              // the next lane in Crew.dirty
 
-	dirty, cools bool // its state was changed under the lock; it is among the lanes that keep their cells
+	dirty, cools bool // dirty: its state was changed under the lock; cools: it is in Crew.cold
 
-	fenced uint64 // see fence: one more than the ticket of head then
+	fenced uint64 // the ticket of head at the last fence, and 1
 }
 
 const (
 	none = -1 << 63  // urgent: no lane is ready
 	most = 1<<63 - 1 // urgent: every worker is to come to the lock
 
-	turnTime = int64(100_000) // ns: a worker stays in a lane for so long while others are ready
+	turnTime = int64(100_000) // ns that a worker stays in a lane while other lanes are ready
 	keepCold = 64             // idle lanes that keep their cells, at most
 )
 
 // isLeafOfRoot reports whether workers may serve l without the lock while no other lane is ready.
 func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids == nil && l.up.up == nil }
 
-// leaf is what stands for l's own tasks in the schedule; turn stands for those of the lanes below it
-// too, and for all that its maximum bounds.
+// leaf is the item that stands for l's own tasks in the schedule. The item turn stands for those of
+// the lanes below too: for all that l's maximum bounds.
 func (l *Lane) leaf() *fair.Item[*Lane] {
 	if l.kids != nil {
 		return &l.kids.Own
@@ -84,25 +84,28 @@ func (l *Lane) leaf() *fair.Item[*Lane] {
 	return &l.turn
 }
 
-// atMax reports whether as many workers are busy in l, and below it, as may be. Locked.
+// atMax reports whether l has its maximum of busy workers, with those in the lanes below it.
+// Locked.
 func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
 
 // free reports whether one more worker may be busy in l. Locked.
 func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 
-// fence has those come to the lock who have looked at l, and at what bounds it, and are about to take
-// a task by that look: fewer may be busy now, or somebody comes without a ticket. For head may be again
-// what it was, so its flag stays until its ticket is another one. Locked.
+// fence makes each goroutine come to the lock that has looked at l, or at what bounds l, and is
+// about to take a task without the lock. That look is out of date: fewer workers may be busy from
+// now on, or a task comes without a ticket. Since head may return to its old value, its flag stays
+// set until its ticket has changed. Locked.
 func (l *Lane) fence() {
 	l.mark(l.muted, true)
 	l.fenced = ticketOf(l.head.Load()) + 1
 }
 
-// list makes l ready, and what is above it, unless that is muted.
+// list makes l ready, and the lanes above it, up to the first that is muted.
 func (c *Crew) list(l *Lane) { l.leaf().Put() }
 
-// mute keeps l, and what is below it, from the crew: it is at its maximum, or paused. It is not the root:
-// while that is paused there is no top, and while it is at its maximum all workers are busy.
+// mute keeps the crew from l, and from the lanes below it, because l is at its maximum or paused. l
+// is not the root: while the root is paused there is no top, and while it is at its maximum all
+// workers are busy.
 func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
 	l.place.muted = l
@@ -133,7 +136,7 @@ func (c *Crew) top() *Lane {
 	}
 	for it := c.root.kids.First(); it != nil; {
 		l := it.Of
-		switch free := l.free(); { // one look, before that at solo: workers come and leave without the lock
+		switch free := l.free(); { // one look, before the look at solo: workers come and leave without the lock
 		case !free && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
 			c.solo.Store(nil)
 		case !free:
@@ -144,9 +147,9 @@ func (c *Crew) top() *Lane {
 		case l.waits():
 			return l
 		case c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live):
-			return nil // it stays ready: it may be the only one that is used; but that keeps it in memory
+			return nil // it stays ready, as it may be the only lane in use; but a ready lane stays in memory
 		default:
-			l.recall() // from here on who submits comes to the lock; but look once more
+			l.recall() // from here on submitters come to the lock; but look once more
 			if l.waits() {
 				sy.Reach("not idle")
 				return l
@@ -175,21 +178,22 @@ func (l *Lane) left(stay *Lane) {
 	}
 }
 
-// isCold reports whether l has cells, and neither a task in them nor a lease: then it would be ready or
-// muted. Whatever else may put a task there does so under the lock.
+// isCold reports whether l has cells that it does not need: no goroutine is busy in it, and it is
+// neither ready nor muted, so by L it has no task and no lease. Without a lease, tasks are put
+// there under the lock only.
 func (l *Lane) isCold() bool {
 	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0
 }
 
 // cool is called where l may have become cold. So that a lane that goes idle again and again need
-// not allocate, some cold lanes keep their cells: those that came here last. One that is not cold
-// any more keeps its place among them.
+// not allocate, the cold lanes that came here last keep their cells. A lane that is not cold any
+// more keeps its position among them.
 func (c *Crew) cool(l *Lane) {
 	if l.cools || !l.isCold() {
 		return
 	}
 	l.cools = true
-	c.cold = append(c.cold, weak.Make(l)) // it keeps no lane in memory
+	c.cold = append(c.cold, weak.Make(l)) // weak, to keep no lane in memory
 	for len(c.cold) > keepCold>>(3*sy.Shorter) {
 		o := c.cold[0].Value()
 		c.cold = slices.Delete(c.cold, 0, 1)

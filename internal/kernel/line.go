@@ -8,36 +8,37 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A line is a queue: an admission word, a dispatch word, and cells. It knows no pool.
+// A line is a queue: an admission word (tail), a dispatch word (head), and cells. It knows no pool.
 //
-// Invariant: a ticket has one putter and one taker. Who may write what: any goroutine adds
-// tickets to tail by the lease, and to head by taking; everything else, also the flags and the
-// lease, is changed under the lock of the owner. Methods that say "Locked" need that lock.
+// Invariant: a ticket has one putter and one taker. Without the lock of the owner, a goroutine may
+// use the lease in tail, add the tickets that it takes to head, and subtract itself from busy.
+// Everything else changes under that lock, including the flags and all other changes of the lease.
+// Methods that say "Locked" need the lock.
 type line struct {
-	stampMask uint64 // ticket t is timed
-	stampAt   uint64 // if t&stampMask is that
+	stampMask uint64 // ticket t is timed if t&stampMask == stampAt
+	stampAt   uint64 // see stampMask
 	stampAll  bool
 	epoch     *time.Time
-	pacing    sy.Pointer[pacing] // here, where workers look; made when a submitter is far ahead for the first time
+	pacing    sy.Pointer[pacing] // nil until a submitter was far ahead; here, in a cache line that workers read
 
 	_     sy.Pad
 	tail  sy.Uint64
-	back  queue.End // submitters' place in the cells
+	back  queue.End // the segment that submitters have come to
 	_     sy.Pad
 	head  sy.Uint64
-	front queue.End // workers' place in the cells
+	front queue.End // the segment that workers have come to
 	_     sy.Pad
 }
 
-// offer admits it by the lease: one load, one compare-and-swap. It returns the tail word as it
-// was. If that was not muted, the caller must look for a worker.
+// offer admits task it by the lease, with one load and one compare-and-swap. It returns the tail
+// word as it was. If the muted flag was not set there, the caller must look for a worker.
 func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 	for {
 		t = l.tail.Load()
 		if numOf(t) == 0 {
 			return t, false // full, closed, idle, or the lease is used up
 		}
-		seg := l.back.Load() // between the two: cells are dropped only as the ticket moves; and before the ticket is taken: queue, Q3
+		seg := l.back.Load() // between the two, since dropping cells changes the ticket; before the ticket is taken: queue, Q3
 		if l.tail.CompareAndSwap(t, t+ticketOne-1) {
 			l.put(seg, ticketOf(t), it)
 			return t, true
@@ -45,7 +46,8 @@ func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 	}
 }
 
-// offerSome is offer for as many of tasks as the lease, and step, allow.
+// offerSome is offer for several tasks: for the first n of them, as many as the lease and step
+// allow.
 func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	for {
 		t = l.tail.Load()
@@ -68,8 +70,8 @@ func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	}
 }
 
-// change makes of a word what f makes of it, in one step, unless f says no. It returns the word as
-// it was.
+// change replaces the value of w by what f makes of it, atomically, unless f returns false. It
+// returns the old value, and what f reported.
 func change(w *sy.Uint64, f func(was uint64) (is uint64, ok bool)) (was uint64, ok bool) {
 	for {
 		was = w.Load()
@@ -80,14 +82,13 @@ func change(w *sy.Uint64, f func(was uint64) (is uint64, ok bool)) (was uint64, 
 	}
 }
 
-// Hold takes a permit from the lease without a ticket, for a task of a busy strand: that is queued
-// there.
+// Hold takes a permit from the lease without a ticket, for a task that waits in a busy strand.
 func (l *line) Hold() bool {
 	_, ok := change(&l.tail, func(t uint64) (uint64, bool) { return t - 1, numOf(t) != 0 })
 	return ok
 }
 
-// put publishes it under ticket t. seg was loaded from back before t was taken.
+// put publishes task it under ticket t. seg was loaded from back before t was taken.
 func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	if !seg.Holds(t) {
 		seg = l.back.Seek(seg, t)
@@ -101,10 +102,10 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	}
 }
 
-// timed reports whether it is noted when ticket t was given out, and taken.
+// timed reports whether the times are noted at which ticket t is given out and taken.
 func (l *line) timed(t uint64) bool { return t&l.stampMask == l.stampAt }
 
-// putLocked gives it a ticket whatever the lease.
+// putLocked gives task it a ticket, and does not use the lease.
 func (l *line) putLocked(it queue.Item) {
 	seg := l.back.Load()
 	if seg == nil { // the first task, or the first after the cells were dropped
@@ -114,7 +115,7 @@ func (l *line) putLocked(it queue.Item) {
 	l.put(seg, ticketOf(l.tail.Add(ticketOne)-ticketOne), it)
 }
 
-// backlog is how many tickets there are to take.
+// backlog is the number of tickets that wait to be taken.
 func (l *line) backlog() uint64 {
 	h := l.head.Load() // first: tail is never behind it
 	return (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
@@ -131,8 +132,9 @@ func (l *line) fetch(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) 
 	return seg.Take(t), seg
 }
 
-// takeLocked takes a ticket for somebody who is not busy, whatever the flag says, unless most are
-// busy: others may have come without the lock.
+// takeLocked takes a ticket for a goroutine that is not busy, and makes it busy. It ignores the
+// slow-path flag. It fails if no ticket waits, or if busy has reached most: workers may have come
+// without the lock.
 func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	seg = l.front.Load()
 	h, ok := change(&l.head, func(h uint64) (uint64, bool) {
@@ -141,8 +143,8 @@ func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	return seg, ticketOf(h), ok
 }
 
-// takeAllLocked takes the n tickets that wait, from t on. What is under them is to be fetched once, from
-// seg on: see from.
+// takeAllLocked takes all n tickets that wait, from t on. The caller is to fetch their tasks once,
+// from seg on: see from.
 func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
 	seg = l.front.Load()
 	h, _ := change(&l.head, func(h uint64) (uint64, bool) {
@@ -152,8 +154,8 @@ func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
 	return seg, ticketOf(h), n
 }
 
-// from is the tasks of n tickets from t on, which are the caller's. seg was loaded from front before
-// they were taken.
+// from yields the tasks of n tickets from t on, which the caller has taken. seg was loaded from
+// front before they were taken.
 func (l *line) from(seg *queue.Segment, t, n uint64) iter.Seq[queue.Item] {
 	return func(yield func(queue.Item) bool) {
 		for i := range n {
@@ -165,8 +167,8 @@ func (l *line) from(seg *queue.Segment, t, n uint64) iter.Seq[queue.Item] {
 	}
 }
 
-// exit makes one goroutine busy no more. It returns the head word as it is then.
+// exit subtracts one from busy. It returns the new head word.
 func (l *line) exit() uint64 { return l.head.Add(^uint64(0)) }
 
-// enterLocked makes one more goroutine busy without a ticket.
+// enterLocked adds one to busy without a ticket.
 func (l *line) enterLocked() { l.head.Add(1) }

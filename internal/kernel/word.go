@@ -1,37 +1,37 @@
 // Package kernel is the engine of a pool: lanes, which are queues with a bound, and a crew of workers
-// that serves them. docs/engine.md has the words and the proofs.
+// that serves them. docs/engine.md has the glossary and the proofs.
 //
 //	word      the three words that change without the lock
 //	line      a queue, which knows no pool
-//	account   permits: what is out never exceeds capacity + max, but for what runs inline
+//	account   permits: no more than capacity + max are out, except for what runs inline
 //	lane      ready, idle, muted; whose turn it is
 //	crew      the workers: how many there are, and who is parked
-//	wait      those who wait for capacity
-//	gate      the lock and its exits; R, W and L hold whenever it is free
+//	wait      the lists of submitters and reservations that wait for capacity
+//	gate      the lock and its exits; invariants R, W and L hold whenever the lock is free
 //	submit    how a task is admitted
 //	pace      how submitters that are far ahead let the workers follow
-//	take      how a worker takes it, and ceases to be busy
-//	worker    from task to task; how a worker rests, and asks whether to grow
-//	run       what happens around it
+//	take      how a worker takes a task, and ceases to be busy
+//	worker    a worker's loop; how it rests, and asks whether the pool is to grow
+//	run       what happens around a task; inline and detached execution
 //	record    tasks with a context, strands, claiming
 //	quiet     quiescence
 //	life      pause, resize, the end
-//	reserve   places of free workers
+//	reserve   reservations: places of free workers
 //	sample    a timer that runs while a worker is awake
-//	snapshot  what is seen from outside
-//	audit     what must hold as the lock is left, for models
+//	snapshot  what readers see of a lane
+//	audit     what must hold when the lock is released, for models
 package kernel
 
 import (
-	// In a package that does not import it, the compiler calls the methods of the atomics, to which
-	// package sy gives other names, instead of inlining them.
+	// Package sy gives the atomics other names. In a package that does not import sync/atomic
+	// itself, the compiler calls their methods instead of inlining them.
 	_ "sync/atomic"
 
 	"github.com/shoal-go/shoal/internal/queue"
 )
 
-// What is changed without the lock is three words. Each is written by atomic
-// updates, so every question about it has one answer at one moment.
+// Three words are changed without the lock. Each is updated atomically, so a load of it shows one
+// moment.
 //
 // Two of them belong to a line. Both have a ticket in bits 63 to 26, a flag in bit 25 and a
 // number in bits 24 to 0:
@@ -40,11 +40,11 @@ import (
 //	head: tickets taken     │ slow-path flag │ busy: taken and not finished
 //
 // Tickets are counted modulo 1<<38. A submitter adds a ticket and takes one from the lease in one
-// step. A worker that comes from idleness adds a ticket and one to busy, one that goes on from
-// task to task adds a ticket, one that stops subtracts one from busy. Tasks that run on other
-// goroutines than workers are busy too.
+// step. A worker that comes from idleness adds a ticket and one to busy, one that goes on from task
+// to task adds a ticket, one that stops subtracts one from busy. A task that runs on another
+// goroutine than a worker counts as busy too.
 //
-// The third, wake, belongs to a crew. It says who could run a task that nobody has taken:
+// The third, wake, belongs to a crew. It says how many workers could run a task that is not taken:
 //
 //	wake: available workers: parked, or yet to be started │ searching workers
 //
