@@ -17,8 +17,8 @@ import (
 // have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
 // busy in a lane (in its head), in a function of the user (apart), or on its way out.
 //
-// Words are written by anybody, as word.go says; solo and urgent by announce; the rest is guarded
-// by mu.
+// Any goroutine may change wake, as word.go says. solo and urgent are written under mu; mu guards
+// the rest.
 type Crew struct {
 	Config
 	clock grow.Crew
@@ -38,26 +38,26 @@ type Crew struct {
 	root      *Lane
 	ready     fair.Queue[*Lane] // kids of the root
 	staff     staff
-	idle      []*Worker            // the parked ones, the latest last: it is used first, its stack is the hottest
+	idle      []*Worker            // parked workers, the latest last: its stack is the hottest, so it is woken first
 	live      int                  // workers that exist, from before their start to after their stop hook
-	departing int                  // of these, told to leave
+	departing int                  // of these, that were told to leave
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
 	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
-	subs      list.List            // places of the lanes below the root, in the order in which they were made
+	subs      list.List            // the *place of each lane below the root, in the order in which these were made
 	served    uint64               // turns begun under the lock
 	reclaim   alarm                // see armReclaim
 	resting   []weak.Pointer[Lane] // lanes whose samplers rest
 }
 
-// A Config is what a crew is told once.
+// A Config is what a crew is made with.
 type Config struct {
 	Min            int
 	Spin           int           // looks before a worker parks
-	Idle           time.Duration // an idle worker lives for so long; 0: it leaves; Forever
+	Idle           time.Duration // how long an idle worker lives; 0: it leaves at once; Forever: it stays
 	TasksPerWorker int           // 0: no limit
 	Pin            bool
 	Crash          bool
@@ -65,7 +65,7 @@ type Config struct {
 	Sizer          func(Sizing) bool // nil: package grow
 	Start, Stop    func(id int)      // hooks; may be nil
 	Labels         context.Context   // pprof labels
-	Keeps          *sy.Bool          // workers may keep something for a client: see Owner.Leaves
+	Keeps          *sy.Bool          // whether workers may keep something for a client: see Owner.Leaves
 }
 
 // Forever is the idle time of workers that stay.
@@ -79,10 +79,10 @@ type staff struct {
 	all        []*Worker // nil where the id is free
 	freeIDs    []int     // the latest last
 	peak       int
-	hookBroken bool  // a start hook ended its goroutine: later workers go without
-	replaces   bool  // a worker has left: the next one that is hired does not ask
-	busy       int64 // nanoseconds; see busyFor of those who left
-	seenBusy   int64 // the most that a snapshot has told
+	hookBroken bool  // a start hook ended its goroutine: later workers have no hooks
+	replaces   bool  // a worker has left: the next one that is hired does not ask whether to grow
+	busy       int64 // of workers that have left: see busyFor; nanoseconds
+	seenBusy   int64 // the most that a snapshot has reported
 }
 
 // hire makes a worker that searches; leave starts it.
@@ -107,27 +107,27 @@ func (c *Crew) hire() *Worker {
 }
 
 // mayHire reports whether one more worker is to be hired for the tasks of l, which is the top, and
-// of others. While it is being decided whether to grow, none is; nor while enough workers are in
-// their start hooks.
+// of other lanes. None is hired while a Sizer is asked, nor while as many workers search or are in
+// start hooks as tasks wait, where each other ready lane counts as one task.
 func (c *Crew) mayHire(l *Lane) bool {
 	return c.asking == 0 && int(l.backlog())+c.root.kids.Len()-1 > c.apart+c.searching()
 }
 
-// fill hires the workers that are missing to the minimum. Locked.
+// fill hires workers up to the minimum. Locked.
 func (c *Crew) fill() {
 	for c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max {
 		c.hire()
 	}
 }
 
-// rouse wakes or starts w, which searches then.
+// rouse makes leave wake or start w, which searches from now on.
 func (c *Crew) rouse(w *Worker) {
 	w.search()
 	c.coming.Store(c.Sizer == nil && !w.seat.Short())
 	c.wakeLater(w)
 }
 
-// dismiss tells the worker to leave that has been parked for longest.
+// dismiss tells the worker that has been parked for longest to leave.
 func (c *Crew) dismiss() {
 	w := c.unpark(0)
 	c.depart(w)
@@ -142,7 +142,7 @@ func (c *Crew) depart(w *Worker) {
 	w.cease()
 }
 
-// search counts w as one that searches: submitters need wake nobody meanwhile.
+// search counts w as searching. Meanwhile submitters need not wake another worker.
 func (w *Worker) search() {
 	if !w.searches {
 		w.searches = true
@@ -150,7 +150,7 @@ func (w *Worker) search() {
 	}
 }
 
-// cease ends that. It returns wake as it is then; 0: w did not search.
+// cease ends the search of w. It returns the new wake, or 0 if w did not search.
 func (w *Worker) cease() (wake uint64) {
 	if w.searches {
 		w.searches = false
@@ -162,18 +162,19 @@ func (w *Worker) cease() (wake uint64) {
 // searching is how many workers search.
 func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 
-// understaffed reports whether wake says that somebody is available, and nobody searches; or one does
-// that was woken, and a second one is to be woken too.
+// understaffed reports whether wake says that a worker is available, and that none searches; or
+// that one searches, if that one was just woken and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
 	n := wake & searchMask
 	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
 }
 
-// wantsSecond reports whether a second worker is to be woken while the first one is on its way: several
-// tasks have come to a pool that runs none, and there is more than one CPU. Without that the first one
-// wakes the second when it has come. Then the second one is the next on a CPU that is in use, and Go's
-// scheduler takes it from there only after 60 µs or more (Latency/50). A first one that has run many short
-// tasks comes alone (coming): it has most of them done by then. So does one that the Sizer has to allow.
+// wantsSecond reports whether a second worker is to be woken while the first one is on its way:
+// several tasks have come to a pool that runs none, and there is more than one CPU. Otherwise the
+// first worker wakes the second when it has come. Then the second one is the next on a CPU that is
+// in use, and Go's scheduler takes it from there only after 60 µs or more (Latency/50). But if the
+// first worker has run many short tasks, it comes alone (coming is false): it has most of the tasks
+// done by then. It also comes alone if a Sizer has to allow growth.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
 	return c.coming.Load() && l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
@@ -191,7 +192,7 @@ func (c *Crew) most() int {
 	return c.root.max
 }
 
-// gone counts w out: it is no worker any more. Locked.
+// gone removes w, which has ended, from the crew. Locked.
 func (c *Crew) gone(w *Worker) {
 	c.live--
 	c.staff.replaces = true
@@ -210,7 +211,7 @@ func (c *Crew) gone(w *Worker) {
 	c.lastAct()
 }
 
-// lastAct has done opened once no worker is left of a root that has ended. Locked.
+// lastAct makes leave open done if the root has ended and no worker is left. Locked.
 func (c *Crew) lastAct() {
 	if c.root.ended && c.live == 0 {
 		c.deeds.over = true
@@ -225,7 +226,7 @@ func (c *Crew) park(w *Worker) {
 	c.idle = append(c.idle, w)
 }
 
-// unpark takes the worker at i, the first or the last, off the list.
+// unpark takes the worker at i, which is the first or the last, off the list.
 func (c *Crew) unpark(i int) *Worker {
 	w := c.idle[i]
 	c.idle[i], w.parked = nil, false
@@ -241,7 +242,7 @@ func (c *Crew) unpark(i int) *Worker {
 func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
 
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer
-// serves the crew: it is due when the worker is that has been parked for longest. Locked.
+// serves the crew: it fires when the worker that has been parked for longest is to leave. Locked.
 func (c *Crew) armReclaim() {
 	a := &c.reclaim
 	if !c.reclaims() || a.stop != nil || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
@@ -251,7 +252,7 @@ func (c *Crew) armReclaim() {
 	a.stop = sy.AfterFunc(wait, func() { c.root.ring(a, c.reclaimIdle) }).Stop
 }
 
-// reclaimIdle sends all workers away that have been idle for long enough.
+// reclaimIdle dismisses all workers that have been idle for long enough.
 func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
 	c.enter()

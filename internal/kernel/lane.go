@@ -32,7 +32,7 @@ type Lane struct {
 	account
 	crew     *Crew
 	up       *Lane // the parent; nil: this is the root
-	prio     int64 // its priority among the lanes right below the root, or that of the lane above it there
+	prio     int64 // the priority right below the root: its own, or that of the lane above it
 	owner    Owner
 	id       caller.ID // the name in which its tasks are called
 	waiting  sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more

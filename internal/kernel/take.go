@@ -7,15 +7,16 @@ import (
 )
 
 // This file is how a worker takes tickets from a lane, and how it ceases to be busy there. In the
-// only lane that is ready it does both by a step on head, and comes to the lock only if somebody
-// waits for that step.
+// only lane that is ready it does both by a step on head, and comes to the lock only if another
+// goroutine waits for that step.
 
-// maxSeen bounds how long a look at tail is good for. Tickets are compared modulo 1<<38: a worker
-// that comes out of a task after so many tickets that they have wrapped must not take an old look
-// for a new one. That could happen only within maxSeen tickets of where it looked.
+// maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo
+// 1<<38. When a worker comes out of a task after so many tickets that they have wrapped, it must
+// not take an old look for a new one. That could happen only within maxSeen tickets of where it
+// looked.
 const maxSeen = 1 << 10
 
-// take takes the next task. Without one it returns false, and w may be told to leave.
+// take takes the next task. If there is none it returns false, and w may have been told to leave.
 func (w *Worker) take() (queue.Item, bool) {
 	c, l := w.crew, w.at
 	if l == nil {
@@ -25,7 +26,8 @@ func (w *Worker) take() (queue.Item, bool) {
 		h := l.head.Load()
 		seg := l.front.Load() // between the two: see offer
 		alone := c.solo.Load() == l
-		// Not alone it goes on while it has a turn, and no lane of a higher priority is ready.
+		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
+		// priority is ready.
 		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.prio) {
 			return w.takeLocked()
 		}
@@ -53,8 +55,9 @@ func (w *Worker) take() (queue.Item, bool) {
 	}
 }
 
-// takePlain is take from task to task: of the only lane that is ready it takes a ticket that is not
-// timed. If more is to be done it returns no task. Then take does that, or the task is in held.
+// takePlain is the fast path of take from one plain task to the next: it takes a ticket of the only
+// lane that is ready, if the ticket is not timed. Otherwise it returns no task, and take is to be
+// called. It also returns no task if the one that it has taken is a record; that is in held.
 func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // between the two: see offer
@@ -64,7 +67,7 @@ func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 		return it
 	case !l.head.CompareAndSwap(h, h+ticketOne):
 		return it
-	case !seg.Holds(t): // as in fetch of line, without the call: that is 1 to 2 % of an empty task
+	case !seg.Holds(t): // as line.fetch does; the call would be 1 to 2 % of an empty task
 		seg = l.front.Seek(seg, t)
 	}
 	sy.Reach("plain")
@@ -75,7 +78,7 @@ func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	return it
 }
 
-// comeIn is take for a worker that is in no lane. It comes to the only one that is ready.
+// comeIn is take for a worker that is in no lane. It enters the only lane that is ready.
 func (w *Worker) comeIn() (queue.Item, bool) {
 	c := w.crew
 	l := c.solo.Load()
@@ -134,11 +137,11 @@ func (w *Worker) begin(l *Lane, t turn) {
 	w.publish(0)
 }
 
-// A turn is the time from a worker's coming into a lane to its next look whose turn it is.
+// A turn is the time from when a worker comes into a lane until it next looks whose turn it is.
 type turn struct {
-	began int64 // 0: nobody else is ready, nothing is charged
+	began int64 // 0: no other lane is ready, and nothing is charged
 	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task
-	noted bool  // the schedule knows of it
+	noted bool  // the schedule counts the worker: see fair.Item.Serve
 }
 
 // more is how many tasks may be taken before the next look at the clock.
@@ -156,8 +159,8 @@ func (w *Worker) more() uint64 {
 	return uint64(t.step)
 }
 
-// takeLocked ceases to be busy, has free capacity given to those who wait, and takes the next task, in
-// one section.
+// takeLocked makes w cease to be busy, gives free capacity to waiters, and takes the next task, all
+// in one section of the lock.
 func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	c := w.crew
 	c.enter()
@@ -173,7 +176,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		c.leave()
 		return
 	}
-	c.settle() // before it takes: the capacity it has freed is for who waits longest
+	c.settle() // before w takes a task: the first waiter is to get the capacity that w has freed
 	for {
 		l := c.top()
 		if l == nil {
@@ -196,7 +199,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			l.leaf().Serve(+1)
 			l.leaf().Charge(turnTime)
 			l.came(nil)
-			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below counts places that are kept
+			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below includes places that are kept
 		}
 		w.begin(l, tn)
 		c.touch(l)
@@ -205,15 +208,15 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	}
 }
 
-// stopLocked counts the last task as finished, if there is one that is not, and ends the turn. It
-// returns the time, if it had to look.
+// stopLocked counts w's last task as finished, if that is still to be done, and ends the turn. It
+// returns the time if it has read the clock, else 0.
 func (w *Worker) stopLocked() (now int64) {
 	l, c, t, yields := w.at, w.crew, w.turn, w.yields
 	if l == nil {
 		return 0
 	}
 	w.publish(idleBit)
-	if at, quiet := l.quietAfter(w.stop()); quiet { // it may have passed when leave looks
+	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
 	if t.began != 0 {
@@ -224,8 +227,8 @@ func (w *Worker) stopLocked() (now int64) {
 		l.leaf().Serve(-1)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
-		// It keeps its place meanwhile: else a lane whose workers yield is never at its maximum,
-		// and those of lower priority starve.
+		// w keeps its place meanwhile. Otherwise a lane whose workers yield would never be at its
+		// maximum, and lanes of lower priority would starve.
 		l.below++
 		l.retain()
 		w.keeps = l
@@ -235,14 +238,14 @@ func (w *Worker) stopLocked() (now int64) {
 }
 
 // finishAlone counts the last task as finished in the only lane that is ready: it takes the lock
-// only if somebody waits.
+// only if another goroutine waits for that.
 func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
 	w.publish(idleBit)
 	h := w.stop()
-	at, quiet := l.quietAfter(h) // it may have passed when the lock is ours
+	at, quiet := l.quietAfter(h) // that moment may have passed when w has the lock
 
-	// Where nobody is busy now, only tombstones may be left: then settle sees that it is quiet.
+	// If nobody is busy now, only tombstones may be left: then settle sees that l is quiescent.
 	if numOf(h) == 0 && l.waiting.Load() != 0 || h&flag != 0 || c.solo.Load() != l {
 		c.enter()
 		if quiet {
@@ -253,8 +256,8 @@ func (w *Worker) finishAlone() {
 	}
 }
 
-// stop makes w busy no more, and returns the head word as it is then. If w is about to yield it
-// counts as yielding at once: between the two it counts nowhere.
+// stop subtracts w from busy, and returns the new head word. If w is about to yield it counts as
+// yielding at once: between the two steps it counts as neither.
 func (w *Worker) stop() (h uint64) {
 	h = w.at.exit()
 	w.at, w.seenFor, w.turn = nil, 0, turn{}
@@ -265,7 +268,7 @@ func (w *Worker) stop() (h uint64) {
 	return h
 }
 
-// publish tells readers how many tasks w has run, and bits.
+// publish stores for readers how many tasks w has run, and bits.
 func (w *Worker) publish(bits uint64) {
 	w.status.Store(uint64(w.seat.Done())<<statusBits | bits)
 }

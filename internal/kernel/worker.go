@@ -15,26 +15,26 @@ import (
 // A Worker is a goroutine that takes tasks from one lane at a time: the only one that is ready,
 // or the one whose turn it is. Its fields are its own, unless they say otherwise.
 //
-// Invariant: a worker that sees no task announces that it is available, under the lock, before
-// the last look that lets it park; and a worker that ceases to search looks for tasks after that.
+// Invariant: a worker that sees no task announces, under the lock, that it is available before the
+// last look that lets it park; and a worker that ceases to search looks for tasks after that.
 type Worker struct {
-	// What each task touches comes first, in two cache lines: while a task sleeps, its worker grows
-	// cold.
+	// Fields that each task uses come first, in two cache lines: while a task sleeps, these drop out
+	// of the caches.
 	crew     *Crew
 	seat     grow.Seat
-	seenFor  uint16 // that many tickets before seen; 0: there is no look
-	searches bool   // counted in wake; also set, under mu, by whoever wakes or starts it
+	seenFor  uint16 // w may take that many tickets before seen without another look at tail
+	searches bool   // counted in wake; also set, under mu, by the goroutine that wakes or starts w
 	asks     bool   // begins by asking whether to grow; set like searches
-	leaving  bool   // told to leave; set like searches
+	leaving  bool   // it was told to leave; set like searches
 	due      bool   // a tick is due
 	inTask   bool
 	timed    bool             // the task it is in is timed
-	at       *Lane            // it is busy there
+	at       *Lane            // the lane that it is busy in
 	status   sy.Uint64        // tasks run, and bits; see idleBit
 	since    sy.Int64         // when the current task started, if status has exactBit
-	seen     uint64           // tickets before this one were given out, in at, and may be taken in this turn
-	named    sy.Pointer[Lane] // in whose name loop was called; nil: main has not begun
-	held     queue.Item       // a task of at that was taken, and is yet to be run
+	seen     uint64           // tickets of at before this one were given out, and may be taken in this turn
+	named    sy.Pointer[Lane] // the lane in whose name loop was called; nil: main has not begun
+	held     queue.Item       // a task of at that was taken, and has yet to be run
 	cur      *Record          // the task it is in; or the last one, if its strand has not gone on
 	watched  sy.Bool          // set by a reader; cleared before each task
 	pause    pause            // what it is to do in main
@@ -42,25 +42,25 @@ type Worker struct {
 	yields bool  // it yields when it has stopped
 	hooked bool  // the start hook has returned
 	parked bool  // guarded by mu
-	keeps  *Lane // where it has kept its place while it yielded
+	keeps  *Lane // the lane in which it keeps its place while it yields
 	turn   turn
 	run
 	id int
 
 	wakeup   sy.Event // made at the first park
-	next     *Worker  // among the deeds; guarded by mu
+	next     *Worker  // the next one in deeds.workers; guarded by mu
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	client
-	_ [40]byte // so it begins with a cache line: all workers do, if their size is a multiple of that
+	_ [40]byte // so that the size is a multiple of a cache line, and each worker begins with one
 }
 
 // run is what a worker runs.
 type run struct {
 	cycle   func()             // loop; made once
-	call    sy.Pointer[Record] // cur, for those who cancel; pairs with Lane.stops
-	pending *Record            // the last task, to be resolved after it was counted
-	turns   int                // of strands, one after the other
+	call    sy.Pointer[Record] // cur, for the goroutine that cuts contexts; pairs with Lane.stops
+	pending *Record            // the last task, which is to be resolved after it was counted
+	turns   int                // tasks of a strand that were run one after the other
 	started int64              // when the task it is in started, if it is timed
 	waited  int64              // how long that task waited
 }
@@ -75,7 +75,7 @@ const (
 	toSleep
 )
 
-// readers is what those who look at a worker keep there.
+// readers is what goroutines that look at a worker keep there.
 type readers struct {
 	failed    uint64 // tasks that failed; guarded by mu
 	watchedAt int64  // when watched was set; guarded by mu
@@ -83,14 +83,14 @@ type readers struct {
 	busy atomic.Int64 // see busyFor; nothing is decided by it, so the explorer need not see it
 }
 
-// client is a place for what a client keeps for the worker.
+// client is what a client keeps for the worker.
 type client struct {
 	mu sy.Mutex
 	v  any
 }
 
-// Client is what a client keeps for w. If there is nothing, it is what make makes, unless that
-// is nil.
+// Client returns what a client keeps for w. If there is nothing, and make is not nil, it keeps what
+// make returns.
 func (w *Worker) Client(make func() any) any {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
@@ -120,21 +120,21 @@ func (w *Worker) main() {
 	c.coming.Store(false)
 	pprof.SetGoroutineLabels(c.Labels)
 	if w.asks && c.Sizer != nil {
-		w.asks = !w.askSizer() // before the start hook; if it says no it is asked again
+		w.asks = !w.askSizer() // before the start hook; if the Sizer says no it is asked again
 	}
 	w.startHook()
 	for w.named.Store(c.root); !w.leaving; {
-		// What reads the runtime's metrics is called here, but for rare cases: it needs so much stack
-		// that it fits on one of 2 KB only where that is not deep.
+		// Functions that read the runtime's metrics are called here, with rare exceptions. They need
+		// so much stack that a stack of 2 KB suffices only if it is not deep.
 		switch p := w.pause; p {
 		case toYield:
-			if !sy.FreeCPU() { // a free CPU serves the others, and could take w away from its caches
+			if !sy.FreeCPU() { // a free CPU runs the others; if w yields, it could run w, away from w's caches
 				sy.Yield()
 			}
 			w.seat.Yielded(&c.clock)
 		case toRest, toSleep:
 			if w.named.Load() != c.root {
-				w.named.Store(c.root) // it keeps no lane in memory
+				w.named.Store(c.root) // so that w keeps no lane in memory
 			}
 			if p == toRest {
 				w.rest()
@@ -150,20 +150,20 @@ func (w *Worker) main() {
 		switch l := w.named.Load(); { // the stack of a task tells whose it is
 		case w.leaving:
 		case l == c.root:
-			l.id.Call(w.cycle) // as Call would; that takes more stack
+			l.id.Call(w.cycle) // as l.Call would, with less stack
 		default:
 			l.Call(w.cycle)
 		}
 	}
 }
 
-// loop takes and runs tasks of one lane until there is none, or the worker has to leave or to yield, or
-// comes to another lane, or a task panics. So to recover from panics costs a deferred call per loop, not per
-// task. After runtime.Goexit it does not return.
+// loop takes and runs tasks of one lane until there is none, or the worker has to leave or to
+// yield, or comes to another lane, or a task panics. So recovering from panics costs a deferred
+// call per loop, not per task. After runtime.Goexit loop does not return.
 func (w *Worker) loop() {
 	c := w.crew
 	defer func() {
-		if w.inTask && (!c.Crash || InGoexit()) { // else a panic ends the process, as it is
+		if w.inTask && (!c.Crash || InGoexit()) { // else the panic is not recovered, and ends the process
 			w.fault(recover())
 		}
 	}()
@@ -201,7 +201,7 @@ func (w *Worker) loop() {
 			continue
 		}
 		l := w.at
-		for !it.IsZero() { // nothing of the above changes from one plain task to the next
+		for !it.IsZero() { // none of the above changes from one plain task to the next
 			w.unwatch()
 			w.inTask = true
 			it.Func()()
@@ -242,8 +242,8 @@ func (w *Worker) hand() (it queue.Item, ok bool) {
 	return it, ok
 }
 
-// finish counts the last task as finished, if there is one that is not, and tells those who wait
-// for it.
+// finish counts the last task as finished, if that is still to be done, and gives its result to its
+// waiters.
 func (w *Worker) finish() {
 	if w.cur != nil {
 		w.pass(false)
@@ -260,8 +260,8 @@ func (w *Worker) finish() {
 	}
 }
 
-// stopSearch is called by a searching worker that has taken a task. A submitter that saw it
-// search relies on its look.
+// stopSearch is called by a searching worker that has taken a task. A submitter that saw it search
+// has woken no worker, and relies on the look here.
 func (w *Worker) stopSearch() {
 	if c := w.crew; c.understaffed(w.cease()) && c.backlog() {
 		c.look()
@@ -310,10 +310,10 @@ func (w *Worker) sleep() {
 		return
 	}
 	sy.Reach("park")
-	w.unwatch() // whoever has marked it looked at the last task; mu is held, as it is then
+	w.unwatch() // a reader that has marked w saw the last task; readers hold mu too
 	c.park(w)
 	c.armReclaim()
-	c.leave() // announces that it is available, then looks, and may wake it
+	c.leave() // announces that w is available, then looks, and may wake w
 	w.wakeup.Wait()
 	c.coming.Store(false)
 	now := c.clock.Now()
@@ -321,8 +321,9 @@ func (w *Worker) sleep() {
 	w.seat.Woken(now - w.parkedAt)
 }
 
-// busyFor is for how long w has not been parked, in all, now. While it is parked, that is ^busy, which
-// is negative; else it is as if w had begun at busy, and had never parked.
+// busyFor is the time until now, in all, in which w was not parked. While w is parked, busy is
+// negative, and the time is ^busy. Otherwise the time is what it would be if w had begun at busy,
+// and had never parked.
 func (w *Worker) busyFor(now int64) int64 {
 	if b := w.busy.Load(); b < 0 {
 		return ^b
@@ -331,7 +332,7 @@ func (w *Worker) busyFor(now int64) int64 {
 	}
 }
 
-// resume has w begin, or go on.
+// resume starts w, or wakes it.
 func (w *Worker) resume() {
 	if w.named.Load() == nil {
 		sy.Go(w.main)
@@ -370,18 +371,18 @@ func (w *Worker) tick() {
 	switch {
 	case aside && c.Sizer == nil:
 		w.finish()
-		w.pause = toSleep // though tasks wait: leave looks, and may wake it at once, to ask
+		w.pause = toSleep // although tasks wait: leave looks, and may wake w at once, to ask whether to grow
 	case yield && c.backlog():
 		if w.yields = w.at != nil; !w.yields {
 			w.seat.Yields(&c.clock)
 		}
-		w.finish() // who waits for the task must not wait for the yield
+		w.finish() // a waiter for the task must not wait for the yield
 		sy.Reach("yield")
 		w.pause = toYield
 	}
 }
 
-// ask has the searching worker yield until the pool is to grow, or there is nothing to do.
+// ask makes the searching worker yield until the pool is to grow, or there is nothing to do.
 func (w *Worker) ask() {
 	c := w.crew
 	still, last := 0, uint64(0)
@@ -406,8 +407,8 @@ func (w *Worker) ask() {
 // mostLooks is how often a Sizer may say no while no task begins.
 const mostLooks = 8
 
-// progress is how many workers are inside tasks, and a number that grows as tasks or turns begin. It
-// reports whether a lane waits that none of them will come to.
+// progress is the number of workers inside tasks, and a number that grows as tasks or turns begin.
+// starves reports whether a lane has tasks that none of these workers will come to.
 func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 	if l := c.solo.Load(); l != nil {
 		h := l.head.Load()
@@ -420,7 +421,7 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 	return inTask, began, starves
 }
 
-// askSizer asks the Sizer. One that panics has said yes.
+// askSizer asks the Sizer. If the Sizer panics, that counts as yes.
 func (w *Worker) askSizer() (grow bool) {
 	c := w.crew
 	grow = true
@@ -432,7 +433,7 @@ func (w *Worker) askSizer() (grow bool) {
 	return grow
 }
 
-// startHook calls the start hook, unless that has ended a worker before.
+// startHook calls the start hook, unless the hook has ended a worker's goroutine before.
 func (w *Worker) startHook() {
 	c := w.crew
 	broken := false
@@ -446,9 +447,8 @@ func (w *Worker) startHook() {
 	w.hooked = !broken
 }
 
-// stepOut runs f, a function of the user, on a worker that searches. It takes as long as it
-// likes, so the worker does not search meanwhile, but is counted in n. look is called first,
-// under the lock.
+// stepOut runs f, a function of the user, on a worker that searches. f may take any time, so
+// meanwhile the worker does not count as searching, but in n. look is called first, under the lock.
 func (w *Worker) stepOut(n *int, look, f func()) {
 	c := w.crew
 	c.enter()
@@ -465,7 +465,7 @@ func (w *Worker) stepOut(n *int, look, f func()) {
 			w.search()
 		} else { // f has ended the goroutine
 			c.staff.replaces = true
-			if n == &c.apart { // the next one would end the same way, without end
+			if n == &c.apart { // or each next worker would end the same way, for ever
 				c.staff.hookBroken = true
 				c.root.later(c.root.owner.HookBroken)
 			}
@@ -483,7 +483,7 @@ func (w *Worker) end() {
 	}
 	c := w.crew
 	defer func() {
-		pprof.SetGoroutineLabels(context.Background()) // who looks at this goroutine in its last moment sees no pool's name
+		pprof.SetGoroutineLabels(context.Background()) // a profile of this goroutine in its last moment shows no pool's name
 		c.enter()
 		c.gone(w)
 		c.leave()
