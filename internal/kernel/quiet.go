@@ -8,30 +8,32 @@ import (
 )
 
 // Quiescence: a moment when nothing of a lane is queued or running. Every task is a ticket, or
-// makes somebody busy, or waits in a strand, which has a ticket or makes somebody busy. So a lane
-// was quiet at a moment when head had the ticket of tail, but for tombstones, and nobody was busy.
+// makes a goroutine busy, or waits in a strand, which has a ticket or makes a goroutine busy. So a
+// lane was quiescent when head had the ticket of tail, but for tombstones, and nobody was busy.
 //
 // A worker that finishes the last task makes such a head word without the lock. A goroutine that
 // begins to wait counts itself in waiting, then looks at head; the worker changes head, then looks
 // at waiting. So one of the two sees the other. The moment may have passed when the worker has the
-// lock: who began to wait after it, and perhaps submitted before, must not be woken.
+// lock. A goroutine that has begun to wait after it, and perhaps submitted before that, must not be
+// woken.
 //
-// Anybody adds to waiting; quieters is guarded by the lock of the family.
+// Any goroutine may change waiting; quieters is guarded by the lock of the family.
 
 // A quieter waits for quiescence.
 type quieter struct {
 	woken sy.Event
-	given uint64 // tickets given out when it began; a moment before does not count
-	apart bool   // tasks without tickets ran when it began, and one has since; see widen
+	given uint64 // tickets given out when the wait began; a moment with fewer does not count
+	apart bool   // inline tasks ran when the wait began, and at every moment since; see widen
 }
 
-// quietAfter reports whether somebody waits, and l was quiet when head was h; and the tickets given
-// out then.
+// quietAfter reports whether a goroutine waits for quiescence, and l was quiescent when head was h.
+// at is the number of tickets that were given out then.
 func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
 	return ticketOf(h), numOf(h) == 0 && l.waiting.Load() != 0 && ticketOf(l.tail.Load()) == ticketOf(h)
 }
 
-// settleQuiet wakes those who wait, and ends a lane that has nothing left to do. Locked.
+// settleQuiet wakes the goroutines that wait for quiescence, if l is quiescent; then it ends l, if
+// l has nothing left to do. Locked.
 func (l *Lane) settleQuiet() {
 	if len(l.quieters) == 0 && l.phase == open {
 		return
@@ -44,8 +46,8 @@ func (l *Lane) settleQuiet() {
 	if l.phase == open || l.ended || l.holds > 0 || l.sampler != nil && !l.sampler.stopped() || !l.follows.stopped() || !l.pacingStopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
-	if l.letGo != nil { // its alarm does not ring any more
-		l.later(l.letGo) // then this is called again
+	if l.letGo != nil { // the alarm of follows does not ring any more
+		l.later(l.letGo) // after that, settleQuiet is called again
 		l.letGo = nil
 		return
 	}
@@ -56,15 +58,16 @@ func (l *Lane) settleQuiet() {
 	}
 }
 
-// quiet reports whether l is quiet, and the tickets given out. Tombstones are nothing. Locked.
+// quiet reports whether l is quiescent, and how many tickets are given out. Tombstones do not
+// count. Locked.
 func (l *Lane) quiet() (at uint64, ok bool) {
 	h := l.head.Load() // first: tail is never behind it
 	at = ticketOf(l.tail.Load())
 	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }
 
-// wakeQuieters wakes those who wait, after a moment when at tickets were given out and all were
-// finished. Locked.
+// wakeQuieters wakes waiters after a moment when at tickets were given out and all were finished.
+// Locked.
 func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
 		wake := !q.apart && reached(at, q.given)
@@ -75,8 +78,8 @@ func (l *Lane) wakeQuieters(at uint64) {
 	})
 }
 
-// Wait parks until l was quiet, or ctx ends; then it returns false. If asked, which is called
-// before it parks, returns true, it does not park, and returns that too.
+// Wait parks until l was quiescent, or ctx ends; then quiet is false. It calls asked before it
+// parks. If asked returns true, Wait does not park, and stopped is true.
 func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool) {
 	c := l.crew
 	if c == nil {
@@ -93,7 +96,7 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 	q.given, q.apart = ticketOf(l.tail.Load()), l.inline > 0
 	l.quieters = append(l.quieters, q)
 	c.touch(l)
-	c.leave() // looks
+	c.leave() // looks whether l is quiescent
 	stopped = asked()
 	return !stopped && q.woken.WaitOr(ctx.Done()) || !l.forget(q), stopped
 }

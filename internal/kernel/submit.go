@@ -7,21 +7,22 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is how a task is admitted. The fast path is one load and one compare-and-swap on
-// tail. Whoever finds no lease there comes to the lock. There a policy says what becomes of a
+// This file is how a task is admitted. The fast path is one load and one compare-and-swap on tail.
+// A submitter that finds no lease there comes to the lock. There a policy says what becomes of a
 // task for which there is no free capacity; [Lane.SubmitSlow] has the only switch over policies.
 //
-// A blocked submitter is served fairly, not strictly in order. Others may take free capacity
-// before it until it has waited for a millisecond, then it is served in turn. That is the idea of
-// sync.Mutex: who runs can use capacity at once, and who is woken needs microseconds to come.
+// A blocked submitter is served fairly, not strictly in order. Others may take free capacity before
+// it until it has waited for a millisecond; then it is served in turn. That is the idea of
+// sync.Mutex: a goroutine that runs can use capacity at once, and one that is woken needs
+// microseconds to come.
 //
-// Invariant R, that nobody waits for capacity that is free, is restored by settle. A submitter
-// lists itself, so that settle sets the slow-path flag, and settle looks for free capacity after
-// that. Workers free capacity by a step on the word that has the flag: such a step is either
-// before the flag, and settle sees the capacity, or after it, and the worker sees the flag.
+// settle restores invariant R, that nobody waits for capacity that is free. A submitter lists
+// itself, so that settle sets the slow-path flag; after that, settle looks for free capacity.
+// Workers free capacity by a step on the word that has the flag. If the step is before the flag,
+// settle sees the capacity; if it is after, the worker sees the flag.
 //
-// The list of those who wait is guarded by the lock of the family. A waiter's woken is set, and its
-// err written before, by whoever takes it off the list.
+// The list of waiters is guarded by the lock of the family. A goroutine that takes another one's
+// waiter off the list writes its err, then sets its woken.
 
 // A Policy says what becomes of a task for which there is no free capacity.
 type Policy int
@@ -39,13 +40,13 @@ const (
 const (
 	maxNesting   = 64          // tasks of one lane that may run inside each other because there was no free capacity
 	submitYields = 16          // times a submitter yields before it waits
-	barge        = int64(1e6)  // ns that others may take capacity before the first of those who wait
-	mostCalls    = 64          // times, where the clock stands still
-	batchStep    = 64          // cells that a submitter has to fill at once: workers that come to one wait for it
+	barge        = int64(1e6)  // ns for which others may take capacity before the first waiter
+	mostCalls    = 64          // or calls of that waiter in vain, where the clock stands still
+	batchStep    = 64          // tickets that a submitter takes at once: a worker waits at a cell that is yet to be filled
 	mostInline   = numMask / 2 // tasks that run inline at once
 )
 
-// Submit admits it, if that can be done without the lock.
+// Submit admits task it, if that can be done without the lock.
 func (l *Lane) Submit(it queue.Item) bool {
 	t, ok := l.offer(it)
 	if ok && t&flag == 0 {
@@ -75,8 +76,8 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 	return n
 }
 
-// SubmitSlow admits it under the lock, or does what policy says. ctx, if not nil, bounds the wait
-// of Block.
+// SubmitSlow admits task it under the lock, or does what policy says. ctx, if not nil, bounds the
+// wait of Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
 	c := l.crew
 	depth := -1 // not known
@@ -85,7 +86,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			return ErrClosed
 		}
 		c.touch(l)
-		c.settle() // those who wait go first
+		c.settle() // waiters go first
 		if (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0 {
 			ahead := l.isFarAhead()
 			switch {
@@ -153,8 +154,8 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 	}
 }
 
-// accept admits it by a new permit, and makes l ready. A task that joins a busy strand has no
-// ticket: it is the strand's to run. Locked.
+// accept admits task it by a new permit, and makes l ready. A task that joins a busy strand has no
+// ticket: the strand runs it. Locked.
 func (l *Lane) accept(it queue.Item) {
 	if it, own := l.join(it); own {
 		l.permits(1)
@@ -163,11 +164,12 @@ func (l *Lane) accept(it queue.Item) {
 	}
 }
 
-// compact frees what tombstones keep, if there are more of them than the account allows for: a
-// task that submits beyond the capacity, and runs what it waits for itself, could make any number.
-// It takes all tickets, and gives the tasks that still wait new ones, in their order; such a task
-// is timed from now on. The lease was recalled and the lock is held, so no other task comes
-// between them. The caller is busy meanwhile, so that the lane is not quiet. Locked.
+// compact frees the cells of tombstones, if there are more of them than the account allows for: a
+// task that submits beyond the capacity, and itself runs what it waits for, could make any number.
+// compact takes all tickets, and gives the tasks that still wait new ones, in their order; if such
+// a task is timed, its wait counts from now on. The lease was recalled and the lock is held, so no
+// other task comes between them. The caller is busy meanwhile, so that the lane is not quiescent.
+// Locked.
 func (l *Lane) compact() {
 	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
 		return
@@ -180,7 +182,7 @@ func (l *Lane) compact() {
 			l.tombstones(-1)
 			continue
 		}
-		l.skip(1) // its ticket: it gets another one
+		l.skip(1) // its ticket: the task gets another one
 		l.putLocked(it)
 	}
 	l.exitTo(l)
@@ -193,7 +195,8 @@ func (l *Lane) looksFree() bool {
 	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
-// AcceptLater admits it when there is free capacity, whatever the policy. The caller does not wait.
+// AcceptLater admits task it when there is free capacity, whatever the policy. The caller does not
+// wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
 	if !l.enterOpen() {
 		return ErrClosed
@@ -203,8 +206,8 @@ func (l *Lane) AcceptLater(it queue.Item) error {
 	return nil
 }
 
-// displace discards the oldest task, and admits it instead. It reports whether there was one; then
-// it has left the lock. Under the lock nobody else can claim that task.
+// displace discards the oldest task, and admits task it instead. It returns false if there was
+// none; otherwise it has released the lock. Under the lock nobody else can claim the oldest task.
 func (l *Lane) displace(it queue.Item) bool {
 	for l.capacity > 0 {
 		seg, t, ok := l.takeLocked(numMask)
@@ -216,11 +219,11 @@ func (l *Lane) displace(it queue.Item) bool {
 		if r != nil && !r.Take() {
 			l.tombstones(-1)
 			l.exit()
-			l.crew.touch(l) // a worker that saw it busy may have finished the last task
+			l.crew.touch(l) // a worker that saw this goroutine busy may have finished the last task
 			continue
 		}
 		sy.Reach("displace")
-		l.widen(+1) // it stays busy until the strand has gone on: else the lane was quiet meanwhile
+		l.widen(+1) // the caller stays busy until the strand has gone on; else the lane would be quiescent meanwhile
 		l.accept(it)
 		l.retain()
 		l.crew.leave()
@@ -236,13 +239,13 @@ func (l *Lane) displace(it queue.Item) bool {
 	return false
 }
 
-// waitForCapacity parks until it is admitted, or refused, or ctx ends. The caller has the lock, which
-// is left.
+// waitForCapacity parks until task it is admitted, or refused, or ctx ends. The caller holds the
+// lock, which is released.
 func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 	c := l.crew
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
 	l.enlist(w)
-	c.leave() // announces it, and looks for free capacity once more
+	c.leave() // announces the waiter, and looks for free capacity once more
 	sy.Reach("wait for capacity")
 	cancel := doneOf(ctx)
 	for {
@@ -270,7 +273,7 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 			c.leave()
 			continue
 		}
-		c.leave() // calls the next one, if more is free
+		c.leave() // calls the next waiter, if more capacity is free
 		return w.err
 	}
 }
@@ -281,7 +284,7 @@ func (l *Lane) refuse() {
 		l.unlist(w)
 		w.err = ErrClosed
 		switch {
-		case w.woken.IsZero(): // nobody waits: it counts as accepted and dropped
+		case w.woken.IsZero(): // no goroutine waits: the task counts as accepted and dropped
 			l.extra++
 			l.dropped++
 			l.later(func() { discard(w.it, ErrDropped) })

@@ -9,28 +9,29 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is the lists of those who wait for capacity: submitters without capacity, and those who
-// reserve places. While somebody is listed who is not on the way, workers see the slow-path flag.
+// This file is the lists of what waits for capacity: submitters without capacity, and reservations.
+// While the first submitter is listed and not called, or a reservation is listed, workers see the
+// slow-path flag.
 
-// A waiter is a submitter without capacity.
+// A waiter is a submitter without capacity, or a delayed task, for which no goroutine waits.
 type waiter struct {
 	it     queue.Item
-	place  *list.Element // in the lane's blocked; nil: it does not wait any more
-	woken  sy.Event      // not made if nobody waits
+	place  *list.Element // in the lane's blocked; nil: w does not wait any more
+	woken  sy.Event      // not made for a delayed task
 	err    error         // why it was not admitted; written before woken is set
 	since  int64         // when it came
 	calls  int           // times that it was called in vain
-	called bool          // to take capacity itself; only the first is
+	called bool          // it was called to take capacity itself; only the first is
 }
 
-// call calls w to take free capacity itself; or it has come.
+// call calls w to take free capacity itself or, if on is false, notes that w has come.
 func (w *waiter) call(on bool) {
 	if w.called = on; on {
 		w.woken.Set()
 	}
 }
 
-// firstBlocked is the first of those who wait for capacity; nil: nobody does. Locked.
+// firstBlocked is the first waiter; nil: there is none. Locked.
 func (l *Lane) firstBlocked() *waiter {
 	if e := l.blocked.Front(); e != nil {
 		return e.Value.(*waiter)
@@ -38,7 +39,7 @@ func (l *Lane) firstBlocked() *waiter {
 	return nil
 }
 
-// doneOf is what is closed when ctx, which may be nil, ends.
+// doneOf is the channel that is closed when ctx, which may be nil, ends.
 func doneOf(ctx context.Context) <-chan struct{} {
 	if ctx == nil {
 		return nil
@@ -56,7 +57,7 @@ func (l *Lane) unlist(w *waiter) {
 	w.place = nil
 }
 
-// strict reports whether the first waiter is to be served in turn: nobody may come before it.
+// strict reports whether the first waiter is to be served in turn: no submitter may pass it.
 func (l *Lane) strict() bool {
 	w := l.firstBlocked()
 	return w.woken.IsZero() || w.calls >= mostCalls>>(5*sy.Shorter/3) || l.crew.clock.Now()-w.since >= barge
