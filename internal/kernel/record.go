@@ -7,56 +7,57 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A Record is what the line holds of a task that is more than a func(): one that has a context,
-// or somebody who waits for it, or a strand. It is the first part of the type that is its body.
+// A Record is what the line holds of a task that is more than a func(): a task that has a context,
+// or a waiter, or a strand. It is the first part of the type that is its body.
 //
-// Who begins a task is decided by one compare-and-swap of state. So a task that waits for another
-// one of its family may run it itself, if that has not begun (inline join; Blumofe and Leiserson's
-// Cilk, Lea's fork/join framework). It runs nothing else: another task could take a lock that the
-// waiting one holds, or take long. The ticket of a claimed task stays in the line as a tombstone;
-// a worker that comes to it passes it.
+// One compare-and-swap of state decides which goroutine begins a task. So a task that waits for
+// another one of its family may run that one itself, if it has not begun (inline join; Blumofe and
+// Leiserson's Cilk, Lea's fork/join framework). It runs nothing else: another task could take a
+// lock that the waiting task holds, or take long. The ticket of a claimed task stays in the line as
+// a tombstone; a worker that comes to it passes it.
 //
-// Why nobody waits in vain: a task that waits on a worker waits for tasks that have begun, or has
+// Why no task waits in vain: a task that waits on a worker waits for tasks that have begun, or has
 // run them. Tasks that have begun run, or wait themselves for tasks that have begun. Unless tasks
-// wait for each other in a circle, somebody runs.
+// wait for each other in a circle, one of them runs.
 //
-// Anybody may move state from waiting, by compare-and-swap, once r was accepted, so that its ticket
-// is in the line. Who has done that runs the task or gives it its result, and alone writes state
-// afterwards. The rest is written before r is submitted, or by who runs it.
+// Any goroutine may move state from waiting, by compare-and-swap, once r was accepted, so that its
+// ticket is in the line. The goroutine that has done so runs the task or gives it its result, and
+// alone writes state afterwards. The other fields are written before r is submitted, or by the
+// goroutine that runs it.
 type Record struct {
 	Body   Body
 	Lane   *Lane   // nil: none yet
-	Worker *Worker // whose goroutine it runs on, if it is a worker's; for that goroutine
+	Worker *Worker // the worker that runs it, or stands for the goroutine that does; for that goroutine
 	Kept   bool    // it waits in a strand, and has no ticket of its own
 	state  sy.Uint64
 }
 
 const (
-	waiting = iota // nobody has begun with it
-	begun          // by the owner of its ticket, or by somebody else: then the ticket is a tombstone
+	waiting = iota // it has not begun
+	begun          // by the owner of its ticket, or by another goroutine: then the ticket is a tombstone
 	over           // it has returned, or will not run
 )
 
 // A Body is what a record does.
 type Body interface {
-	Refused() error         // why it must not start: its context has ended
+	Refused() error         // the error for which it must not start, as its context has ended; nil: it may
 	Run() error             // the task itself
 	Over(err error)         // it has returned err, or will not run because of err: its context ends
 	Cut(cause error)        // its context ends now
-	Returns(err error) bool // whether somebody gets err, which is about to be its result
-	Resolve(err error)      // gives those who wait for it its result; once, as the last touch. Not of a strand: see Next
+	Returns(err error) bool // whether a waiter gets err, which is about to be its result
+	Resolve(err error)      // gives its waiters its result; called once, as the last use. Not for a strand: see Next
 	Outer() context.Context // the context of the call that submitted it; nil: none
 }
 
-// A Strand is a body whose tasks run one after the other: the tasks of a key. One record, its
-// activation, is in the line, or runs, while tasks wait. The lock of the strand may be taken with
-// the lock of the family held.
+// A Strand is a body whose tasks run one after the other: the tasks of a key. While tasks wait, one
+// record, its activation, is in the line, or runs. The lock of the strand may be taken while the
+// lock of the family is held.
 type Strand interface {
 	Body
 
-	// Next goes on to the next task: the first one is over. It returns the record of the first one,
-	// which is to be resolved, or nil, and whether there is a next one. If there is none the strand
-	// is idle, and its record may be used again at once.
+	// Next ends the first task, and goes on to the next one. It returns the record of the first one,
+	// which the caller is to resolve, or nil, and whether there is a next one. If there is none the
+	// strand is idle, and its record may be used again at once.
 	Next() (first *Record, more bool)
 }
 
@@ -73,7 +74,8 @@ func (r *Record) Init(b Body, l *Lane) { r.Body, r.Lane = b, l }
 func (r *Record) Waits() bool  { return r.state.Load() == waiting }
 func (r *Record) IsOver() bool { return r.state.Load() == over }
 
-// Take makes the caller the one who runs r or gives it its result, if nobody else is.
+// Take claims r for the caller, which then runs r or gives it its result. It returns false if r was
+// taken before.
 func (r *Record) Take() bool { return r.state.CompareAndSwap(waiting, begun) }
 
 // Again makes the record of an idle strand ready to be submitted.
@@ -82,7 +84,7 @@ func (r *Record) Again() { r.state.Store(waiting) }
 // SetOver is for Over: r has ended, or will not run.
 func (r *Record) SetOver() { r.state.Store(over) }
 
-// recordOf is it as a record; nil if it is none.
+// recordOf is item it as a record; nil if it is none.
 func recordOf(it queue.Item) *Record {
 	if !it.IsRecord() {
 		return nil
@@ -90,8 +92,9 @@ func recordOf(it queue.Item) *Record {
 	return queue.As[Record](it)
 }
 
-// join has it, if it is a task of a strand, join that. It returns what the line is to hold: ok is
-// false if that is nothing, since the strand is busy, and has the permit of its task. Locked.
+// join makes task it join its strand, if it has one. It returns the item that the line is to hold.
+// ok is false if there is none, since the strand is busy; then the task holds a permit there.
+// Locked.
 func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	if r := recordOf(it); r != nil {
 		if j, ok := r.Body.(Joiner); ok {
@@ -105,23 +108,24 @@ func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	return it, true
 }
 
-// isTombstone reports whether it was begun by somebody else than the owner of its ticket.
+// isTombstone reports whether task it was begun by another goroutine than the owner of its ticket.
 func isTombstone(it queue.Item) bool {
 	r := recordOf(it)
 	return r != nil && !r.Waits()
 }
 
-// discard ends it, which will not run because of err, unless somebody has claimed it. The caller
-// owns its ticket, and has counted it. In a strand that is the first task; the strand goes on.
+// discard ends task it with err instead of running it, unless it was claimed. The caller owns its
+// ticket, and has counted it. If it is a strand, the first task of that ends, and the strand goes
+// on.
 func discard(it queue.Item, err error) {
 	if r := recordOf(it); r != nil && r.Take() {
 		r.end(err, func() {})
 	}
 }
 
-// end ends the task of r, which may be nil, with err, and has it counted. A strand goes on before
-// that, so that the lane is not quiet while a task waits in it; who waits for the task gets its
-// result after that.
+// end ends the task of r, which may be nil, with err, and calls count, which counts it. A strand
+// goes on before that, so that the lane is not quiescent while a task waits in the strand. Waiters
+// for the task get its result after that.
 func (r *Record) end(err error, count func()) {
 	if r == nil {
 		count()
@@ -144,17 +148,17 @@ func (r *Record) next() (first *Record, more bool) {
 	return r, false
 }
 
-// resolve gives those who wait for r, if that is not nil, its result.
+// resolve gives the waiters for r, if r is not nil, its result.
 func (r *Record) resolve(err error) {
 	if r != nil {
 		r.Body.Resolve(err)
 	}
 }
 
-// goOn goes on with the strand of r, whose next task is waiting. If stays is set, which says that
-// the caller is busy with r, it may have the caller run that task, and returns true: the permit of
-// the task comes back. Else r has a ticket again, by the permit. In a lane that stops, where these
-// tasks were counted as dropped, it tells them.
+// goOn goes on with the strand of r, which has a next task. If stays is set, the caller is busy
+// with r, and goOn may return true: then the caller is to run the next task, whose permit has come
+// back. Otherwise r gets a new ticket by that permit. In a lane that stops, the tasks of the strand
+// were counted as dropped, and goOn gives them that result.
 func (l *Lane) goOn(r *Record, stays bool) (on bool) {
 	c := l.crew
 	for more := true; more; {
@@ -191,12 +195,12 @@ const (
 	NoPlace                   // its lane, or one above it, is at its maximum
 )
 
-// A Nudger waits for a task that it could run itself if there were a place.
+// A Nudger waits for a task that it could run itself if the task's lane had a place.
 type Nudger interface{ Nudge() }
 
-// Claim runs r on the calling goroutine, unless it has begun. stay is the first lane, from r's
-// upwards, that the caller is in. In the lanes below that it needs places, as a worker does. If
-// there is none, n, unless it is nil, is nudged when there may be one.
+// Claim runs r on the calling goroutine, unless r has begun. stay is the first lane, from r's
+// upwards, that the caller is in. In the lanes below stay the caller needs places, as a worker
+// does. If one of them has none, n, unless it is nil, is nudged when there may be one.
 func (r *Record) Claim(stay *Lane, n Nudger) (got Outcome) {
 	if !r.Waits() {
 		return NotClaimed
@@ -210,7 +214,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) (got Outcome) {
 	return got
 }
 
-// claim is Claim until r is to be run. Locked.
+// claim is what Claim does before it runs r. Locked.
 func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 	l := r.Lane
 	if l.phase == stopping { // r is about to be dropped. While l is paused r runs: it is part of the task that waits
@@ -236,8 +240,9 @@ func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 	return Ran
 }
 
-// calling adds d to how often r runs inline: Close ends its context. A strand is used again before
-// its last task is counted. r may be nil. Locked.
+// calling adds d to the number of times that r runs inline: Close ends the contexts of such tasks.
+// It may be more than 1, since a strand is used again before its last task is counted. r may be
+// nil. Locked.
 func (l *Lane) calling(r *Record, d int) {
 	if r == nil {
 		return
@@ -250,7 +255,7 @@ func (l *Lane) calling(r *Record, d int) {
 	}
 }
 
-// Unstrand forgets n, in l and above.
+// Unstrand forgets n, in l and in the lanes above it.
 func (l *Lane) Unstrand(n Nudger) {
 	l.crew.read(func() {
 		for a := l; a != nil; a = a.up {
@@ -259,7 +264,7 @@ func (l *Lane) Unstrand(n Nudger) {
 	})
 }
 
-// Withdraw keeps r from being run, and reports whether it did: it resolves with err.
+// Withdraw cancels r, unless r has begun, and reports whether it did: then r resolves with err.
 func (r *Record) Withdraw(err error) bool {
 	l := r.Lane
 	if l == nil || l.crew == nil {
@@ -273,7 +278,7 @@ func (r *Record) Withdraw(err error) bool {
 	sy.Reach("withdraw")
 	l.retain() // as later does, but that allocates
 	l.stirred++
-	if !r.Kept { // else it counts when its turn comes
+	if !r.Kept { // else it is counted when its strand comes to it
 		l.tombstones(+1)
 		l.canceled++
 		l.crew.touch(l)
@@ -285,11 +290,11 @@ func (r *Record) Withdraw(err error) bool {
 	return true
 }
 
-// taskKey is the key under which a task's context tells the tasks of a family: the value is the
+// taskKey is the key under which the context of a task of the crew's family has the task, as a
 // *Record.
 type taskKey struct{ crew *Crew }
 
-// task is the task that ctx, if there is one, tells of.
+// task is the task that ctx, which may be nil, has for c; nil: none.
 func (c *Crew) task(ctx context.Context) (r *Record) {
 	if c != nil && ctx != nil {
 		r, _ = ctx.Value(taskKey{c}).(*Record)
@@ -306,7 +311,7 @@ func (l *Lane) Task(ctx context.Context) *Record {
 	return l.crew.root.TaskIn(ctx)
 }
 
-// Value is what the context of r, which is derived from parent, says to key.
+// Value is the value for key of the context of r, which is derived from parent.
 func (r *Record) Value(key any, parent context.Context) any {
 	if k, is := key.(taskKey); is && r.Lane != nil && k.crew == r.Lane.crew {
 		return r
@@ -314,7 +319,7 @@ func (r *Record) Value(key any, parent context.Context) any {
 	return parent.Value(key)
 }
 
-// Outer is the task that r was submitted by, as far as contexts tell.
+// Outer is the task that submitted r, as far as contexts tell.
 func (r *Record) Outer() *Record {
 	if o := r.Lane.crew.task(r.Body.Outer()); o != r {
 		return o
@@ -347,11 +352,11 @@ func (l *Lane) Call(f func()) {
 // Depth is how many tasks of l the calling goroutine is in, one inside the other.
 func (l *Lane) Depth() int { return l.id.Depth() }
 
-// Nesting is Depth, as far as the stack and ctx tell. It is more than any depth for a task of the
-// family that is not in l: such a task must not wait for l, but has no place in l either.
+// Nesting is Depth, as far as the stack and ctx tell. For a task of the family that is not in l it
+// is more than maxNesting: such a task must not wait for l, but has no place in l either.
 func (l *Lane) Nesting(ctx context.Context) int {
 	root := l.crew.root
-	n := root.Depth() // to ask takes long, and who is in a task of l is called in the name of the root too
+	n := root.Depth() // once, as Depth takes long: a task of l is called in the name of the root too
 	inFamily := n > 0
 	if inFamily && l != root {
 		n = l.Depth()
@@ -383,8 +388,8 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 // InTask reports whether there is such a task.
 func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
-// MayBeInTask returns false if no task of l's family runs, so that none can be calling. It knows nothing of
-// functions of the user that are called when their task was counted, or are no tasks.
+// MayBeInTask returns false if no task of l's family runs, so that the caller is in none. It does not see
+// functions of the user that are no tasks, or that are called after their task was counted.
 func (l *Lane) MayBeInTask() (may bool) {
 	c := l.crew
 	if c == nil || !c.branched.Load() {
@@ -407,6 +412,6 @@ func (l *Lane) AllBusy() (all bool) {
 	return all
 }
 
-// Nests reports whether a task that is in n tasks of a lane, one inside the other, is to run one
-// more inside, if n is more than none.
+// Nests reports whether a caller that is in n tasks of a lane, one inside the other, is to run one
+// more inside these, instead of waiting.
 func Nests(n int) bool { return n > 0 && n <= maxNesting }

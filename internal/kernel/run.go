@@ -10,33 +10,34 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is what happens around a task: its context, panics, runtime.Goexit, and tasks that
-// run on goroutines that do not take tickets: inline, in a goroutine that waits or submits, or
+// This file is what happens around a task: its context, panics, runtime.Goexit. It also runs tasks
+// on goroutines that do not take tickets: inline, in a goroutine that waits or submits, or
 // detached, in one of their own.
 //
-// The order at the end of a task is always the same: its context ends, then it is counted, then
-// those who wait get its result. So counters are right for whoever has seen a result. What is
-// counted is written under the lock of the family; the fields of a Worker are its own.
+// The order at the end of a task is always the same: its context ends, then it is counted, then its
+// waiters get its result. So the counters are right for a goroutine that has seen a result.
+// Counters are written under the lock of the family; the fields of a Worker are its own.
 
 // An Owner is what a lane's pool does around tasks.
 type Owner interface {
-	// Panicked says what becomes of a panic of value v in a task, or of r, if that is not nil.
-	// It is called in the deferred function that has recovered it. If it is about to end the
-	// process it calls uncounted first, with what it would have returned.
+	// Panicked handles a panic of value v in a task, which is r if r is not nil, and returns the
+	// task's error. It is called in the deferred function that has recovered the panic. If it is
+	// about to end the process, it calls uncounted first, with what it would have returned.
 	Panicked(v any, r *Record, uncounted func(err error)) error
 	// Guard calls f, a function of the user that is no task, and reports a panic.
 	Guard(f func())
-	// Region begins a region of runtime/trace, for a task or for r, and returns what ends it.
+	// Region begins a region of runtime/trace for a task, which is r if r is not nil, and returns
+	// the function that ends it.
 	Region(r *Record) (end func())
-	// Timed is told how long a task waited and ran, in nanoseconds.
+	// Timed gets how long a task waited and ran, in nanoseconds.
 	Timed(waited, ran int64)
 	// Leaves is called when w ends, on its goroutine, and for tasks that run inline when they end.
 	Leaves(w *Worker)
-	// HookBroken is told that the start hook has ended its goroutine.
+	// HookBroken is called when the start hook has ended its goroutine.
 	HookBroken()
 }
 
-// attempt runs it, a task of l, unless that must not begin: then it is canceled. w is the worker
+// attempt runs task it of l, unless the task must not begin: then it is canceled. w is the worker
 // that runs it; nil: it runs inline.
 func (l *Lane) attempt(it queue.Item, w *Worker) (canceled bool, err error) {
 	r := recordOf(it)
@@ -45,9 +46,9 @@ func (l *Lane) attempt(it queue.Item, w *Worker) (canceled bool, err error) {
 			return true, err
 		}
 		if w != nil {
-			w.call.Store(r) // not before the task is sure to start, and before the look whether it is to be cut
+			w.call.Store(r) // once the task is sure to start, and before the look at stops
 		}
-		if l.stops.Load() { // only now a strand knows which task that is
+		if l.stops.Load() { // not earlier: only now a strand has the task that is to be cut
 			r.Body.Cut(ErrClosed)
 		}
 	}
@@ -71,7 +72,8 @@ func (l *Lane) ends(canceled bool, err error) {
 	}
 }
 
-// runSlow runs a task that is a record, or is timed or traced; or it passes a tombstone.
+// runSlow runs a task that is a record, or is timed or traced. If it is a tombstone, runSlow passes
+// it.
 func (w *Worker) runSlow(it queue.Item) {
 	l := w.at
 	if r := recordOf(it); r != nil {
@@ -125,19 +127,19 @@ func (w *Worker) ran() {
 	}
 }
 
-// settle gives those who wait for the last task, which is counted now, the result.
+// settle gives the waiters for the last task, which is counted now, the result.
 func (w *Worker) settle() {
 	r := w.pending
 	w.pending = nil
 	r.Body.Resolve(nil)
 }
 
-// mostTurns is how many tasks of a strand a worker runs one after the other. Then the tasks of
-// others that are queued by now have their turn.
+// mostTurns is how many tasks of a strand a worker runs one after the other. Then the other tasks
+// that are queued by now have their turn.
 const mostTurns = 32 >> (4 * sy.Shorter / 3)
 
-// pass has the strand of the last task, if it was of one, go on before w ceases to be busy. If stay
-// is set, and nothing else is asked of w, it is w that runs the next task.
+// pass makes the strand of the last task, if there is one, go on before w ceases to be busy. If
+// stay is set, and w is not needed elsewhere, w itself is to run the next task, which is returned.
 func (w *Worker) pass(stay bool) (it queue.Item, ok bool) {
 	r := w.cur
 	w.cur = nil
@@ -151,8 +153,8 @@ func (w *Worker) pass(stay bool) (it queue.Item, ok bool) {
 	return it, false
 }
 
-// finishWith counts the task that w has done with, together with what count changes, so that a
-// snapshot sees both or neither.
+// finishWith counts w's last task as finished, together with what count changes, so that a snapshot
+// sees both or neither.
 func (w *Worker) finishWith(count func()) {
 	c := w.crew
 	c.enter()
@@ -161,8 +163,8 @@ func (w *Worker) finishWith(count func()) {
 	c.leave()
 }
 
-// fault is called, deferred, if a task did not return: because of a panic of value v, or of
-// runtime.Goexit, if that is nil.
+// fault is called, deferred, if a task did not return: because of a panic of value v or, if v is
+// nil, of runtime.Goexit.
 func (w *Worker) fault(v any) {
 	w.inTask = false
 	err := ErrGoexit
@@ -173,14 +175,15 @@ func (w *Worker) fault(v any) {
 	pprof.SetGoroutineLabels(w.crew.Labels)
 }
 
-// InGoexit tells, in a deferred function, runtime.Goexit from a panic without recovering it.
+// InGoexit reports, in a deferred function, whether that runs because of runtime.Goexit and not of
+// a panic. It recovers no panic.
 func InGoexit() bool {
 	above, _, found := strings.Cut(string(debug.Stack()), "\nruntime.Goexit(")
 	return found && !strings.Contains(above, "\npanic(")
 }
 
-// widen changes the number of tasks that run inline. Locked, by whoever is busy. At none, those
-// that ran when somebody began to wait have ended.
+// widen adds d to the number of tasks that run inline. When it is 0, the inline tasks have ended
+// that ran when a goroutine began to wait for quiescence. Locked; the caller is busy.
 func (l *Lane) widen(d int) {
 	l.crew.inline += d
 	if l.bound(l.max, l.inline+d); l.inline == 0 {
@@ -190,17 +193,18 @@ func (l *Lane) widen(d int) {
 	}
 }
 
-// enterFrom makes the calling goroutine, which is a task of stay, busy in l. If that is stay it is so
-// inline, which does not count against the maximum. Else it is so like a worker, in l and the lanes
-// between; if one of these is at its maximum, that is returned. Locked.
+// enterFrom makes the calling goroutine, which is in a task of stay, busy in l. If l is stay, the
+// goroutine counts as inline, and not against the maximum. Otherwise it counts like a worker, in l
+// and the lanes between l and stay; if one of these is at its maximum, enterFrom returns that lane
+// instead. Locked.
 func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	if l == stay {
 		l.enterLocked()
 		l.widen(+1)
 		return nil
 	}
-	// From here on nobody comes without the lock, and who leaves sees the flag. That stays until the
-	// ticket of head moves, and whoever moves it has left l, and called freed.
+	// From here on no worker comes without the lock, and one that leaves sees the flag. The flag
+	// stays until the ticket of head moves; a goroutine that moves it has left l, and called freed.
 	l.fence()
 	for a := l; a != stay; a = a.up {
 		if a.atMax() {
@@ -228,8 +232,8 @@ func (l *Lane) exitTo(stay *Lane) {
 	l.left(stay)
 }
 
-// runInline runs it, as an accepted task, on the calling goroutine, or if it is to be detached on
-// one of its own. The caller has the lock, which is left.
+// runInline accepts task it, and runs it on the calling goroutine or, if detached, on one of its
+// own. The caller holds the lock, which is released.
 func (l *Lane) runInline(it queue.Item, detached bool) error {
 	it, own := l.join(it)
 	if !own {
@@ -237,7 +241,7 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 		return nil
 	}
 	if r := recordOf(it); r != nil {
-		r.state.Store(begun) // before others know of it
+		r.state.Store(begun) // before others see it
 		l.calling(r, +1)
 	}
 	l.extra++
@@ -268,8 +272,8 @@ func (l *Lane) RunInline(it queue.Item) error {
 	return l.runInline(it, false)
 }
 
-// runHere runs it, as a worker would, on a goroutine that is counted as busy in l: inline, or, if
-// stay is another lane, in place of a worker.
+// runHere runs task it, as a worker would, on a goroutine that is counted as busy in l: inline, or,
+// if stay is another lane, in place of a worker.
 func (l *Lane) runHere(it queue.Item, stay *Lane) {
 	r := recordOf(it)
 	if r != nil {
@@ -280,7 +284,7 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 	}
 	canceled, err := false, ErrGoexit // unless it returns
 	defer func() {
-		defer func() { l.endHere(r, canceled, err, stay) }() // also if what the place kept ends the goroutine
+		defer func() { l.endHere(r, canceled, err, stay) }() // also if Leaves ends the goroutine
 		if r != nil && r.Worker != nil {
 			defer l.owner.Leaves(r.Worker)
 		}
@@ -294,7 +298,7 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 	l.Call(func() { canceled, err = l.attempt(it, nil) })
 }
 
-// endHere is the end of what runHere runs.
+// endHere ends the task that runHere has run.
 func (l *Lane) endHere(r *Record, canceled bool, err error, stay *Lane) {
 	r.end(err, func() {
 		l.crew.enter()
