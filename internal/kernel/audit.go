@@ -7,7 +7,7 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// fault is what, if that is so.
+// fault returns what if is holds, and no text otherwise.
 func fault(is bool, what string) string {
 	if is {
 		return what
@@ -15,8 +15,9 @@ func fault(is bool, what string) string {
 	return ""
 }
 
-// audit says what does not hold that must whenever the lock is about to be left. It is for
-// tests and models. R and W are not here: who breaks them without the lock is on its way to it.
+// audit says what is broken of the invariants that hold whenever the lock is about to be released.
+// It is for tests and models. R and W are not here: a goroutine that breaks them without the lock
+// is on its way to the lock.
 func (c *Crew) audit() string {
 	wake := sy.Peek(&c.wake)
 	departing, live, parked, ask, listed := 0, 0, 0, 0, true
@@ -32,7 +33,7 @@ func (c *Crew) audit() string {
 		if w.leaving {
 			departing++
 		}
-		if sy.Shorter > 0 && w.asks && w.searches { // elsewhere these are the worker's own
+		if sy.Shorter > 0 && w.asks && w.searches { // outside of models these are the worker's own
 			ask++
 		}
 	}
@@ -74,7 +75,7 @@ func (c *Crew) audit() string {
 	return ""
 }
 
-// audit says what does not hold in l.
+// audit says what is broken in l.
 func (l *Lane) audit() string {
 	h, t := sy.Peek(&l.head), sy.Peek(&l.tail)
 	backlog, busy, lease := (ticketOf(t)-ticketOf(h))&mask, numOf(h), numOf(t)

@@ -4,7 +4,7 @@ package kernel
 
 import "github.com/shoal-go/shoal/internal/explore"
 
-// check has a model fail that leaves the lock while something does not hold.
+// check makes a model fail that releases the lock while an invariant is broken.
 func (c *Crew) check() {
 	if f := c.audit(); f != "" {
 		if m := explore.Env(); m != nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is the life of a lane: it is open, then it drains or stops, then it has ended. A
-// phase only moves forward. A lane ends when it is quiet after open, no lane below it is left, and
-// nothing holds it (Retain). When the root has ended the workers leave, and the last one opens
-// done as its last act.
+// This file is the life of a lane. It is open, then it drains or stops, then it has ended; a phase
+// only moves forward. A lane ends when it is no longer open, it is quiescent, no lane below it is
+// left, and nothing holds it (Retain). When the root has ended the workers leave, and the last one
+// opens done as its last act.
 
-// life is a lane's part in that. Guarded by the lock of the family, but for stops and done.
+// life is a lane's state in this. Guarded by the lock of the family, except stops and done.
 type life struct {
 	phase   phase
 	paused  bool
 	ended   bool
-	stops   sy.Bool         // contexts of tasks are cut: only false to true
-	holds   int             // what keeps the lane from its end, also the lanes right below it
+	stops   sy.Bool         // contexts of tasks are cut; changes only from false to true
+	holds   int             // how many things keep the lane from its end, including the lanes right below it
 	place   *place          // nil: it is the root
-	calls   map[*Record]int // that run inline: see calling
+	calls   map[*Record]int // tasks that run inline: see calling
 	outcome *Cut            // set once
 	follows alarm           // see Follow
-	letGo   func()          // lets go of the context; nil: there is none
+	letGo   func()          // cancels the context that follows is set for; nil: there is none
 	done    sy.Latch
 }
 
@@ -36,18 +36,18 @@ type phase uint8
 
 const (
 	open     phase = iota
-	draining       // refuses; runs what it accepted
-	stopping       // refuses; has dropped what had not started
+	draining       // it refuses tasks, and runs those that it accepted
+	stopping       // it refuses tasks, and has dropped those that had not started
 )
 
 // tally counts what the account does not.
 type tally struct {
 	dropped, canceled, failed, spawned uint64
 
-	stirred uint64 // what else shows that a lane is not stuck: see Snapshot.Moves
+	stirred uint64 // other signs that the lane is not stuck: see Snapshot.Moves
 }
 
-// A LaneConfig is what a lane is told once.
+// A LaneConfig is what a lane is made with.
 type LaneConfig struct {
 	Max, Capacity    int
 	Priority, Weight int
@@ -67,8 +67,7 @@ const (
 	TimingFull
 )
 
-// FirstTicket is the first ticket of the lanes that are made, beside LaneConfig.First. Only tests
-// change it.
+// FirstTicket is added to LaneConfig.First. Only tests change it.
 var FirstTicket uint64
 
 // New makes l the root of a family, and its crew.
@@ -130,7 +129,7 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	return nil
 }
 
-// A place is a lane below up, which it does not keep in memory.
+// A place stands for a lane below up, and does not keep that lane in memory.
 type place struct {
 	lane   weak.Pointer[Lane]
 	up     *Lane
@@ -139,7 +138,8 @@ type place struct {
 }
 
 // collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
-// lanes itself. It must not wake anybody, for it runs outside of every testing/synctest bubble.
+// lanes itself. collected must not wake a goroutine, since it runs outside of every
+// testing/synctest bubble.
 func (p *place) collected() {
 	c := p.up.crew
 	c.read(func() { c.forget(p) })
@@ -155,7 +155,7 @@ func (c *Crew) forget(p *place) {
 	}
 }
 
-// finish is called when l has nothing left to do and accepts no more. Locked.
+// finish ends l, which has nothing left to do and accepts no more. Locked.
 func (l *Lane) finish() {
 	c := l.crew
 	l.ended = true
@@ -197,7 +197,7 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 			b.fence()
 		}
 	}
-	l.crew.freed(l) // sets the slow-path flag, or has l, and what is below it, be ready again
+	l.crew.freed(l) // sets the slow-path flag, or makes l, and the lanes below it, ready again
 	return true
 }
 
@@ -236,14 +236,15 @@ func (l *Lane) Retain() (ok bool) {
 	return ok
 }
 
-// A Cut is what a lane that was stopped has cut short.
+// A Cut is what the end of a lane has cut short.
 type Cut struct {
 	Dropped, Running int
 	Cause            error
 }
 
-// End moves l, and the lanes below it, to their end: it refuses, and runs what was accepted, or
-// with stop drops it and cuts the contexts of what runs. cause is why. End does not wait.
+// End begins the end of l and of the lanes below it, for the reason cause. They refuse new tasks,
+// and run those that they accepted. If stop is set they drop tasks that have not begun instead, and
+// cut the contexts of those that have. End does not wait.
 func (l *Lane) End(stop bool, cause error) {
 	c := l.crew
 	if c == nil {
@@ -275,7 +276,7 @@ func (l *Lane) endLocked(stop bool, cause error) {
 	l.crew.freed(l)
 	if l.phase == open {
 		l.phase = draining
-		l.waiting.Add(1) // for ever: who finishes the last task comes to the lock
+		l.waiting.Add(1) // for ever: so the worker that finishes the last task comes to the lock
 		l.recall()
 		l.refuse()
 		l.endReservations()
@@ -311,9 +312,9 @@ func (l *Lane) endLocked(stop bool, cause error) {
 	}
 }
 
-// dropAll drops what waits, here and in strands, and returns how many tasks that were.
+// dropAll drops all tasks that wait, in the line and in strands, and returns how many there were.
 func (l *Lane) dropAll() int {
-	parked := l.parked() // there may be such tasks, and no cells: a strand that runs inline
+	parked := l.parked() // there may be such tasks without cells, in a strand that runs inline
 	l.giveBack(parked)
 	seg, t, n := l.takeAllLocked()
 	dropped := n + parked
@@ -344,8 +345,9 @@ func (l *Lane) Done() (done sy.Latch) {
 	return done
 }
 
-// Outcome is what the end of l has cut short; nil: nothing. If l has not ended, its end is cut
-// short now, because of cause, if tasks run or if what foreign tells of does.
+// Outcome is what the end of l has cut short; nil: nothing. If nothing was noted before, and tasks
+// run, Outcome notes that they are cut short now, because of cause. If foreign is set it does so
+// too while l has not ended: other functions of the user may run.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := int(numOf(l.head.Load()))
@@ -391,5 +393,5 @@ func (l *Lane) Below() (below []*Lane) {
 	return below
 }
 
-// Owner is what New or Sub was told.
+// Owner is the owner that was given to New or Sub.
 func (l *Lane) Owner() Owner { return l.owner }

@@ -12,60 +12,62 @@ import (
 // queue would grow without end. And two CPUs that submit hinder each other more than one that submits
 // and one that works.
 //
-// A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under Block,
-// whoever comes there while more than far tasks wait parks when its own task was admitted, unless it is
-// a task of the family. A worker that sees in its tick that half of what waited is taken wakes the
-// first of those who are parked, and more of them if that does not bring enough tasks.
+// A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under
+// Block, a submitter that comes there while more than far tasks wait parks after its own task was
+// admitted, unless it is a task of the family. A worker that sees in its tick that half of the
+// tasks that waited are taken wakes the first parked submitter, and more of them if that one does
+// not bring enough tasks.
 //
-// That is no use where tasks are long, or in a pause, or where workers wait for a submitter, or where
-// others feed the queue, who do not park. Then far grows with the queue, so that a submitter loses
-// time only each time that the queue has grown to four times of what it was.
+// Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
+// submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
+// loses time only each time that the queue has grown to four times its length.
 //
-// Invariant: while somebody is parked here, the alarm is set, or has rung and is on its way to the
-// lock; and in a lane that is not open nobody is. The alarm rings every 10 ms, and wakes whoever has
-// waited for 100 ms.
+// Invariant: while a submitter is parked here, the alarm is set, or has rung and is on its way to
+// the lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
+// the submitters that have waited for 100 ms.
 
 // Two figures were measured, on two CPUs with one or more submitters and tasks of some nanoseconds:
 // farAhead and paceTime. The others are parts of them.
 const (
-	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as many
-	// the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A burst of
-	// 100,000 takes 3 to 6 % longer than without a limit.
+	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as
+	// many the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A
+	// burst of 100,000 takes 3 to 6 % longer than without a limit.
 	farAhead  = 1 << 16 >> (14 * sy.Shorter / 3)
 	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 16
 
-	// It is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine, fewer tasks
-	// than mostLease were taken or submitted: 2 µs a task. If nothing moves at all firstTime is enough.
+	// Parking is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine,
+	// fewer tasks than mostLease were taken or submitted: 2 µs a task. If nothing moves at all,
+	// firstTime suffices.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostSlow  = 10 >> sy.Shorter // times paceTime, in which mostLease were submitted and fewer were taken
-	mostTime  = 10 * paceTime    // that somebody is parked, and one paceTime
+	mostSlow  = 10 >> sy.Shorter // times paceTime in a row, in each of which fewer than mostLease tasks were taken
+	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 
-// pacing is a lane's part in that. But for wakeAt, it is guarded by the lock of the family.
+// pacing is a lane's state in this. The lock of the family guards it, except wakeAt.
 type pacing struct {
 	far    uint64    // a submitter that sees more tasks wait is far ahead
-	parked []pacer   // those who wait, in the order in which they came
-	wakeAt sy.Uint64 // head's ticket from which on one of them is to be woken, and 1; 0: none waits
+	parked []pacer   // parked submitters, in the order in which they came
+	wakeAt sy.Uint64 // ticket of head from which on one of them is to be woken, and bit 0; 0: none is parked
 	sent   uint64    // ticket of tail when some were last woken
-	woken  int       // how many; 0: none yet
+	woken  int       // how many were woken then; 0: none yet
 
 	alarm alarm
-	slow  int    // how often it has rung since many tasks were taken
-	head  uint64 // tickets when it was set
+	slow  int    // how often it has rung since mostLease tasks were taken between two rings
+	head  uint64 // tickets of head and of tail when it was set
 	tail  uint64
 }
 
-// A pacer is a submitter that waits.
+// A pacer is a parked submitter.
 type pacer struct {
 	woken sy.Event
 	since int64
 }
 
-// isFarAhead reports whether a submitter is that. It makes pacing when one is for the first time, and
-// has far begin anew in a short queue. Locked.
+// isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing for the first
+// one that is, and resets far when the queue is short. Locked.
 func (l *Lane) isFarAhead() bool {
-	if l.capacity <= farAhead { // it never is
+	if l.capacity <= farAhead { // then none ever is
 		return false
 	}
 	p, n := sy.PeekPointer(&l.pacing), l.backlog()
@@ -79,8 +81,9 @@ func (l *Lane) isFarAhead() bool {
 	return p != nil && n > p.far
 }
 
-// leaseFor gives a lease. If its caller is to wait here beside n others it is for n tasks only, so
-// that others come here too, but not all of thousands at once. A lane that is idle gets none. Locked.
+// leaseFor gives out a lease. If the caller is far ahead, and n others are parked, the lease is for
+// n tasks only, so that others come here too, but not all of thousands at once. An idle lane gets
+// no lease. Locked.
 func (l *Lane) leaseFor(ahead bool) {
 	n := int64(mostLease)
 	if ahead {
@@ -91,7 +94,7 @@ func (l *Lane) leaseFor(ahead bool) {
 	}
 }
 
-// pace lists a submitter that is far ahead. It is to call awaitWorkers then. Locked.
+// pace lists a submitter that is far ahead. The submitter must call awaitWorkers then. Locked.
 func (l *Lane) pace() pacer {
 	c, p := l.crew, sy.PeekPointer(&l.pacing)
 	sy.Reach("ahead")
@@ -119,12 +122,12 @@ func (l *Lane) awaitWorkers(w pacer, ctx context.Context) {
 	}
 }
 
-// wakeAfter has workers wake somebody when they have taken n more tasks. Locked.
+// wakeAfter makes workers wake a submitter when they have taken n more tasks. Locked.
 func (l *Lane) wakeAfter(p *pacing, n uint64) {
 	p.wakeAt.Store((ticketOf(l.head.Load())+n)<<ticketBit | 1)
 }
 
-// wake wakes the first n. Locked.
+// wake wakes the first n parked submitters. Locked.
 func (p *pacing) wake(n int) {
 	for _, w := range p.parked[:n] {
 		w.woken.Set()
@@ -135,20 +138,20 @@ func (p *pacing) wake(n int) {
 	}
 }
 
-// endPacing wakes all. Locked.
+// endPacing wakes all parked submitters. Locked.
 func (l *Lane) endPacing() {
 	if p := sy.PeekPointer(&l.pacing); p != nil {
 		p.wake(len(p.parked))
 	}
 }
 
-// pacingStopped is stopped of the alarm. Locked.
+// pacingStopped reports whether the alarm will not ring any more. Locked.
 func (l *Lane) pacingStopped() bool {
 	p := sy.PeekPointer(&l.pacing)
 	return p == nil || p.alarm.stopped()
 }
 
-// mayWake reports whether it is time to wake somebody.
+// mayWake reports whether it is time to wake a submitter.
 func (l *Lane) mayWake(p *pacing) bool {
 	at := p.wakeAt.Load()
 	return at != 0 && reached(ticketOf(l.head.Load()), ticketOf(at))
@@ -165,9 +168,10 @@ func (l *Lane) follow() {
 	}
 }
 
-// wakeSome wakes some submitters, if it is time. They are to bring half of what lacks to half of
-// farAhead, if each brings as many tasks as those did who were woken last. To wake for all of it would
-// be too many: of those some may have begun just now. Locked.
+// wakeSome wakes some submitters, if it is time. Together they are to bring half of the tasks that
+// are missing to half of farAhead, if each brings as many tasks as each of those that were woken
+// last. Waking enough of them for all missing tasks would be too much: some of those that were
+// woken last may have begun only now. Locked.
 func (l *Lane) wakeSome(p *pacing) {
 	if !l.mayWake(p) {
 		return
@@ -183,13 +187,14 @@ func (l *Lane) wakeSome(p *pacing) {
 	p.wake(p.woken)
 }
 
-// setPaceAlarm has the alarm ring after d. Locked.
+// setPaceAlarm makes the alarm ring after d. Locked.
 func (l *Lane) setPaceAlarm(p *pacing, d time.Duration) {
 	p.head, p.tail = ticketOf(l.head.Load()), ticketOf(l.tail.Load())
 	p.alarm.stop = sy.AfterFunc(d, func() { l.checkPace(p, d) }).Stop
 }
 
-// checkPace is what the alarm calls. It wakes all who wait in vain, and those who have waited for long.
+// checkPace is what the alarm calls. If parking is in vain it wakes all, else those that have
+// waited for long.
 func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	c := l.crew
 	c.enter()

@@ -9,15 +9,15 @@ import (
 )
 
 // A Reservation is permits that are held for tasks that are yet to come: places of free workers.
-// While it waits for places it is listed, like a submitter without capacity, and workers see that by
-// the slow-path flag. Guarded by the lock of the family, but for woken and revoked.
+// While it waits for places it is listed, like a submitter without capacity, and workers see the
+// slow-path flag. The lock of the family guards it, except woken and revoked.
 //
 // Invariant: reserved of the account is the sum of n over the lane's reservations.
 type Reservation struct {
 	l       *Lane
 	want    int
 	n       int
-	woken   sy.Event // it waits no more: it has places, or gets none
+	woken   sy.Event // the wait is over: it has places, or gets none
 	revoked sy.Latch
 }
 
@@ -46,10 +46,10 @@ func (r *Reservation) forget() (listed bool) {
 	return r.l.unreserve(r)
 }
 
-// grantReservations gives free places to those who wait for some. Locked.
+// grantReservations gives free places to the reservations that wait. Locked.
 func (l *Lane) grantReservations() {
 	for len(l.reservers) > 0 && !l.paused && l.phase == open && l.blocked.Len() == 0 && l.unclaimed() > 0 {
-		l.recall() // from here on who submits comes to the lock; but look once more
+		l.recall() // from here on submitters come to the lock; but look once more
 		r := l.reservers[0]
 		n := min(r.want, int(l.unclaimed()))
 		if n <= 0 {
@@ -64,8 +64,8 @@ func (l *Lane) grantReservations() {
 	}
 }
 
-// give takes n places from r, whose permits are used or come back, or with n < 0 adds to them.
-// Locked.
+// give takes n places from r; their permits are used, or come back. If n is negative, r gets −n
+// places. Locked.
 func (r *Reservation) give(n int) {
 	r.n -= n
 	r.l.reserved -= n
@@ -81,7 +81,7 @@ func (r *Reservation) Len() (n int) {
 	return n
 }
 
-// Submit uses a place for it. It returns false if none is left.
+// Submit uses a place for task it. It returns false if no place is left.
 func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 	l := r.l
 	if !l.enterOpen() {
@@ -98,7 +98,7 @@ func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 	return true, nil
 }
 
-// Release gives back what is left.
+// Release gives back the places that are left.
 func (r *Reservation) Release() {
 	r.l.crew.enter()
 	r.giveBack()
@@ -113,7 +113,7 @@ func (r *Reservation) giveBack() {
 // Revoked is opened when the places are not wanted any more.
 func (r *Reservation) Revoked() sy.Latch { return r.revoked }
 
-// revoke tells those who hold places that these are not wanted any more. Locked.
+// revoke tells the holders of places that these are not wanted any more. Locked.
 func (l *Lane) revoke() {
 	for r := range l.reserves {
 		if !r.revoked.IsOpen() {

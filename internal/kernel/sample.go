@@ -9,8 +9,8 @@ import (
 )
 
 // An alarm calls a function of a lane later, on a goroutine of its own: when its timer is due, or a
-// context ends. It does not keep the lane from its end, which settleQuiet stops it for; but the
-// function does, while it runs. Guarded by the lock of the family.
+// context ends. While it is set it does not keep the lane from its end: settleQuiet stops it then.
+// The function does, while it runs. Guarded by the lock of the family.
 type alarm struct {
 	stop func() bool // nil: it is not set
 }
@@ -24,7 +24,7 @@ func (a *alarm) stopped() bool {
 	return a.stop == nil
 }
 
-// ring calls f, which a was set for.
+// ring calls f, for which a was set.
 func (l *Lane) ring(a *alarm, f func()) {
 	l.crew.read(func() {
 		a.stop = nil
@@ -34,9 +34,9 @@ func (l *Lane) ring(a *alarm, f func()) {
 	l.Release()
 }
 
-// Follow has f called when ctx has ended, unless l ends before. The methods of ctx may be the
-// user's, and come to the lock themselves. To set the alarm or to stop it is a call of them. So it
-// is set for a context below ctx, which is made and canceled without the lock.
+// Follow calls f when ctx has ended, unless l ends before. The methods of ctx may be the user's,
+// and come to the lock themselves, and setting or stopping an alarm for ctx calls them. So the
+// alarm is set for a context below ctx, which is made and canceled without the lock.
 func (l *Lane) Follow(ctx context.Context, f func()) {
 	a := &l.follows
 	below, cancel := sy.WithCancelCause(ctx)
@@ -52,21 +52,21 @@ func (l *Lane) Follow(ctx context.Context, f func()) {
 	}
 }
 
-// A sampler calls a function of a client now and then while a worker of the family is awake. It
-// rests while none is: whoever wakes or starts one sets it.
+// A sampler calls a function of a client now and then while a worker of the family is awake. While
+// none is, the sampler rests; the goroutine that wakes or starts a worker sets it again.
 type sampler struct {
 	alarm
 	every  time.Duration
 	sample func()
 }
 
-// nextSample sets l's sampler, or has it rest. Locked.
+// nextSample sets l's sampler, or lets it rest. Locked.
 func (l *Lane) nextSample() {
 	s, c := l.sampler, l.crew
 	switch {
 	case s == nil || l.ended:
 	case c.live == len(c.idle):
-		c.resting = append(c.resting, weak.Make(l)) // it does not keep a lane in memory that was dropped
+		c.resting = append(c.resting, weak.Make(l)) // weak, to keep no lane in memory that was dropped
 	default:
 		s.stop = sy.AfterFunc(s.every, func() {
 			l.ring(&s.alarm, func() {

@@ -7,9 +7,9 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is what is seen of a lane from outside, under the lock. It changes nothing but what
-// readers keep: the most workers that were seen at once, and the mark by which a reader tells the
-// task that it saw from later ones.
+// This file is what clients see of a lane, read under the lock. It changes nothing but what readers
+// keep: the most workers that were seen at once, and the mark by which a reader tells the task that
+// it saw from later ones.
 
 // A Snapshot is a lane at one moment.
 type Snapshot struct {
@@ -52,8 +52,8 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }
 
-// busyFor is for how long workers have not been parked, all together. It never falls, though a
-// worker may have parked since now. Locked.
+// busyFor is the time for which workers have not been parked, of all of them together. It never
+// falls, though a worker may have parked since now. Locked.
 func (c *Crew) busyFor() int64 {
 	now, n := c.clock.Now(), c.staff.busy
 	for _, w := range c.staff.all {
@@ -65,9 +65,9 @@ func (c *Crew) busyFor() int64 {
 	return c.staff.seenBusy
 }
 
-// moves is a number that grows when a task begins on a worker of l, or ends. If all, it also grows
-// when one that waits is canceled, or claimed by who waits for it, and at the begin and the end
-// of a pause. If it has not changed while l was at its maximum, l has got nothing done. Locked.
+// moves is a number that grows when a task begins on a worker of l, or ends. If all is set, it also
+// grows when a waiting task is canceled or claimed, and when a pause begins or ends. If it has not
+// changed while l was at its maximum, l has made no progress. Locked.
 func (l *Lane) moves(all bool) uint64 {
 	n := l.count()
 	ended := n.Submitted - n.InFlight - l.dropped
@@ -98,7 +98,7 @@ type WorkerView struct {
 	Parked, InTask   bool
 	Age              time.Duration // of the task it is in, at least; never too large
 	Began            int64         // a number that tells the task from others
-	Lane             *Lane         // it is in, or was in last
+	Lane             *Lane         // the lane that it is in, or was in last
 	exact            bool
 	w                *Worker
 }
@@ -140,9 +140,9 @@ func (w *Worker) view(now int64) WorkerView {
 	return v
 }
 
-// age is for how long w, whose status is s, has been inside its task, as far as is known, and
-// when it was known to begin. A reader that does not know it leaves a mark, which the worker
-// removes before the next task. Locked.
+// age is for how long w, whose status is s, has been inside its task, as far as is known, and when
+// the task is known to have begun. If that is unknown, age marks w, which removes the mark before
+// the next task, and the task counts from the mark on. Locked.
 func (w *Worker) age(s uint64, now int64) (age time.Duration, began int64) {
 	switch {
 	case s&exactBit != 0:
@@ -151,7 +151,7 @@ func (w *Worker) age(s uint64, now int64) (age time.Duration, began int64) {
 		began = w.watchedAt
 	default:
 		w.watched.Store(true)
-		began = w.crew.clock.Now() // now may be before the task, to which the mark belongs
+		began = w.crew.clock.Now() // not now, which may be before the task that is marked
 		w.watchedAt = began
 	}
 	return time.Duration(max(0, now-began)), began
