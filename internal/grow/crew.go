@@ -1,7 +1,7 @@
 package grow
 
 import (
-	_ "sync/atomic" // so that the compiler inlines the atomics, to which package sy gives other names
+	_ "sync/atomic" // so that the compiler inlines the atomics that package sy gives other names to
 	"time"
 
 	"github.com/shoal-go/shoal/internal/sy"
@@ -12,21 +12,21 @@ const (
 	// they write to shared memory more often; with a coarser one a slice is less exact.
 	epochLen = slice / 4
 
-	// A worker is fresh if its last task began in one of the last freshFor epochs: less than
-	// a slice ago, or up to a quarter less. If it counted for longer, a worker that comes after
-	// its slice would see no CPU free, and wait for a round (S3 on one CPU).
+	// A worker is fresh if its last task began in one of the last freshFor epochs: less than a slice
+	// ago, or up to a quarter less. If workers were fresh for longer, a worker that comes after the
+	// slice of another one would see no CPU free, and wait for a round (S3 on one CPU).
 	freshFor = 4
 
 	// There are more buckets than freshFor, so that none is reused while it is looked at.
 	buckets = 8
 
-	// The low countBits of a word count workers or yields. The others say of which epoch or
-	// window.
+	// The low countBits of a word count workers or yields. The other bits are the epoch or window of
+	// that count.
 	countBits = 24
 	countMask = 1<<countBits - 1
 )
 
-// Of all crews: workers that are held back, and workers that yield between two tasks.
+// Numbers over all crews: of workers that are held back, and of those that yield between two tasks.
 var holding, yielders sy.Int64
 
 // A Crew is what the workers of a pool, and of its sub-pools, share. It must be initialized
@@ -58,9 +58,9 @@ type Crew struct {
 	quota    sy.Uint64 // window │ yields in it
 	shun     sy.Int64  // no yields before parking until then
 
-	soloTime, soloAt sy.Int64 // nanoseconds for each task where one worker was alone, and when that was
+	soloTime, soloAt sy.Int64 // nanoseconds per task when one worker was alone, and when that was measured
 
-	rule Rule // guarded by there being one searching worker that asks
+	rule Rule // used only by the one searching worker that asks
 }
 
 // Init makes c ready. Its time begins at epoch.
@@ -69,19 +69,19 @@ func (c *Crew) Init(epoch time.Time) {
 	c.Now()
 }
 
-// Ahead is by how much Now is more than the time since the time that Init was given.
+// Ahead is how much more Now is than the time since the time that Init was given.
 const Ahead = buckets * epochLen
 
-// Now is the time in nanoseconds since the time that Init was given, and a bit more: it is
+// Now is the time in nanoseconds since the time that Init was given, plus Ahead, so that it is
 // never 0. It begins an epoch if one is due, for the workers that only look at the epoch. A late
-// caller may set it back, until the clock is read again. Then some workers are fresh for an epoch
-// less.
+// caller may set the epoch back, until the clock is read again. Then some workers are fresh for an
+// epoch less.
 func (c *Crew) Now() int64 {
-	now := max(0, c.clock(c.Epoch)) + Ahead // in a synctest bubble it may be long before
+	now := max(0, c.clock(c.Epoch)) + Ahead // in a synctest bubble the clock may be long before Epoch
 	if e := now / epochLen; e > c.epoch.Load() {
 		c.epoch.Store(e)
 		c.procs.Store(int64(c.cpus()))
-		c.soloUntil.Store(0) // it is over by now, mostly; then Ask need not read the clock for it
+		c.soloUntil.Store(0) // mostly that time is over by now; then Ask need not read the clock
 	}
 	return now
 }
@@ -92,8 +92,8 @@ func (c *Crew) Procs() int { return int(c.procs.Load()) }
 // Yielding is the number of workers that yield between two tasks.
 func (c *Crew) Yielding() int { return int(c.yielding.Load()) }
 
-// count adds d, 1 or -1, to the bucket of epoch e. If the bucket has been reused, nobody looks
-// for e any more. What was added is then gone, and must not be subtracted either.
+// count adds d, 1 or -1, to the bucket of epoch e. If the bucket has been reused, nobody looks for
+// e any more. What was added for e is then gone, and must not be subtracted either.
 func (c *Crew) count(e int64, d uint64) {
 	b, empty := &c.began[e%buckets], uint64(e)<<countBits
 	for was := b.Load(); was>>countBits <= uint64(e) && !b.CompareAndSwap(was, max(was, empty)+d); {
@@ -121,13 +121,14 @@ func (c *Crew) due(now int64) bool {
 // runnable is how many goroutines are runnable, without workers that are held back.
 func (c *Crew) runnable() int64 { return max(0, int64(c.load())-holding.Load()) }
 
-// Ask reports whether a searching worker, which has a CPU and sees a task, may take the task. If
-// it may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended tasks, in all,
-// count modulo taskMask+1. One worker of a crew at a time may ask.
+// Ask reports whether a searching worker, which has a CPU and sees a task, may take the task. If it
+// may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended
+// tasks, in all, count modulo taskMask+1. One worker of a crew at a time may ask.
 //
 // A worker that begins to yield, or has yielded, while the caller reads inTask must not count
 // twice: tasks that compute would look blocked, now and then, and the pool would grow as long as
-// they last. So those count as yielding that did so both before that and now.
+// they last. So the number of yielding workers is the lower one of two readings, before inTask was
+// read and now.
 func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	yielding, solo := c.Yielding(), c.soloUntil.Load()
 	if l.still > 0 {
@@ -139,8 +140,8 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	return l.ask(c, int(c.runnable()), inTask, yielding, began, ended, solo)
 }
 
-// ask is the part of Ask for which the runtime's metrics were read. That needs much stack, so it is
-// not read here: on top of this frame it would not fit on a stack of 2 KB.
+// ask is the part of Ask that needs the runtime's metrics. Ask reads them, as that needs much
+// stack: on top of this frame it would not fit on a stack of 2 KB.
 //
 //go:noinline
 func (l *Look) ask(c *Crew, runnable, inTask, yielding int, began, ended uint64, solo int64) bool {
@@ -151,9 +152,9 @@ func (l *Look) ask(c *Crew, runnable, inTask, yielding int, began, ended uint64,
 	})
 }
 
-// Hold yields. A worker that waits because another one works alone does so several times: each
-// look at how that one gets on takes a cache line away from it. One that waits for the end of a
-// round sleeps, since after a yield all others would have their turn first.
+// Hold yields. A worker that waits because another one works alone does so several times, since
+// each look at the other one's progress takes a cache line away from that. A worker that waits for
+// the end of a round sleeps, since after a yield all others would have their turn first.
 func (l *Look) Hold(c *Crew) {
 	if l.waits {
 		sy.Sleep(nap)

@@ -2,14 +2,14 @@
 // no pool.
 //
 // Tasks that compute need about as many workers as there are CPUs: more of them fill the
-// scheduler's run queues, and everybody else's goroutines wait there. Tasks that block need as
-// many workers as the pool may have, at once. Nothing tells a pool in advance which kind its
-// tasks are, and a program may mix them.
+// scheduler's run queues, and all other goroutines wait there. Tasks that block need as many
+// workers as the pool may have, at once. Nothing tells a pool in advance which kind its tasks are,
+// and a program may mix them.
 //
 // The rule rests on one fact and one measurement. The fact: Go's scheduler takes the CPU from a
 // goroutine that has had it for a time slice, and from no other. So a worker that began its task
-// less than a slice ago, and has no CPU, gave it up: it is blocked. The measurement: how many
-// goroutines of the process are runnable, which the runtime tells in less than a microsecond.
+// less than a slice ago, and has no CPU, gave the CPU up: it is blocked. The measurement: how many
+// goroutines of the process are runnable, which the runtime reports in less than a microsecond.
 //
 // Invariants. A Rule never holds a worker back while fewer workers are active than there are
 // CPUs, except where one of them is to work alone. It never holds one back for more than
@@ -17,10 +17,11 @@
 // round of the scheduler and that many looks. So growth may be delayed, but it is never denied.
 //
 // A [Rule] is the rule, as numbers. A [Crew], its workers' [Seat], and the [Look] of the one that
-// searches collect what it needs, and say when a worker yields.
+// searches collect what the rule needs, and say when a worker yields.
 //
 // The tests run all of this on a simulated scheduler, the plant: see plant_test.go. A change is
-// tried there first. Constants name the rows, programs on the plant, that need them.
+// tried there first. The comments on constants name the rows, which are programs on the plant, that
+// need them.
 package grow
 
 import (
@@ -48,17 +49,17 @@ const (
 
 	// nap is how long a worker sleeps that waits for the end of a round. In a crowd it comes to a
 	// CPU about once in a slice. With yields instead it would come after all others only: S3 takes
-	// 1.5 times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for
-	// so long.
+	// 1.5 times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for a
+	// nap.
 	nap = time.Millisecond
 
-	// mostLooks looks of one worker after which no task began end its wait. Without a bound a
-	// pool in a synctest bubble, where the clock stands still, could wait for ever. With 8, tasks that
-	// yield until all have begun (spinning polite) take 1.8 times as long.
+	// A worker's wait ends after mostLooks looks in a row in which no task began. Without a bound a
+	// pool in a synctest bubble, where the clock stands still, could wait for ever. With 8, tasks
+	// that yield until all have begun (spinning polite) take 1.8 times as long.
 	mostLooks = 4 >> (2 * sy.Shorter / 3)
 
-	// soloLooks looks, with no task begun between, are the most for which a worker waits because
-	// another one works alone.
+	// While another one works alone, a worker waits for at most soloLooks looks in a row in which no
+	// task began.
 	soloLooks = 1 + 2>>sy.Shorter
 
 	// taskMask is for differences of numbers of tasks, which may wrap.
@@ -79,25 +80,25 @@ type Sight struct {
 	Solo         bool   // one worker is to work alone
 }
 
-// A Rule is what is remembered for one crew. Its zero value is ready. One worker at a time may
+// A Rule is what is remembered for one crew. Its zero value is ready. Only one worker at a time may
 // use it.
 type Rule struct {
 	limit    int    // own runnable workers up to which the pool grows
-	free     int    // and up to which it grows at once, unless a task ends
+	free     int    // and up to which it grows at once, until a task ends
 	foreign  int    // runnable goroutines that are no workers of this pool, at least
 	runnable int    // as of the last look
 	since    int64  // start of the present round of the scheduler
 	ended    uint64 // tasks that had ended then
 }
 
-// A Look is what one searching worker remembers between its looks. Its zero value is ready, and
-// is due again when the worker has taken a task or has parked.
+// A Look is what one searching worker remembers between its looks. Its zero value is ready. A
+// worker that has taken a task or has parked begins with a new one.
 type Look struct {
 	still       int    // looks since a task began
 	at          int64  // time of the last one
 	began       uint64 // tasks that had begun then
 	yielding    int    // workers that yielded between two tasks at the end of the last Hold
-	solo, waits bool   // it waits because another worker works alone; for the end of a round
+	solo, waits bool   // solo: it waits because another worker works alone; waits: for the end of a round
 }
 
 // Ask reports whether the worker may take the task. If it may not, the worker holds and asks
@@ -109,8 +110,9 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	r.foreign, r.runnable = max(min(r.foreign, max(s.Runnable, r.runnable)), s.Runnable-s.InTask-s.Yielding), s.Runnable
 	own := s.Runnable - r.foreign
 
-	// slow says that the last round of the scheduler took long. Where the worker slept nothing is
-	// known of that, and time goes by, so the wait ends.
+	// slow says that the last round of the scheduler took long. If the worker slept, nothing is
+	// known of that; and if time has passed meanwhile, that bounds the wait without a count of
+	// looks.
 	took := s.Now - l.at
 	slow := l.still > 0 && !l.waits && took > 2*slice
 	if !l.waits || s.Now == l.at {
@@ -123,7 +125,7 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	if l.solo = s.Solo && s.InTask > 0 && l.still <= soloLooks; l.solo {
 		return false
 	}
-	// Where nothing moves, and looks follow each other quickly, tasks yield and wait for others: they
+	// If nothing moves, and looks follow each other quickly, tasks yield and wait for others: they
 	// need more workers than one (spinning polite).
 	step := max(perCPU*s.Procs, own/stepPart)
 	if l.still > mostLooks && took < slice/mostLooks {

@@ -15,9 +15,9 @@ const (
 	shortStep = 20 * us
 	longStep  = 40 * us
 
-	// window is the time in which the workers of a crew yield once for each CPU. Go's scheduler
-	// lets a goroutine compute for a slice, and looks at timers between two goroutines only.
-	// Without these yields a timer is late by as long (N).
+	// window is the time in which the workers of a crew yield once for each CPU. Go's scheduler lets
+	// a goroutine compute for a slice, and looks at timers between two goroutines only. So without
+	// these yields a timer is late by as much as a slice (N).
 	window = 100 * us
 
 	// After a yield that took at least longYield, and in which other goroutines had turns of at
@@ -26,41 +26,42 @@ const (
 	longYield = 5 * ms
 	longTurn  = ms
 
-	// For shunFor times as long as such a yield took no worker yields before it parks (L wait).
+	// After such a yield no worker yields before it parks, for shunFor times as long as the yield
+	// took (L wait).
 	shunFor = 100
 
-	// After a yield before parking that brought a task, a worker yields goodLuck times more
-	// before it parks, and then once in restEach times (wait). On the real machine submit and
-	// wait takes up to 1.9 times as long without these yields. A clock that was read for all of
-	// them would cost as much as a short task, so about one in restEach is timed.
+	// After a yield before parking that brought a task, a worker yields goodLuck times more before
+	// it parks, and then once in restEach times (wait). On the real machine submit and wait takes up
+	// to 1.9 times as long without these yields. Reading the clock for all of them would cost as
+	// much as a short task, so about one in restEach is timed.
 	goodLuck = 3
 	restEach = 8
 
-	// Contention throttling: where tasks are so short that workers hinder each other on the cache
-	// lines of the queue, one works alone for a while. The plant has no cache lines, so no row shows
-	// it. On a real machine with two CPUs tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand)
+	// Contention throttling: if tasks are so short that workers hinder each other on the cache lines
+	// of the queue, one works alone for a while. The plant has no cache lines, so no row shows it.
+	// On a real machine with two CPUs tasks of 100 ns from 100, 1,000 and 10,000 submitters (Rand)
 	// take 1.2 to 1.5 times as long without it.
 	soloFresh  = 100 * ms         // for how long a measurement of one worker alone is good
 	soloTrial  = 50 * us          // for how long one works alone to be measured
 	soloFor    = ms               // and for how long because that was better
-	soloLook   = 4 * us           // after that time the searching worker looks whether it gets on,
+	soloLook   = 4 * us           // after that time the searching worker looks at the other one's progress,
 	soloYields = 64 >> sy.Shorter // or after so many yields
 )
 
-// A Seat is what one worker remembers. Its zero value is ready. It is the worker's own. It is small, as
-// all of it is touched by each task that is long, in which the worker grows cold.
+// A Seat is what one worker remembers, and only that worker uses it. Its zero value is ready. It is
+// small: during a long task it drops out of the caches, and after the task all of it is used.
 type Seat struct {
 	epoch int64 // in which its last task began; 0: it has parked since, or has had none
 	ends  int64 // tasks of its life when left is 0
 	last  int64 // time of the last tick
-	until int64 // it need not yield before; 0: before a window after the next tick
+	until int64 // it need not yield before that; 0: not before a window after the next tick
 	back  int64 // when it came back from its last yield
 
 	mark   uint32 // tasks begun in all at the last tick; they may wrap
 	marked bool   // mark is set, and the worker has only run tasks since
 	left   int8   // tasks until the next tick
 	step   int8   // tasks between two; at most maxStep
-	luck   int8   // how many yields before parking are made for certain; or how long ago the last one is
+	luck   int8   // yields before parking that are certain; if negative, how long ago the last one was
 }
 
 // Stale reports whether Begin has something to do. It is inlined; with Begin in it, it would not
@@ -85,7 +86,7 @@ func (s *Seat) Away(c *Crew) {
 	}
 }
 
-// Woken is called when the worker was parked for d: that is no part of a step.
+// Woken is called when the worker was parked for d. That time is no part of a step.
 func (s *Seat) Woken(d int64) { s.last, s.marked = s.last+d, false }
 
 // Ended is called after each task. It reports whether a tick is due.
@@ -122,10 +123,10 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	return !aside && now >= s.until && c.due(now), aside
 }
 
-// contended reports whether workers hinder each other, so that one alone would get more done.
-// How much that is depends on the machine and the hour. So it compares what one worker alone
-// did in a step with what all did in this worker's step. If the first is unknown, that is reason
-// enough to try.
+// contended reports whether workers hinder each other, so that one alone would get more done. How
+// much more depends on the machine and what else runs on it. So contended compares what one worker
+// alone did in a step with what all did in this worker's step. If the former is unknown, that is
+// reason enough to try.
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
 	taken, step, d := int64(uint32(began)-s.mark), int64(s.step), int64(0)
 	switch {
@@ -158,8 +159,8 @@ func (s *Seat) Yielded(c *Crew) {
 	s.last, s.back, s.until, s.marked = now, now, until, false
 }
 
-// Rest yields before the worker parks, now and then: the goroutine that submits next may be
-// waiting for this CPU. Where tasks are long it looks first whether anyone waits: a yield in vain
+// Rest yields before the worker parks, now and then: the goroutine that submits next may be waiting
+// for this CPU. If tasks are long, Rest first looks whether any goroutine waits: a yield in vain
 // wakes another CPU, so that others are late (Latency of the benchmarks), and costs more than the
 // look.
 func (s *Seat) Rest(c *Crew) {
@@ -170,8 +171,8 @@ func (s *Seat) Rest(c *Crew) {
 	}
 }
 
-// rests reports whether the worker is to yield before it parks, and when it began to; 0 if that
-// is not timed. A yield in vain costs more than it looks, and the worker counts as searching
+// rests reports whether the worker is to yield before it parks, and when the yield began; 0 if it
+// is not timed. A yield in vain costs more than it seems, and the worker counts as searching
 // meanwhile. So the worker yields while that pays, and not beside goroutines that keep a CPU for
 // long.
 func (s *Seat) rests(c *Crew) (from int64, ok bool) {
@@ -186,15 +187,15 @@ func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 // Found is called when a task came after Rest.
 func (s *Seat) Found() { s.luck = goodLuck }
 
-// goOn is until when a worker need not yield again that has yielded since from, and had run for
-// ran before, while others more workers still yield. It may set shun.
+// goOn returns the time, and until when a worker need not yield again. The worker has yielded since
+// from, and had run for ran before that; others more workers still yield. goOn may set shun.
 //
-// A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave it back
-// after a window each time, they would have a hundredth of the CPUs, and timers would be as late
-// as before. So the workers that take turns go on until together they have had as much as foreign
-// goroutines, if these are still there, and if their turns are long. Each of the other workers may
-// have had as much as this one in the meantime. That is subtracted: otherwise workers would take
-// each other for foreign goroutines.
+// A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave the CPU
+// back after a window each time, they would have a hundredth of the CPUs, and timers would be as
+// late as before. So the workers that take turns go on until together they have had as much as
+// foreign goroutines, if these are still there, and if their turns are long. Each of the other
+// workers may have had as much as this one in the meantime. That is subtracted: otherwise workers
+// would take each other for foreign goroutines.
 func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
 	now = c.Now()
 	procs, away := c.procs.Load(), now-from
