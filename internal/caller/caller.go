@@ -1,16 +1,16 @@
-// Package caller answers the question who is calling: whether the calling
-// goroutine is inside a function that was called in somebody's name. Go has no
+// Package caller answers the question who is calling: whether the calling goroutine
+// is inside a function that was called in the name of an [ID]. Go has no
 // goroutine-local storage, but every goroutine has a stack, and the return
-// addresses on it can be read. So a call is made from nested call instructions
-// that spell a number, one digit each. Whoever asks walks the stack and reads it.
+// addresses on it can be read. So a call is made from nested call instructions that
+// spell a number, one digit each. [ID.Depth] walks the stack and reads the number.
 //
 // A call costs about two nanoseconds and 24 bytes of stack per decimal digit of the
 // number; numbers are given out in order, from 1. Asking takes microseconds, and
 // more on a deep stack.
 //
-// What is asked about is the stack of the calling goroutine. Goroutines that the
-// function has started, and iterators that [iter.Pull] runs, have stacks of their
-// own, and are inside nothing.
+// Only the stack of the calling goroutine counts. Goroutines that the function has
+// started, and iterators that [iter.Pull] runs, have stacks of their own, and are
+// inside nothing.
 package caller
 
 import (
@@ -23,7 +23,7 @@ import (
 // An ID is the name in which calls are made. The zero ID is nobody's.
 //
 // It is a number that is never used again: a 64-bit count does not wrap. So the
-// answer is never about somebody else, and nothing has to be given back.
+// answer is never about another ID, and nothing has to be given back.
 type ID uint64
 
 // lastID is no business of the schedule explorer: nothing depends on its value.
@@ -56,9 +56,9 @@ func (id ID) Depth() (depth int) {
 	if sites == nil {
 		return id.note().add(0)
 	}
-	// The caller is often a goroutine on a new stack of 2 KB that is about to
-	// park. Room for few frames lets it stay there: to move it costs more than the
-	// walk, and doubles its memory.
+	// The caller is often a goroutine on a new stack of 2 KB that is about to park.
+	// An array for few frames lets it keep that stack: moving to a larger one costs
+	// more than the walk, and doubles its memory.
 	var few [24]uintptr
 	pcs := few[:]
 	got := runtime.Callers(2, pcs)
@@ -66,7 +66,7 @@ func (id ID) Depth() (depth int) {
 		pcs = make([]uintptr, 8*len(pcs))
 		got = runtime.Callers(2, pcs)
 	}
-	n := uint64(0)                 // what the digits spell that lie inside of the next address
+	n := uint64(0)                 // the number that the digits inside of the next address spell
 	for _, pc := range pcs[:got] { // the innermost first
 		switch i := slices.Index(sites[:], pc); {
 		case 1 <= i && i <= base:
@@ -80,19 +80,19 @@ func (id ID) Depth() (depth int) {
 	return depth
 }
 
-// A speller calls f after n. It is what the nested calls share, so that each of
-// them needs no more than 24 bytes of stack.
+// A speller calls f after it has spelled n. The nested calls share it, so that each
+// of them needs no more than 24 bytes of stack.
 type speller struct {
 	n uint64 // what is yet to be spelled
 	f func()
 }
 
-// base is that of the digits.
+// base is the base of the number system of the digits.
 const base = 10
 
-// spell calls f after n, lowest digit first. Each case is a call instruction,
-// whose return address stands for the digit. That the number is over needs no
-// mark: what follows is no digit.
+// spell calls f after it has spelled n, the lowest digit first. Each case is a call
+// instruction, whose return address stands for the digit. The end of the number
+// needs no mark: what follows is no digit.
 //
 //go:noinline
 func (s *speller) spell() {
@@ -130,8 +130,8 @@ func (s *speller) spell() {
 // then that of the call of f.
 type table [1 + base + 1]uintptr
 
-// sites is the table, learnt before there is an ID. It is nil where addresses do not
-// tell the digits apart, as a compiler could have it that merges equal instructions;
+// sites is the table, learnt before there is an ID. It is nil if the addresses do
+// not tell the digits apart, as with a compiler that merges equal instructions;
 // then calls are noted by goroutine.
 var (
 	sites     *table
@@ -149,7 +149,8 @@ func learn() {
 	sites = t.ifDistinct()
 }
 
-// calls are the calls around f in the name of id, the innermost first.
+// calls are the return addresses around a call in the name of id, the innermost
+// first.
 func (id ID) calls() (pcs [4]uintptr) {
 	id.Call(func() { runtime.Callers(2, pcs[:]) })
 	return pcs

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// This file is what is done where the stack cannot be read: calls are noted under
-// the number of the goroutine, which is in the heading of the stack as Go prints it.
-// That takes a few microseconds a call, and a lock.
+// This file is for programs in which the stack cannot be read: calls are noted
+// under the number of the goroutine, which is in the heading of the stack as Go
+// prints it. That takes a few microseconds a call, and a lock.
 
 // notes is how many calls each goroutine is inside of, in each name.
 var notes = struct {
@@ -21,7 +21,7 @@ type note struct {
 	id        ID
 }
 
-// note is what the calling goroutine has noted for id.
+// note is the key under which the calling goroutine notes calls in the name of id.
 func (id ID) note() (n note) {
 	n.id = id
 	var heading [64]byte // goroutine 7 [running]:
@@ -29,14 +29,14 @@ func (id ID) note() (n note) {
 	return n
 }
 
-// during calls f, and notes that meanwhile.
+// during calls f, and notes the call while f runs.
 func (n note) during(f func()) {
 	n.add(+1)
 	defer n.add(-1)
 	f()
 }
 
-// add adds d calls, and returns how many there are. Where the goroutine has no number
+// add adds d calls, and returns how many there are. If the goroutine has no number
 // there is nothing to note: the answer is none.
 func (n note) add(d int) (calls int) {
 	notes.mu.Lock()

@@ -1,13 +1,13 @@
 // Package fair decides whose turn it is: strict priorities first, then shares of the workers'
 // time in proportion to weights. It sees numbers and no pool.
 //
-// It is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each [Item] has a virtual
-// time, which grows by the time that it has used divided by its weight. The item with the
-// smallest virtual time comes first. An item that was out of the queue begins anew at the virtual
-// time of its class: it has saved nothing, and owes nothing that others have caught up with.
+// It is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each [Item] has a virtual time,
+// which grows by the time that it has used divided by its weight. The item with the smallest
+// virtual time comes first. The virtual time of an item that comes back into the queue is at least
+// that of its class, so an item gains nothing by having been out of the queue.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
-// are not in it, and cost nothing. Queues form a tree: an item may stand for a whole queue below it.
+// are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
 //
 // Invariant: for i > 0, no item comes before its parent (i-1)/2, and q.heap[i].pos = i+1. The
 // owner's lock guards it all.
@@ -22,11 +22,11 @@ const (
 	most = int64(1) << 44
 )
 
-// An Item is something that may have something to do.
+// An Item is something that workers serve. It is in its queue while it may have something to do.
 type Item[T any] struct {
 	Of     T
 	q      *Queue[T] // nil: it is the top of a tree of queues
-	below  *Queue[T] // what it stands for; nil: itself alone
+	below  *Queue[T] // the queue that it stands for; nil: it stands for itself alone
 	prio   int64
 	weight int64
 	pos    int  // place in the heap, from 1; 0: not in it
@@ -43,17 +43,18 @@ type class struct {
 	served int   // workers that serve one of its items
 }
 
-// A Queue is the items that may have something to do. It is what an item in the queue above stands
-// for, if there is one: that item is in its queue while this one is not empty, unless it is held.
+// A Queue is the items that may have something to do. If there is a queue above it, an item there
+// stands for this queue: that item is in the queue above while this one is not empty, unless the
+// item is held.
 type Queue[T any] struct {
-	Own     Item[T] // what the item above stood for before there was something below it
+	Own     Item[T] // what the item above stood for before this queue was below that item
 	above   *Item[T]
 	heap    []*Item[T]
 	class   class // of priority 0
 	classes map[int64]*class
 }
 
-// Split makes q, which is zero, a queue below it.
+// Split makes q, which is zero, a queue below item it.
 func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 	q.above, it.below, q.Own.Of = it, q, it.Of
 	q.Init(&q.Own, 0, 1)
@@ -64,7 +65,7 @@ func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 	return q
 }
 
-// Init makes it an item of q, not in the queue.
+// Init makes it an item of q that is not in the queue yet.
 func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 	it.q, it.prio, it.weight = q, prio, max(1, weight)
 	if it.class = q.classes[prio]; prio == 0 {
@@ -96,8 +97,8 @@ func (q *Queue[T]) First() *Item[T] {
 	return q.heap[0]
 }
 
-// Put puts it into its queue, and what stands for that queue into the one above, unless they are
-// there or are held.
+// Put puts it into its queue, and the item that stands for that queue into the one above, and so
+// on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
 		if it.v-it.class.v < 0 {
@@ -110,8 +111,8 @@ func (it *Item[T]) Put() {
 	}
 }
 
-// Remove takes it out of its queue, if it is there, and what stands for that queue, if it is empty
-// then, out of the one above.
+// Remove takes it out of its queue, if it is there. If that queue is empty then, the item that
+// stands for the queue leaves the one above, and so on.
 func (it *Item[T]) Remove() {
 	for empty := true; empty && it.pos != 0; it = it.q.above {
 		q, i := it.q, it.pos-1
@@ -127,7 +128,8 @@ func (it *Item[T]) Remove() {
 	}
 }
 
-// Hold keeps it out of its queue until Free puts it there, unless nothing is below it then.
+// Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
+// is empty then.
 func (it *Item[T]) Hold() {
 	it.held = true
 	it.Remove()
@@ -139,7 +141,8 @@ func (it *Item[T]) Free() {
 	}
 }
 
-// Serve notes that d more workers serve it: others that come now begin at its virtual time.
+// Serve notes that d more workers serve it. Items of its priority that are put from then on begin
+// at its virtual time at least.
 func (it *Item[T]) Serve(d int) {
 	for ; it.q != nil; it = it.q.above {
 		it.served += d
@@ -150,7 +153,7 @@ func (it *Item[T]) Serve(d int) {
 	}
 }
 
-// Starves reports whether items of some priority wait and none of them is served. Those of equal
+// Starves reports whether items of some priority wait and none of them is served. Items of equal
 // priority take turns; but workers that serve a higher priority do not come to a lower one.
 func (q *Queue[T]) Starves() bool {
 	starves := q.class.starves()
@@ -163,8 +166,8 @@ func (q *Queue[T]) Starves() bool {
 
 func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
 
-// Charge adds ns nanoseconds of a worker's time to it, and to what it is below. A negative ns gives
-// back what was charged beforehand.
+// Charge adds ns nanoseconds of a worker's time to it, and to the items that stand for its queue
+// and for those above. A negative ns takes off what was charged beforehand.
 func (it *Item[T]) Charge(ns int64) {
 	for ; it.q != nil; it = it.q.above {
 		it.v += min(max(ns, -most), most) * scale / it.weight

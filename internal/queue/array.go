@@ -2,11 +2,11 @@
 // end, addressed by tickets, in which every cell is used once.
 //
 // It is half of a queue. The other half, two counters that hand out tickets on
-// either side, belongs to the caller, because there the tickets mean more:
-// taking one is being admitted, and is counting. The idea of turning a queue
+// either side, belongs to the caller, since there a ticket means more: the step
+// that takes it also admits a task, or counts it. The idea of turning a queue
 // into fetch-and-add over an infinite array is from Morrison and Afek (LCRQ,
-// PPoPP 2013) and Yang and Mellor-Crummey (PPoPP 2016); the linked segments
-// are those of Ramalhete's FAA array queue and crossbeam's SegQueue.
+// PPoPP 2013) and Yang and Mellor-Crummey (PPoPP 2016); the linked segments are
+// those of Ramalhete's FAA array queue and crossbeam's SegQueue.
 //
 // Invariants:
 //
@@ -22,9 +22,9 @@
 //
 // Tried and dropped: poisoning a cell whose putter is slow, so that the putter
 // takes another ticket (LCRQ). It makes the taker wait-free, but needs a
-// compare-and-swap and a swap per task where a store and a load do, and it
-// makes tickets lie as counters. Here the taker waits for its own cell, and
-// only for that; others go on with the cells behind it.
+// compare-and-swap and a swap per task instead of a store and a load, and
+// tickets are no counts of tasks then. Here the taker waits for the putter of
+// its own cell only; other takers go on with the cells behind it.
 package queue
 
 import "github.com/shoal-go/shoal/internal/sy"
@@ -43,8 +43,8 @@ type Segment struct {
 	base  uint64 // ticket of the first cell; constant
 	cells []Cell // in the same object; constant
 	next  sy.Pointer[Segment]
-	full  []int64                                        // time stamps, if not nil, of all tickets
-	some  [(segSize + StampEvery - 1) / StampEvery]int64 // or of some
+	full  []int64                                        // time stamps of all tickets; nil: only some have one
+	some  [(segSize + StampEvery - 1) / StampEvery]int64 // time stamps of these
 }
 
 type (
@@ -76,7 +76,7 @@ func (s *Segment) init(base uint64, cells []Cell, stampAll bool) *Segment {
 	return s
 }
 
-// at is the place of ticket t in s, if s holds it.
+// at is the index of ticket t in s, if s holds it.
 func (s *Segment) at(t uint64) uint64 { return (t - s.base) & TicketMask }
 
 // Holds reports whether the cell of ticket t is in s.
@@ -95,7 +95,7 @@ func (s *Segment) Stamp(t uint64) *int64 {
 	return &s.some[s.at(t)/StampEvery]
 }
 
-// An End is one side's place in the array.
+// An End is the segment that one side, putters or takers, has come to.
 type End struct{ seg sy.Pointer[Segment] }
 
 // Init makes a, b the two ends of a new array whose first ticket is first.
@@ -122,10 +122,10 @@ func (e *End) Seek(s *Segment, t uint64) *Segment {
 	return s
 }
 
-// Extend makes sure that s has a successor, and returns it. Seek does that
-// where it must; a putter that does it for tickets in the middle of a segment
-// ([Segment.Middle]) keeps several putters from allocating the same successor
-// at once.
+// Extend makes sure that s has a successor, and returns the successor. Seek
+// calls it where it must. A putter calls it for the ticket in the middle of a
+// segment ([Segment.Middle]), so that several putters do not allocate the same
+// successor at once.
 func (s *Segment) Extend() *Segment {
 	if next := s.next.Load(); next != nil {
 		return next
@@ -141,8 +141,8 @@ func (s *Segment) Extend() *Segment {
 // Middle reports whether t, which s must hold, is the ticket in the middle of s.
 func (s *Segment) Middle(t uint64) bool { return s.at(t) == uint64(len(s.cells)/2) }
 
-// Take empties the cell of ticket t, waiting for its putter if that one has
-// its ticket but was interrupted before it could put.
+// Take empties the cell of ticket t. If the putter has its ticket but was
+// interrupted before it could put, Take waits for it.
 func (s *Segment) Take(t uint64) Item {
 	c := s.Cell(t)
 	for i := 0; ; i++ {

@@ -14,7 +14,8 @@ import (
 // (a task with a context, a waiter, …). So a cell is an unsafe.Pointer that
 // either is the func value's own pointer or points one byte into a record.
 // Both keep what they point to alive: a pointer into an object counts as a
-// pointer to it. Func values are pointer-aligned, so the low bit tells.
+// pointer to it. Func values are pointer-aligned, so the low bit tells
+// the two apart.
 
 // An Item is a task as it lies in a cell: a func(), or a pointer to a record.
 // The zero Item is no task.
@@ -42,7 +43,7 @@ func As[T any](it Item) *T { return (*T)(unsafe.Add(it.p, -1)) }
 // A Cell is a place for one Item. It goes from empty to full once, by Put, and
 // is emptied once, by Take.
 type Cell struct {
-	o sy.Object // first: it takes no room there
+	o sy.Object // first: there it takes no memory
 	p unsafe.Pointer
 }
 

@@ -4,7 +4,7 @@ package queue
 
 const (
 	segSize   = 243 // cells: a segment then fills 2 KB, a size class of the allocator
-	firstSize = 16  // cells of the first segment, which so takes 224 bytes
+	firstSize = 16  // cells of the first segment, which takes 224 bytes
 
 	// StampEvery is how many tickets share one place for a time stamp, unless
 	// the array stamps every ticket.

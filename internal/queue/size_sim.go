@@ -2,7 +2,7 @@
 
 package queue
 
-// In models a few tasks must do to fill a segment.
+// In models a few tasks must suffice to fill a segment.
 const (
 	segSize   = 2
 	firstSize = 1
