@@ -72,10 +72,9 @@ func (c *Crew) Init(epoch time.Time) {
 // Ahead is how much more Now is than the time since the time that Init was given.
 const Ahead = buckets * epochLen
 
-// Now is the time in nanoseconds since the time that Init was given, plus Ahead, so that it is
-// never 0. It begins an epoch if one is due, for the workers that only look at the epoch. A late
-// caller may set the epoch back, until the clock is read again. Then some workers are fresh for an
-// epoch less.
+// Now is the time in nanoseconds since the time that Init was given, plus Ahead: it is never 0. It
+// begins an epoch if one is due, for the workers that only look at the epoch. A late caller may set
+// the epoch back, until the clock is read again. Then some workers are fresh for an epoch less.
 func (c *Crew) Now() int64 {
 	now := max(0, c.clock(c.Epoch)) + Ahead // in a synctest bubble the clock may be long before Epoch
 	if e := now / epochLen; e > c.epoch.Load() {
@@ -125,10 +124,9 @@ func (c *Crew) runnable() int64 { return max(0, int64(c.load())-holding.Load()) 
 // may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended
 // tasks, in all, count modulo taskMask+1. One worker of a crew at a time may ask.
 //
-// A worker that begins to yield, or has yielded, while the caller reads inTask must not count
-// twice: tasks that compute would look blocked, now and then, and the pool would grow as long as
-// they last. So the number of yielding workers is the lower one of two readings, before inTask was
-// read and now.
+// A worker that begins to yield, or has yielded, while the caller reads inTask must not count twice:
+// tasks that compute would look blocked, now and then, and the pool would grow as long as they last.
+// So the number of yielding workers is the lower one of two readings, before inTask was read and now.
 func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	yielding, solo := c.Yielding(), c.soloUntil.Load()
 	if l.still > 0 {

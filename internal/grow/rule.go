@@ -47,10 +47,9 @@ const (
 	// N 250 ms is twice as large.
 	stepPart = 4
 
-	// nap is how long a worker sleeps that waits for the end of a round. In a crowd it comes to a
-	// CPU about once in a slice. With yields instead it would come after all others only: S3 takes
-	// 1.5 times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for a
-	// nap.
+	// nap is how long a worker sleeps that waits for the end of a round. In a crowd it comes to a CPU
+	// about once in a slice. With yields instead it would come after all others only: S3 takes 1.5
+	// times as long, and spinning 1.8 times. If the crowd ends meanwhile, a task may wait for a nap.
 	nap = time.Millisecond
 
 	// A worker's wait ends after mostLooks looks in a row in which no task began. Without a bound a
@@ -110,9 +109,8 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	r.foreign, r.runnable = max(min(r.foreign, max(s.Runnable, r.runnable)), s.Runnable-s.InTask-s.Yielding), s.Runnable
 	own := s.Runnable - r.foreign
 
-	// slow says that the last round of the scheduler took long. If the worker slept, nothing is
-	// known of that; and if time has passed meanwhile, that bounds the wait without a count of
-	// looks.
+	// slow says that the last round of the scheduler took long. If the worker slept, nothing is known
+	// of that; and if time has passed meanwhile, that bounds the wait without a count of looks.
 	took := s.Now - l.at
 	slow := l.still > 0 && !l.waits && took > 2*slice
 	if !l.waits || s.Now == l.at {

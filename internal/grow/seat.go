@@ -160,9 +160,8 @@ func (s *Seat) Yielded(c *Crew) {
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be waiting
-// for this CPU. If tasks are long, Rest first looks whether any goroutine waits: a yield in vain
-// wakes another CPU, so that others are late (Latency of the benchmarks), and costs more than the
-// look.
+// for this CPU. If tasks are long, Rest first looks whether any goroutine waits: a yield in vain wakes
+// another CPU, so that others are late (Latency of the benchmarks), and costs more than the look.
 func (s *Seat) Rest(c *Crew) {
 	if from, ok := s.rests(c); ok && (!s.EachTask() || c.runnable() > 0) {
 		if sy.Yield(); from != 0 {
@@ -171,10 +170,9 @@ func (s *Seat) Rest(c *Crew) {
 	}
 }
 
-// rests reports whether the worker is to yield before it parks, and when the yield began; 0 if it
-// is not timed. A yield in vain costs more than it seems, and the worker counts as searching
-// meanwhile. So the worker yields while that pays, and not beside goroutines that keep a CPU for
-// long.
+// rests reports whether the worker is to yield before it parks, and when the yield began; 0 if it is
+// not timed. A yield in vain costs more than it seems, and the worker counts as searching meanwhile.
+// So the worker yields while that pays, and not beside goroutines that keep a CPU for long.
 func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 	s.luck, s.marked = (s.luck-1)%restEach, false
 	ok = s.luck >= 0 && c.epoch.Load()*epochLen >= c.shun.Load()

@@ -16,7 +16,7 @@ import (
 //
 // with one load of h. The lease counts as given out. The result can only be too low: without the
 // lock, others only take tickets and finish. A tombstone takes no capacity, but it keeps a cell. So
-// no more than capacity + max tombstones are exempt from it, which bounds the memory of a line.
+// no more than capacity + max tombstones are counted here, which bounds the memory of a line.
 //
 // granted is a 64-bit number, so counts of tasks do not wrap like the 38 bits of a ticket.
 // Everything here is guarded by the owner's lock; only offer, offerSome and Hold of the line take
@@ -30,7 +30,7 @@ type account struct {
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
 	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
-	limit    sy.Uint64 // max, for readers without the lock; without inline, since a task that comes and goes must leave no trace
+	limit    sy.Uint64 // max, for readers without the lock. Without inline: a task that comes and goes must leave no trace
 	reserved int       // permits held for reservations
 	tombs    uint64    // tombstones: tickets whose task was claimed, and that no worker has passed yet
 }

@@ -40,14 +40,14 @@ type Crew struct {
 	staff     staff
 	idle      []*Worker            // parked workers, the latest last: its stack is the hottest, so it is woken first
 	live      int                  // workers that exist, from before their start to after their stop hook
-	departing int                  // of these, that were told to leave
+	departing int                  // of these, told to leave
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
 	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
-	subs      list.List            // the *place of each lane below the root, in the order in which these were made
+	subs      list.List            // the *place of each lane below the root, in the order of making
 	served    uint64               // turns begun under the lock
 	reclaim   alarm                // see armReclaim
 	resting   []weak.Pointer[Lane] // lanes whose samplers rest

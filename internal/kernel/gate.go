@@ -6,7 +6,7 @@ import "github.com/shoal-go/shoal/internal/sy"
 // and marks the lanes whose state it has changed (touch). The exit, leave, does the rest: it
 // restores what must hold whenever the lock is free.
 //
-//	R  In no lane does a submitter or a reservation wait for capacity that is free.
+//	R  In no lane does a waiter or a reservation wait for capacity that is free.
 //	W  If a ready lane has a task and a worker is available, one is searching, or is in a function
 //	   of the user after which it searches (mayHire).
 //	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
@@ -32,8 +32,8 @@ func (l *Lane) enterOpen() bool {
 	return false
 }
 
-// read calls f under the lock, and wakes nobody afterwards. So f may change only what keeps a lane
-// from its end, or what may wait for the next leave. If c is nil there is nothing to read.
+// read calls f under the lock, and wakes no goroutine afterwards. So f may change only what keeps a
+// lane from its end, or what may wait for the next leave. If c is nil there is nothing to read.
 func (c *Crew) read(f func()) {
 	if c != nil {
 		c.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Lane) Release() {
 	l.crew.leave()
 }
 
-// leave makes R, W and L true, unlocks, and wakes.
+// leave makes R, W and L true, unlocks, and does the deeds.
 func (c *Crew) leave() {
 	c.restore()
 	if c.deeds.workers != nil {

@@ -26,8 +26,8 @@ import (
 // solo publishes it, and workers enter and leave it without the lock. Such a lane stays ready when
 // it is empty.
 //
-// Everything is guarded by the lock of the family, except waiting, limit and rejected, and what
-// account and line exempt.
+// The lock of the family guards everything except waiting, limit and rejected, and what account and
+// line change without it.
 type Lane struct {
 	account
 	crew     *Crew
@@ -84,8 +84,7 @@ func (l *Lane) leaf() *fair.Item[*Lane] {
 	return &l.turn
 }
 
-// atMax reports whether l has its maximum of busy workers, with those in the lanes below it.
-// Locked.
+// atMax reports whether l has its maximum of busy workers, with those in the lanes below it. Locked.
 func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
 
 // free reports whether one more worker may be busy in l. Locked.
@@ -185,7 +184,7 @@ func (l *Lane) isCold() bool {
 	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0
 }
 
-// cool is called where l may have become cold. So that a lane that goes idle again and again need
+// cool is called when l may have become cold. So that a lane that goes idle again and again need
 // not allocate, the cold lanes that came here last keep their cells. A lane that is not cold any
 // more keeps its position among them.
 func (c *Crew) cool(l *Lane) {

@@ -345,9 +345,9 @@ func (l *Lane) Done() (done sy.Latch) {
 	return done
 }
 
-// Outcome is what the end of l has cut short; nil: nothing. If nothing was noted before, and tasks
-// run, Outcome notes that they are cut short now, because of cause. If foreign is set it does so
-// too while l has not ended: other functions of the user may run.
+// Outcome is what the end of l has cut short; nil: nothing. If that is not noted yet, and tasks
+// run, Outcome notes that they are cut short now, because of cause. If foreign is set, other
+// functions of the user may run: then it does so too, until l has ended.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := int(numOf(l.head.Load()))

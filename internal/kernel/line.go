@@ -12,8 +12,8 @@ import (
 //
 // Invariant: a ticket has one putter and one taker. Without the lock of the owner, a goroutine may
 // use the lease in tail, add the tickets that it takes to head, and subtract itself from busy.
-// Everything else changes under that lock, including the flags and all other changes of the lease.
-// Methods that say "Locked" need the lock.
+// Everything else changes under that lock, also the flags, and the lease in other ways. Methods
+// that say "Locked" need the lock.
 type line struct {
 	stampMask uint64 // ticket t is timed if t&stampMask == stampAt
 	stampAt   uint64 // see stampMask
@@ -46,8 +46,7 @@ func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 	}
 }
 
-// offerSome is offer for several tasks: for the first n of them, as many as the lease and step
-// allow.
+// offerSome is offer for the first n tasks, as many as the lease and step allow.
 func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	for {
 		t = l.tail.Load()

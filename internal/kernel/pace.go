@@ -145,7 +145,7 @@ func (l *Lane) endPacing() {
 	}
 }
 
-// pacingStopped reports whether the alarm will not ring any more. Locked.
+// pacingStopped stops the alarm, and reports what stopped does. Locked.
 func (l *Lane) pacingStopped() bool {
 	p := sy.PeekPointer(&l.pacing)
 	return p == nil || p.alarm.stopped()

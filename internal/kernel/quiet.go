@@ -12,10 +12,9 @@ import (
 // lane was quiescent when head had the ticket of tail, but for tombstones, and nobody was busy.
 //
 // A worker that finishes the last task makes such a head word without the lock. A goroutine that
-// begins to wait counts itself in waiting, then looks at head; the worker changes head, then looks
-// at waiting. So one of the two sees the other. The moment may have passed when the worker has the
-// lock. A goroutine that has begun to wait after it, and perhaps submitted before that, must not be
-// woken.
+// begins to wait counts itself in waiting, then looks at head; the worker changes head, then looks at
+// waiting. So one of the two sees the other. The moment may have passed when the worker has the lock.
+// A goroutine that has begun to wait after it, and perhaps submitted before that, must not be woken.
 //
 // Any goroutine may change waiting; quieters is guarded by the lock of the family.
 
@@ -66,8 +65,8 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }
 
-// wakeQuieters wakes waiters after a moment when at tickets were given out and all were finished.
-// Locked.
+// wakeQuieters wakes goroutines that wait for quiescence, after a moment when at tickets were given
+// out and all were finished. Locked.
 func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
 		wake := !q.apart && reached(at, q.given)

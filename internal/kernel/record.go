@@ -92,9 +92,8 @@ func recordOf(it queue.Item) *Record {
 	return queue.As[Record](it)
 }
 
-// join makes task it join its strand, if it has one. It returns the item that the line is to hold.
-// ok is false if there is none, since the strand is busy; then the task holds a permit there.
-// Locked.
+// join makes task it join its strand, if it has one, and returns the item that the line is to hold.
+// If the strand is busy there is none, and ok is false: the task holds a permit instead. Locked.
 func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	if r := recordOf(it); r != nil {
 		if j, ok := r.Body.(Joiner); ok {
@@ -115,8 +114,7 @@ func isTombstone(it queue.Item) bool {
 }
 
 // discard ends task it with err instead of running it, unless it was claimed. The caller owns its
-// ticket, and has counted it. If it is a strand, the first task of that ends, and the strand goes
-// on.
+// ticket, and has counted it. If it is a strand, the first task of that ends; the strand goes on.
 func discard(it queue.Item, err error) {
 	if r := recordOf(it); r != nil && r.Take() {
 		r.end(err, func() {})
@@ -290,11 +288,10 @@ func (r *Record) Withdraw(err error) bool {
 	return true
 }
 
-// taskKey is the key under which the context of a task of the crew's family has the task, as a
-// *Record.
+// taskKey is the key under which the context of a task of the crew's family has the task, as a *Record.
 type taskKey struct{ crew *Crew }
 
-// task is the task that ctx, which may be nil, has for c; nil: none.
+// task is the task of c's family that ctx holds; nil: none. ctx may be nil.
 func (c *Crew) task(ctx context.Context) (r *Record) {
 	if c != nil && ctx != nil {
 		r, _ = ctx.Value(taskKey{c}).(*Record)
@@ -302,8 +299,8 @@ func (c *Crew) task(ctx context.Context) (r *Record) {
 	return r
 }
 
-// Task is the task of l's family that ctx is the context of, or is derived from, unless that has
-// returned.
+// Task is the task of l's family whose context is ctx, or one that ctx is derived from; nil if
+// there is none, or it has returned.
 func (l *Lane) Task(ctx context.Context) *Record {
 	if l.crew == nil {
 		return nil
@@ -372,8 +369,8 @@ func (l *Lane) Nesting(ctx context.Context) int {
 	return 0
 }
 
-// TaskIn is the task of l, or of a lane below it, that ctx is the context of or is derived from,
-// unless that has returned.
+// TaskIn is the task of l, or of a lane below it, whose context is ctx, or one that ctx is derived
+// from; nil if there is none, or it has returned.
 func (l *Lane) TaskIn(ctx context.Context) *Record {
 	r := l.crew.task(ctx)
 	for r != nil && !r.Lane.IsBelow(l) {
@@ -385,7 +382,7 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 	return r
 }
 
-// InTask reports whether there is such a task.
+// InTask reports whether TaskIn finds a task.
 func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
 // MayBeInTask returns false if no task of l's family runs, so that the caller is in none. It does not see

@@ -28,7 +28,7 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	}
 	r := &Reservation{l: l, want: n, woken: sy.MakeEvent(), revoked: sy.MakeLatch()}
 	l.reserve(r)
-	l.crew.leave() // announces it, and looks
+	l.crew.leave() // announces the reservation, and looks for places
 	if !r.woken.WaitOr(ctx.Done()) && r.forget() {
 		return nil, ctx.Err()
 	}

@@ -72,8 +72,7 @@ func (l *Lane) ends(canceled bool, err error) {
 	}
 }
 
-// runSlow runs a task that is a record, or is timed or traced. If it is a tombstone, runSlow passes
-// it.
+// runSlow runs a task that is a record, or is timed or traced. If it is a tombstone, runSlow passes it.
 func (w *Worker) runSlow(it queue.Item) {
 	l := w.at
 	if r := recordOf(it); r != nil {

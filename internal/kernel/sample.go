@@ -15,8 +15,8 @@ type alarm struct {
 	stop func() bool // nil: it is not set
 }
 
-// stopped reports whether the function will not be called any more. If not, it is about to come to
-// the lock. Locked.
+// stopped stops a, and reports whether its function will not be called any more. If it returns
+// false, the function is about to come to the lock. Locked.
 func (a *alarm) stopped() bool {
 	if a.stop != nil && a.stop() {
 		a.stop = nil

@@ -52,8 +52,8 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }
 
-// busyFor is the time for which workers have not been parked, of all of them together. It never
-// falls, though a worker may have parked since now. Locked.
+// busyFor is how long workers have not been parked, all of them together. It never falls, though a
+// worker may have parked since now. Locked.
 func (c *Crew) busyFor() int64 {
 	now, n := c.clock.Now(), c.staff.busy
 	for _, w := range c.staff.all {

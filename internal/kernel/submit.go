@@ -11,10 +11,9 @@ import (
 // A submitter that finds no lease there comes to the lock. There a policy says what becomes of a
 // task for which there is no free capacity; [Lane.SubmitSlow] has the only switch over policies.
 //
-// A blocked submitter is served fairly, not strictly in order. Others may take free capacity before
-// it until it has waited for a millisecond; then it is served in turn. That is the idea of
-// sync.Mutex: a goroutine that runs can use capacity at once, and one that is woken needs
-// microseconds to come.
+// A blocked submitter is served fairly, not strictly in order. Others may take free capacity before it
+// until it has waited for a millisecond; then it is served in turn. That is the idea of sync.Mutex: a
+// goroutine that runs can use capacity at once, and one that is woken needs microseconds to come.
 //
 // settle restores invariant R, that nobody waits for capacity that is free. A submitter lists
 // itself, so that settle sets the slow-path flag; after that, settle looks for free capacity.
@@ -42,7 +41,7 @@ const (
 	submitYields = 16          // times a submitter yields before it waits
 	barge        = int64(1e6)  // ns for which others may take capacity before the first waiter
 	mostCalls    = 64          // or calls of that waiter in vain, where the clock stands still
-	batchStep    = 64          // tickets that a submitter takes at once: a worker waits at a cell that is yet to be filled
+	batchStep    = 64          // tickets that a submitter takes at once: workers wait at a cell until it is filled
 	mostInline   = numMask / 2 // tasks that run inline at once
 )
 
@@ -164,12 +163,11 @@ func (l *Lane) accept(it queue.Item) {
 	}
 }
 
-// compact frees the cells of tombstones, if there are more of them than the account allows for: a
-// task that submits beyond the capacity, and itself runs what it waits for, could make any number.
-// compact takes all tickets, and gives the tasks that still wait new ones, in their order; if such
-// a task is timed, its wait counts from now on. The lease was recalled and the lock is held, so no
-// other task comes between them. The caller is busy meanwhile, so that the lane is not quiescent.
-// Locked.
+// compact frees the cells of tombstones, if there are more of them than the account allows for: a task
+// that submits beyond the capacity, and itself runs what it waits for, could make any number. compact
+// takes all tickets, and gives the tasks that still wait new ones, in their order; if such a task is
+// timed, its wait counts from now on. The lease was recalled and the lock is held, so no other task
+// comes between them. The caller is busy meanwhile, so that the lane is not quiescent. Locked.
 func (l *Lane) compact() {
 	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
 		return
@@ -195,8 +193,7 @@ func (l *Lane) looksFree() bool {
 	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
-// AcceptLater admits task it when there is free capacity, whatever the policy. The caller does not
-// wait.
+// AcceptLater admits task it when there is free capacity, whatever the policy. It does not wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
 	if !l.enterOpen() {
 		return ErrClosed

@@ -11,9 +11,8 @@ import (
 // goroutine waits for that step.
 
 // maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo
-// 1<<38. When a worker comes out of a task after so many tickets that they have wrapped, it must
-// not take an old look for a new one. That could happen only within maxSeen tickets of where it
-// looked.
+// 1<<38. When a worker comes out of a task after so many tickets that they have wrapped, it must not
+// take an old look for a new one. That could happen only within maxSeen tickets of where it looked.
 const maxSeen = 1 << 10
 
 // take takes the next task. If there is none it returns false, and w may have been told to leave.
@@ -159,8 +158,8 @@ func (w *Worker) more() uint64 {
 	return uint64(t.step)
 }
 
-// takeLocked makes w cease to be busy, gives free capacity to waiters, and takes the next task, all
-// in one section of the lock.
+// takeLocked makes w cease to be busy, gives free capacity to waiters, and takes the next task, in
+// one critical section.
 func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 	c := w.crew
 	c.enter()

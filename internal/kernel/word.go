@@ -6,7 +6,7 @@
 //	account   permits: no more than capacity + max are out, except for what runs inline
 //	lane      ready, idle, muted; whose turn it is
 //	crew      the workers: how many there are, and who is parked
-//	wait      the lists of submitters and reservations that wait for capacity
+//	wait      the lists of waiters and reservations: what waits for capacity
 //	gate      the lock and its exits; invariants R, W and L hold whenever the lock is free
 //	submit    how a task is admitted
 //	pace      how submitters that are far ahead let the workers follow

@@ -12,13 +12,13 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A Worker is a goroutine that takes tasks from one lane at a time: the only one that is ready,
-// or the one whose turn it is. Its fields are its own, unless they say otherwise.
+// A Worker is a goroutine that takes tasks from one lane at a time: the only one that is ready, or
+// the one whose turn it is. Only that goroutine uses its fields, unless they say otherwise.
 //
 // Invariant: a worker that sees no task announces, under the lock, that it is available before the
 // last look that lets it park; and a worker that ceases to search looks for tasks after that.
 type Worker struct {
-	// Fields that each task uses come first, in two cache lines: while a task sleeps, these drop out
+	// Fields that each task uses come first, in two cache lines: while a task sleeps, they drop out
 	// of the caches.
 	crew     *Crew
 	seat     grow.Seat
@@ -483,7 +483,7 @@ func (w *Worker) end() {
 	}
 	c := w.crew
 	defer func() {
-		pprof.SetGoroutineLabels(context.Background()) // a profile of this goroutine in its last moment shows no pool's name
+		pprof.SetGoroutineLabels(context.Background()) // a profile of its last moment shows no pool's name
 		c.enter()
 		c.gone(w)
 		c.leave()
