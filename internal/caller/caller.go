@@ -87,7 +87,7 @@ type speller struct {
 	f func()
 }
 
-// base is the base of the number system of the digits.
+// base is the base of the digits.
 const base = 10
 
 // spell calls f after it has spelled n, the lowest digit first. Each case is a call

@@ -2,9 +2,9 @@
 // time in proportion to weights. It sees numbers and no pool.
 //
 // It is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each [Item] has a virtual time,
-// which grows by the time that it has used divided by its weight. The item with the smallest
-// virtual time comes first. The virtual time of an item that comes back into the queue is at least
-// that of its class, so an item gains nothing by having been out of the queue.
+// which grows by the time that it has used divided by its weight. The item with the smallest virtual
+// time comes first. An item that comes back into the queue has at least the virtual time of its
+// class: it gains nothing by having been out.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
@@ -43,9 +43,8 @@ type class struct {
 	served int   // workers that serve one of its items
 }
 
-// A Queue is the items that may have something to do. If there is a queue above it, an item there
-// stands for this queue: that item is in the queue above while this one is not empty, unless the
-// item is held.
+// A Queue is the items that may have something to do. An item in the queue above, if there is one,
+// stands for this queue: it is queued there while this one is not empty, unless it is held.
 type Queue[T any] struct {
 	Own     Item[T] // what the item above stood for before this queue was below that item
 	above   *Item[T]
@@ -141,8 +140,8 @@ func (it *Item[T]) Free() {
 	}
 }
 
-// Serve notes that d more workers serve it. Items of its priority that are put from then on begin
-// at its virtual time at least.
+// Serve notes that d more workers serve it. Items of its priority that are put then begin at its
+// virtual time at least.
 func (it *Item[T]) Serve(d int) {
 	for ; it.q != nil; it = it.q.above {
 		it.served += d
@@ -166,8 +165,8 @@ func (q *Queue[T]) Starves() bool {
 
 func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
 
-// Charge adds ns nanoseconds of a worker's time to it, and to the items that stand for its queue
-// and for those above. A negative ns takes off what was charged beforehand.
+// Charge adds ns nanoseconds of a worker's time to it, and to the items above that stand for it. A
+// negative ns takes off what was charged beforehand.
 func (it *Item[T]) Charge(ns int64) {
 	for ; it.q != nil; it = it.q.above {
 		it.v += min(max(ns, -most), most) * scale / it.weight

@@ -38,7 +38,7 @@ type Crew struct {
 	root      *Lane
 	ready     fair.Queue[*Lane] // kids of the root
 	staff     staff
-	idle      []*Worker            // parked workers, the latest last: its stack is the hottest, so it is woken first
+	idle      []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
 	live      int                  // workers that exist, from before their start to after their stop hook
 	departing int                  // of these, told to leave
 	apart     int                  // of these, in a function of the user before their first task
@@ -162,8 +162,8 @@ func (w *Worker) cease() (wake uint64) {
 // searching is how many workers search.
 func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 
-// understaffed reports whether wake says that a worker is available, and that none searches; or
-// that one searches, if that one was just woken and a second one is to be woken too.
+// understaffed reports whether wake says that a worker is available, and none searches; or one that
+// was just woken, and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
 	n := wake & searchMask
 	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
@@ -171,10 +171,10 @@ func (c *Crew) understaffed(wake uint64) bool {
 
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way:
 // several tasks have come to a pool that runs none, and there is more than one CPU. Otherwise the
-// first worker wakes the second when it has come. Then the second one is the next on a CPU that is
-// in use, and Go's scheduler takes it from there only after 60 µs or more (Latency/50). But if the
-// first worker has run many short tasks, it comes alone (coming is false): it has most of the tasks
-// done by then. It also comes alone if a Sizer has to allow growth.
+// first worker wakes the second when it has come. Then the second is the next on a CPU that is in
+// use, and Go's scheduler takes it from there only after 60 µs or more (Latency/50). But a first
+// worker that has run many short tasks comes alone (coming): it has most of them done by then. So
+// does one that a Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
 	return c.coming.Load() && l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1

@@ -11,12 +11,11 @@ import "github.com/shoal-go/shoal/internal/sy"
 //	   of the user after which it searches (mayHire).
 //	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
 //
-// restore announces, then looks, then acts, until there is nothing to do. A goroutine can break R
-// or W without the lock: by a step on head that frees capacity, by a put, or when it ceases to
-// search. It does so before it looks at what is announced, and comes to the lock if that says so.
-// So either restore sees what the goroutine did, or the goroutine sees what was announced. Nobody
-// breaks L without the lock: a putter needs a lease, and workers leave lanes under the lock, except
-// the only one that is ready.
+// restore announces, then looks, then acts, until there is nothing to do. A goroutine can break R or
+// W without the lock: by a step on head that frees capacity, by a put, or when it ceases to search.
+// It does so before it looks at what is announced, and comes to the lock if that says so. So one of
+// the two sees the other. Nobody breaks L without the lock: a putter needs a lease, and workers leave
+// lanes under the lock, except the only one that is ready.
 
 func (c *Crew) enter() { c.mu.Lock() }
 

@@ -46,14 +46,14 @@ type Lane struct {
 	blocked   list.List      // waiters, in the order of their arrival
 	reservers []*Reservation // they wait for places
 	quieters  []*quieter
-	nudgers   map[Nudger]struct{} // they wait for a place here, in which to run a task that they wait for
+	nudgers   map[Nudger]struct{} // they wait for a place here
 	reserves  map[*Reservation]struct{}
 }
 
 // sched is a lane's part in the schedule of the crew.
 type sched struct {
 	turn  fair.Item[*Lane]   // stands for it, and the lanes below it, in the queue of its parent
-	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was a lane below it
+	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was one below
 	below int                // workers in the lanes below it, and places here of workers that yield
 	hosts int                // its tasks that run a task of a lane below, in the place of a worker
 	most  int                // the most workers in it and below it that were seen at once
@@ -102,9 +102,8 @@ func (l *Lane) fence() {
 // list makes l ready, and the lanes above it, up to the first that is muted.
 func (c *Crew) list(l *Lane) { l.leaf().Put() }
 
-// mute keeps the crew from l, and from the lanes below it, because l is at its maximum or paused. l
-// is not the root: while the root is paused there is no top, and while it is at its maximum all
-// workers are busy.
+// mute keeps the crew from l and the lanes below it, as l is at its maximum or paused. l is not the
+// root: while that is paused there is no top, and while that is at its maximum all workers are busy.
 func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
 	l.place.muted = l
@@ -177,9 +176,8 @@ func (l *Lane) left(stay *Lane) {
 	}
 }
 
-// isCold reports whether l has cells that it does not need: no goroutine is busy in it, and it is
-// neither ready nor muted, so by L it has no task and no lease. Without a lease, tasks are put
-// there under the lock only.
+// isCold reports whether l has cells without need: nobody is busy in it, and it is neither ready nor
+// muted, so by L it has no task and no lease. Without a lease, tasks are put there under the lock only.
 func (l *Lane) isCold() bool {
 	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0
 }

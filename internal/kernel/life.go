@@ -23,7 +23,7 @@ type life struct {
 	paused  bool
 	ended   bool
 	stops   sy.Bool         // contexts of tasks are cut; changes only from false to true
-	holds   int             // how many things keep the lane from its end, including the lanes right below it
+	holds   int             // what keeps the lane from its end, with the lanes right below it
 	place   *place          // nil: it is the root
 	calls   map[*Record]int // tasks that run inline: see calling
 	outcome *Cut            // set once
@@ -36,8 +36,8 @@ type phase uint8
 
 const (
 	open     phase = iota
-	draining       // it refuses tasks, and runs those that it accepted
-	stopping       // it refuses tasks, and has dropped those that had not started
+	draining       // refuses tasks; runs those that it accepted
+	stopping       // refuses tasks; has dropped those that had not started
 )
 
 // tally counts what the account does not.
@@ -138,8 +138,7 @@ type place struct {
 }
 
 // collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
-// lanes itself. collected must not wake a goroutine, since it runs outside of every
-// testing/synctest bubble.
+// lanes itself. It must wake no goroutine, as it runs outside of every testing/synctest bubble.
 func (p *place) collected() {
 	c := p.up.crew
 	c.read(func() { c.forget(p) })
@@ -345,9 +344,9 @@ func (l *Lane) Done() (done sy.Latch) {
 	return done
 }
 
-// Outcome is what the end of l has cut short; nil: nothing. If that is not noted yet, and tasks
-// run, Outcome notes that they are cut short now, because of cause. If foreign is set, other
-// functions of the user may run: then it does so too, until l has ended.
+// Outcome is what the end of l has cut short; nil: nothing. If none is noted yet, and tasks run,
+// these are cut short now, because of cause. If foreign is set, other functions of the user may run;
+// they are cut short too, unless l has ended.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := int(numOf(l.head.Load()))

@@ -11,15 +11,14 @@ import (
 // A line is a queue: an admission word (tail), a dispatch word (head), and cells. It knows no pool.
 //
 // Invariant: a ticket has one putter and one taker. Without the lock of the owner, a goroutine may
-// use the lease in tail, add the tickets that it takes to head, and subtract itself from busy.
-// Everything else changes under that lock, also the flags, and the lease in other ways. Methods
-// that say "Locked" need the lock.
+// use the lease in tail, add the tickets that it takes to head, and subtract itself from busy. All
+// else, also the flags and a new lease, changes under that lock. Methods that say "Locked" need it.
 type line struct {
 	stampMask uint64 // ticket t is timed if t&stampMask == stampAt
 	stampAt   uint64 // see stampMask
 	stampAll  bool
 	epoch     *time.Time
-	pacing    sy.Pointer[pacing] // nil until a submitter was far ahead; here, in a cache line that workers read
+	pacing    sy.Pointer[pacing] // nil until a submitter was far ahead; here, where workers read
 
 	_     sy.Pad
 	tail  sy.Uint64
@@ -131,9 +130,8 @@ func (l *line) fetch(seg *queue.Segment, t uint64) (queue.Item, *queue.Segment) 
 	return seg.Take(t), seg
 }
 
-// takeLocked takes a ticket for a goroutine that is not busy, and makes it busy. It ignores the
-// slow-path flag. It fails if no ticket waits, or if busy has reached most: workers may have come
-// without the lock.
+// takeLocked takes a ticket for a goroutine that becomes busy by that, whatever the slow-path flag.
+// It fails if no ticket waits, or if busy has reached most: others may have come without the lock.
 func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	seg = l.front.Load()
 	h, ok := change(&l.head, func(h uint64) (uint64, bool) {

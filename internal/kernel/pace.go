@@ -14,17 +14,16 @@ import (
 //
 // A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under
 // Block, a submitter that comes there while more than far tasks wait parks after its own task was
-// admitted, unless it is a task of the family. A worker that sees in its tick that half of the
-// tasks that waited are taken wakes the first parked submitter, and more of them if that one does
-// not bring enough tasks.
+// admitted, unless it is a task of the family. A worker that sees in its tick that half of what
+// waited is taken wakes the first parked submitter, and more if one does not bring enough tasks.
 //
 // Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
 // submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
 // loses time only each time that the queue has grown to four times its length.
 //
-// Invariant: while a submitter is parked here, the alarm is set, or has rung and is on its way to
-// the lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
-// the submitters that have waited for 100 ms.
+// Invariant: while a submitter is parked here, the alarm is set, or has rung and is on its way to the
+// lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
+// submitters that have waited for 100 ms.
 
 // Two figures were measured, on two CPUs with one or more submitters and tasks of some nanoseconds:
 // farAhead and paceTime. The others are parts of them.
@@ -40,7 +39,7 @@ const (
 	// firstTime suffices.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostSlow  = 10 >> sy.Shorter // times paceTime in a row, in each of which fewer than mostLease tasks were taken
+	mostSlow  = 10 >> sy.Shorter // times paceTime in a row in which fewer than mostLease tasks were taken
 	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 
@@ -53,7 +52,7 @@ type pacing struct {
 	woken  int       // how many were woken then; 0: none yet
 
 	alarm alarm
-	slow  int    // how often it has rung since mostLease tasks were taken between two rings
+	slow  int    // rings in a row with fewer than mostLease tasks taken before each
 	head  uint64 // tickets of head and of tail when it was set
 	tail  uint64
 }
@@ -65,7 +64,7 @@ type pacer struct {
 }
 
 // isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing for the first
-// one that is, and resets far when the queue is short. Locked.
+// that is, and resets far when the queue is short. Locked.
 func (l *Lane) isFarAhead() bool {
 	if l.capacity <= farAhead { // then none ever is
 		return false
@@ -168,10 +167,9 @@ func (l *Lane) follow() {
 	}
 }
 
-// wakeSome wakes some submitters, if it is time. Together they are to bring half of the tasks that
-// are missing to half of farAhead, if each brings as many tasks as each of those that were woken
-// last. Waking enough of them for all missing tasks would be too much: some of those that were
-// woken last may have begun only now. Locked.
+// wakeSome wakes some submitters, if it is time. If each brings as many tasks as those that were
+// woken last, they bring half of what is missing to half of farAhead. All of it would be too much,
+// since some of those woken last may have begun only now. Locked.
 func (l *Lane) wakeSome(p *pacing) {
 	if !l.mayWake(p) {
 		return

@@ -25,14 +25,13 @@ type quieter struct {
 	apart bool   // inline tasks ran when the wait began, and at every moment since; see widen
 }
 
-// quietAfter reports whether a goroutine waits for quiescence, and l was quiescent when head was h.
-// at is the number of tickets that were given out then.
+// quietAfter reports whether a quieter waits, and l was quiescent when head was h. at tickets were
+// given out then.
 func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
 	return ticketOf(h), numOf(h) == 0 && l.waiting.Load() != 0 && ticketOf(l.tail.Load()) == ticketOf(h)
 }
 
-// settleQuiet wakes the goroutines that wait for quiescence, if l is quiescent; then it ends l, if
-// l has nothing left to do. Locked.
+// If l is quiescent, settleQuiet wakes the quieters, and ends l if it has nothing left to do. Locked.
 func (l *Lane) settleQuiet() {
 	if len(l.quieters) == 0 && l.phase == open {
 		return
@@ -65,8 +64,8 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }
 
-// wakeQuieters wakes goroutines that wait for quiescence, after a moment when at tickets were given
-// out and all were finished. Locked.
+// wakeQuieters wakes the quieters, after a moment when at tickets were given out and all were
+// finished. Locked.
 func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
 		wake := !q.apart && reached(at, q.given)

@@ -16,9 +16,8 @@ import (
 // lock that the waiting task holds, or take long. The ticket of a claimed task stays in the line as
 // a tombstone; a worker that comes to it passes it.
 //
-// Why no task waits in vain: a task that waits on a worker waits for tasks that have begun, or has
-// run them. Tasks that have begun run, or wait themselves for tasks that have begun. Unless tasks
-// wait for each other in a circle, one of them runs.
+// No task waits in vain: a task that waits on a worker waits for tasks that have begun, or has run
+// them. Unless these wait for each other in a circle, one of them runs.
 //
 // Any goroutine may move state from waiting, by compare-and-swap, once r was accepted, so that its
 // ticket is in the line. The goroutine that has done so runs the task or gives it its result, and
@@ -40,12 +39,12 @@ const (
 
 // A Body is what a record does.
 type Body interface {
-	Refused() error         // the error for which it must not start, as its context has ended; nil: it may
+	Refused() error         // why it must not start: its context has ended; nil: it may start
 	Run() error             // the task itself
 	Over(err error)         // it has returned err, or will not run because of err: its context ends
 	Cut(cause error)        // its context ends now
 	Returns(err error) bool // whether a waiter gets err, which is about to be its result
-	Resolve(err error)      // gives its waiters its result; called once, as the last use. Not for a strand: see Next
+	Resolve(err error)      // gives its waiters its result; once, as its last use. Not for a strand: see Next
 	Outer() context.Context // the context of the call that submitted it; nil: none
 }
 
@@ -107,7 +106,7 @@ func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	return it, true
 }
 
-// isTombstone reports whether task it was begun by another goroutine than the owner of its ticket.
+// isTombstone reports whether task it was begun by a goroutine that does not own its ticket.
 func isTombstone(it queue.Item) bool {
 	r := recordOf(it)
 	return r != nil && !r.Waits()
@@ -121,9 +120,9 @@ func discard(it queue.Item, err error) {
 	}
 }
 
-// end ends the task of r, which may be nil, with err, and calls count, which counts it. A strand
-// goes on before that, so that the lane is not quiescent while a task waits in the strand. Waiters
-// for the task get its result after that.
+// end ends the task of r, which may be nil, with err, and calls count to count it. Before that, a
+// strand goes on, so that the lane is not quiescent while a task waits in the strand. After that, the
+// task's waiters get its result.
 func (r *Record) end(err error, count func()) {
 	if r == nil {
 		count()
@@ -238,9 +237,8 @@ func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 	return Ran
 }
 
-// calling adds d to the number of times that r runs inline: Close ends the contexts of such tasks.
-// It may be more than 1, since a strand is used again before its last task is counted. r may be
-// nil. Locked.
+// calling adds d to how often r runs inline: Close ends the contexts of such tasks. It may be more
+// than 1, since a strand is used again before its last task is counted. r may be nil. Locked.
 func (l *Lane) calling(r *Record, d int) {
 	if r == nil {
 		return
@@ -299,8 +297,7 @@ func (c *Crew) task(ctx context.Context) (r *Record) {
 	return r
 }
 
-// Task is the task of l's family whose context is ctx, or one that ctx is derived from; nil if
-// there is none, or it has returned.
+// Task is TaskIn for the root of l's family.
 func (l *Lane) Task(ctx context.Context) *Record {
 	if l.crew == nil {
 		return nil
@@ -346,7 +343,7 @@ func (l *Lane) Call(f func()) {
 	l.up.Call(func() { l.id.Call(f) })
 }
 
-// Depth is how many tasks of l the calling goroutine is in, one inside the other.
+// Depth is how many nested tasks of l the calling goroutine is in.
 func (l *Lane) Depth() int { return l.id.Depth() }
 
 // Nesting is Depth, as far as the stack and ctx tell. For a task of the family that is not in l it
@@ -409,6 +406,5 @@ func (l *Lane) AllBusy() (all bool) {
 	return all
 }
 
-// Nests reports whether a caller that is in n tasks of a lane, one inside the other, is to run one
-// more inside these, instead of waiting.
+// Nests reports whether a caller that is inside n nested tasks of a lane is to run one more there.
 func Nests(n int) bool { return n > 0 && n <= maxNesting }

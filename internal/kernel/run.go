@@ -20,14 +20,13 @@ import (
 
 // An Owner is what a lane's pool does around tasks.
 type Owner interface {
-	// Panicked handles a panic of value v in a task, which is r if r is not nil, and returns the
-	// task's error. It is called in the deferred function that has recovered the panic. If it is
-	// about to end the process, it calls uncounted first, with what it would have returned.
+	// Panicked handles a panic of value v in a task, or in r, if that is not nil, and returns the
+	// task's error. It is called in the deferred function that has recovered the panic. If it is about
+	// to end the process, it calls uncounted first, with what it would have returned.
 	Panicked(v any, r *Record, uncounted func(err error)) error
 	// Guard calls f, a function of the user that is no task, and reports a panic.
 	Guard(f func())
-	// Region begins a region of runtime/trace for a task, which is r if r is not nil, and returns
-	// the function that ends it.
+	// Region begins a region of runtime/trace, for a task or for r, and returns what ends it.
 	Region(r *Record) (end func())
 	// Timed gets how long a task waited and ran, in nanoseconds.
 	Timed(waited, ran int64)
@@ -37,8 +36,8 @@ type Owner interface {
 	HookBroken()
 }
 
-// attempt runs task it of l, unless the task must not begin: then it is canceled. w is the worker
-// that runs it; nil: it runs inline.
+// attempt runs task it of l, unless it must not begin: then it is canceled. w is the worker that runs
+// it; nil: it runs inline.
 func (l *Lane) attempt(it queue.Item, w *Worker) (canceled bool, err error) {
 	r := recordOf(it)
 	if r != nil {

@@ -10,9 +10,9 @@ import (
 // only lane that is ready it does both by a step on head, and comes to the lock only if another
 // goroutine waits for that step.
 
-// maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo
-// 1<<38. When a worker comes out of a task after so many tickets that they have wrapped, it must not
-// take an old look for a new one. That could happen only within maxSeen tickets of where it looked.
+// maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo 1<<38:
+// a worker that comes out of a task after so many that they have wrapped must not take an old look
+// for a new one. That could happen only within maxSeen tickets of where it looked.
 const maxSeen = 1 << 10
 
 // take takes the next task. If there is none it returns false, and w may have been told to leave.
@@ -55,8 +55,8 @@ func (w *Worker) take() (queue.Item, bool) {
 }
 
 // takePlain is the fast path of take from one plain task to the next: it takes a ticket of the only
-// lane that is ready, if the ticket is not timed. Otherwise it returns no task, and take is to be
-// called. It also returns no task if the one that it has taken is a record; that is in held.
+// lane that is ready, if the ticket is not timed. Otherwise it returns no task; nor if the task is a
+// record, which is then in held.
 func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // between the two: see offer
@@ -136,7 +136,7 @@ func (w *Worker) begin(l *Lane, t turn) {
 	w.publish(0)
 }
 
-// A turn is the time from when a worker comes into a lane until it next looks whose turn it is.
+// A turn is the time from a worker's coming into a lane until it next looks whose turn it is.
 type turn struct {
 	began int64 // 0: no other lane is ready, and nothing is charged
 	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task

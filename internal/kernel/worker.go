@@ -59,7 +59,7 @@ type Worker struct {
 type run struct {
 	cycle   func()             // loop; made once
 	call    sy.Pointer[Record] // cur, for the goroutine that cuts contexts; pairs with Lane.stops
-	pending *Record            // the last task, which is to be resolved after it was counted
+	pending *Record            // the last task, to be resolved after it was counted
 	turns   int                // tasks of a strand that were run one after the other
 	started int64              // when the task it is in started, if it is timed
 	waited  int64              // how long that task waited
@@ -124,8 +124,8 @@ func (w *Worker) main() {
 	}
 	w.startHook()
 	for w.named.Store(c.root); !w.leaving; {
-		// Functions that read the runtime's metrics are called here, with rare exceptions. They need
-		// so much stack that a stack of 2 KB suffices only if it is not deep.
+		// The runtime's metrics are read from here, with rare exceptions: that needs so much stack that
+		// 2 KB suffice only if the stack is not deep.
 		switch p := w.pause; p {
 		case toYield:
 			if !sy.FreeCPU() { // a free CPU runs the others; if w yields, it could run w, away from w's caches
@@ -321,9 +321,8 @@ func (w *Worker) sleep() {
 	w.seat.Woken(now - w.parkedAt)
 }
 
-// busyFor is the time until now, in all, in which w was not parked. While w is parked, busy is
-// negative, and the time is ^busy. Otherwise the time is what it would be if w had begun at busy,
-// and had never parked.
+// busyFor is for how long, in all, w has not been parked at time now. While w is parked that is
+// ^busy, and busy is negative. Otherwise it is as if w had begun at busy and had never parked.
 func (w *Worker) busyFor(now int64) int64 {
 	if b := w.busy.Load(); b < 0 {
 		return ^b
@@ -371,7 +370,7 @@ func (w *Worker) tick() {
 	switch {
 	case aside && c.Sizer == nil:
 		w.finish()
-		w.pause = toSleep // although tasks wait: leave looks, and may wake w at once, to ask whether to grow
+		w.pause = toSleep // although tasks wait: leave may wake w at once, to ask whether to grow
 	case yield && c.backlog():
 		if w.yields = w.at != nil; !w.yields {
 			w.seat.Yields(&c.clock)
@@ -382,7 +381,7 @@ func (w *Worker) tick() {
 	}
 }
 
-// ask makes the searching worker yield until the pool is to grow, or there is nothing to do.
+// ask makes a searching worker yield until the pool is to grow, or there is nothing to do.
 func (w *Worker) ask() {
 	c := w.crew
 	still, last := 0, uint64(0)
@@ -447,8 +446,8 @@ func (w *Worker) startHook() {
 	w.hooked = !broken
 }
 
-// stepOut runs f, a function of the user, on a worker that searches. f may take any time, so
-// meanwhile the worker does not count as searching, but in n. look is called first, under the lock.
+// stepOut runs f, a function of the user, on a searching worker. f may take any time, so meanwhile
+// the worker does not count as searching, but in n. look is called first, under the lock.
 func (w *Worker) stepOut(n *int, look, f func()) {
 	c := w.crew
 	c.enter()
