@@ -50,8 +50,8 @@ func TryGo[T any](ctx context.Context, p *Pool, f func(context.Context) (T, erro
 	return u, nil
 }
 
-// start makes f a task of p, which submit submits. If that is not accepted, the reason is the
-// result too.
+// start makes f a task of p and submits it by submit. If it is not accepted, the reason is also the
+// result of the Future.
 func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error), submit func(*contextCall) error) (*Future[T], error) {
 	u := &Future[T]{futureTask[T]{f: f}}
 	err := checkArgs(ctx, p, f != nil)
@@ -71,7 +71,7 @@ func (t *futureTask[T]) Run() (err error) {
 	return err
 }
 
-// Resolve lets go of what f captured, also where it did not run.
+// Resolve drops f with what it captured, also if f did not run.
 func (t *futureTask[T]) Resolve(err error) {
 	t.f = nil
 	t.waitedCall.Resolve(err)
@@ -107,20 +107,20 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. Its place in the queue may be taken until a worker comes to
-// it. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that
+// [Stats].Canceled. It may count against the capacity until a worker comes to
+// its place in the queue. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that
 // runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }
 
-// A waitedCall is a call that somebody may wait for.
+// A waitedCall is a call that goroutines may wait for.
 type waitedCall struct {
 	contextCall
 	waker
 	err      error    // the result; written before resolved
 	resolved bool     // guarded by waker.mu, as is done
-	done     sy.Latch // made by the first who asks for it
+	done     sy.Latch // made at the first call of latch
 }
 
 func (c *waitedCall) Returns(error) bool { return true }
@@ -134,7 +134,7 @@ func (c *waitedCall) Resolve(err error) {
 	open(done)
 }
 
-// latch is opened when c is resolved.
+// latch returns a latch that is opened when c is resolved.
 func (c *waitedCall) latch() sy.Latch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,9 +154,9 @@ func (c *waitedCall) isResolved() bool {
 	return c.resolved
 }
 
-// await parks until c is resolved or ctx ends; that is the error then. Where
-// ctx, or the stack, tells that it is called by a task of c's family, it runs c,
-// if that has not started.
+// await parks until c is resolved, or until ctx ends: then it returns ctx's
+// error. If ctx, or the stack, shows that a task of c's family is the caller,
+// await runs c, if c has not started.
 func (c *waitedCall) await(ctx context.Context) error {
 	if c.isResolved() {
 		return nil
@@ -168,16 +168,16 @@ func (c *waitedCall) await(ctx context.Context) error {
 	return c.waker.await(ctx, c.Lane, c.isResolved, func(n kernel.Nudger) kernel.Outcome { return h.claim(&c.call, n) })
 }
 
-// A waker wakes those who wait for something.
+// A waker wakes the goroutines that wait for something.
 type waker struct {
-	mu   sy.Mutex // guards what follows, and what they wait for
-	wake sy.Latch // made by the first who waits, for all until it is opened
+	mu   sy.Mutex // guards wake, and what the waiters wait for
+	wake sy.Latch // made by the first waiter, and used by all until it is opened
 }
 
-// await parks until over reports true, or ctx ends; that is the error then. Before it parks it
-// calls help, which is to run what is waited for, tasks of l, where it can.
+// await parks until over reports true, or until ctx ends: then it returns ctx's error. Before it
+// parks it calls help, which runs awaited tasks of l if it can.
 func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
-	var n kernel.Nudger // told when there is a place to help
+	var n kernel.Nudger // notified when there is free capacity to help
 	for !over() {
 		if err := ctx.Err(); err != nil && !over() {
 			return err // and does not help
@@ -201,10 +201,10 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 	return nil
 }
 
-// waiting is a Nudger for one of those who wait, each of whom is to be told.
+// waiting is the Nudger of one waiter: each waiter has its own.
 type waiting struct{ *waker }
 
-// arm is opened when those who wait are to look again.
+// arm returns a latch that is opened when the waiters are to look again.
 func (w *waker) arm() sy.Latch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *waker) arm() sy.Latch {
 	return w.wake
 }
 
-// Nudge has those who wait look again.
+// Nudge makes the waiters look again.
 func (w *waker) Nudge() {
 	w.mu.Lock()
 	w.unlockAndWake()
@@ -226,10 +226,10 @@ func (w *waker) unlockAndWake() {
 	open(wake)
 }
 
-// An awaited is tasks that somebody waits for, who may run those that have not begun.
+// An awaited holds tasks of which a waiter may run those that have not begun.
 type awaited struct {
 	waker
-	listed fifo[*call] // of these, the oldest first, but for some that have begun
+	listed fifo[*call] // tasks that have not begun, and some that have, the oldest first
 }
 
 // list lists c, unless it has begun.
@@ -241,8 +241,9 @@ func (a *awaited) list(c *call) {
 	a.unlockAndWake() // whoever waits may have to run it
 }
 
-// unbegun is the oldest task that is listed and has not begun. It stays listed when it is claimed:
-// others who look meanwhile must not take it that there is none, should there be no place for it.
+// unbegun is the oldest task that is listed and has not begun; nil: there is none. It does not leave
+// the list while a waiter tries to claim it: the claim may fail for want of free capacity, and others
+// that look meanwhile must not conclude that no task is left.
 func (a *awaited) unbegun() *call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,23 +260,24 @@ func (a *awaited) trim() {
 	}
 }
 
-// open opens l, if somebody has made it.
+// open opens l, if l was made.
 func open(l sy.Latch) {
 	if !l.IsZero() {
 		l.Open()
 	}
 }
 
-// A helper is a task that waits for others of its family, and runs them itself, and nothing else, if
-// they have not started (inline join, or restricted helping). So it does not keep them from being
-// run. See [kernel.Record].
+// A helper is a task that waits for other tasks of its family. It runs those that have not started
+// itself, and nothing else (inline join, or restricted helping). So its wait does not keep them from
+// being run. See [kernel.Record].
 type helper struct {
-	task *call        // nil: the context does not tell
-	own  *kernel.Lane // the pool that it has a worker of, as the stack tells; it goes before task
+	task *call        // nil: the context does not show it
+	own  *kernel.Lane // the pool that it has a worker of, as the stack shows; takes precedence over task
 }
 
-// callerIn is the caller, if that is a task of p's family: ctx tells, or else the stack. Workers
-// that are free now may wait for the caller later, in tasks that began meanwhile.
+// callerIn is the caller as a helper, if ctx, or else the stack, shows that it is a task of p's
+// family. It asks the stack even while workers are free: they may wait for the caller later, in
+// tasks that begin meanwhile.
 func callerIn(p *Pool, ctx context.Context) helper {
 	h := helper{task: p.lane.Task(ctx)}
 	if p.mayBeInTask() {
@@ -284,8 +286,8 @@ func callerIn(p *Pool, ctx context.Context) helper {
 	return h
 }
 
-// helperWith is the caller if it is to help with c, for which it waits with ctx. The error is
-// [ErrWouldDeadlock] if it is c itself, or a task that cannot run c.
+// helperWith is the caller as a helper with c, for which it waits with ctx. The error is
+// [ErrWouldDeadlock] if the caller is c itself, runs inside c, or must not run c.
 func helperWith(c *call, ctx context.Context) (helper, error) {
 	l := c.Lane
 	if l == nil {
@@ -293,9 +295,9 @@ func helperWith(c *call, ctx context.Context) (helper, error) {
 	}
 	h := helper{task: l.Task(ctx)}
 	if (c.Kept || c.Waits()) && !h.in(l) && l.AllBusy() {
-		h.askStack(l) // that takes long: only where it matters
+		h.askStack(l) // this is slow: only if it matters
 	}
-	if c.Kept && h.any() { // others of its key come first
+	if c.Kept && h.any() { // other tasks of its key come first
 		return h, ErrWouldDeadlock
 	}
 	for o := h.task; o != nil; o = o.Outer() {
@@ -306,7 +308,7 @@ func helperWith(c *call, ctx context.Context) (helper, error) {
 	return h, nil
 }
 
-// any reports whether there is one.
+// any reports whether there is a helper.
 func (h helper) any() bool { return h.task != nil || h.own != nil }
 
 // askStack looks on the stack for a task of a lane that is nearer to l than what is known.
@@ -318,8 +320,8 @@ func (h *helper) askStack(l *kernel.Lane) {
 	}
 }
 
-// in reports whether the task, or one that it runs inside of, has a worker of l. One that has
-// ended, and whose context somebody has kept, has none.
+// in reports whether the task, or a task that it runs inside of, has a worker of l. A task that has
+// ended has none, though its context may have been kept.
 func (h helper) in(l *kernel.Lane) bool {
 	if h.own != nil {
 		return h.own.IsBelow(l)
@@ -332,7 +334,8 @@ func (h helper) in(l *kernel.Lane) bool {
 	return h.task != nil && l.Up() == nil
 }
 
-// claim runs c, unless there is no helper, or no place for c. Then n is told when there is one.
+// claim runs c, unless there is no helper, or no free capacity for c. Then n is notified when there is
+// some.
 func (h helper) claim(c *call, n kernel.Nudger) kernel.Outcome {
 	if !h.any() {
 		return kernel.NotClaimed
@@ -351,7 +354,7 @@ func (h helper) help(next func() *call, n kernel.Nudger) kernel.Outcome {
 		if c == nil {
 			return kernel.NotClaimed
 		}
-		if got := h.claim(c, n); got != kernel.NotClaimed || c.Waits() { // the latter if it is about to be dropped
+		if got := h.claim(c, n); got != kernel.NotClaimed || c.Waits() { // it waits if it is about to be dropped
 			return got
 		}
 	}

@@ -27,7 +27,7 @@ type Group struct {
 	p      *Pool
 	parent context.Context
 	groupConfig
-	helps bool // it was made in a task of the family, which runs tasks that it waits for
+	helps bool // it was made in a task of the family: that task runs tasks of the group itself
 
 	round sy.Pointer[round] // the latest
 	first round             // saves an allocation
@@ -40,17 +40,17 @@ type groupConfig struct {
 }
 
 // A round is what happens from the first Go to the return of Wait. It is the
-// group's context too. It is over once somebody has come to Wait and no task is
-// left; the next Go begins another one.
+// group's context too. It is over once Wait was called and no task is left. The
+// next Go begins another round.
 type round struct {
 	lazyContext
-	awaited // where the group helps, its tasks; its lock guards what follows, up to gate
+	awaited // the group's tasks, if it helps; its lock guards what follows, up to gate
 	g       *Group
 	tasks   int        // that have not ended, also those whose Go waits
-	places  int        // of calls of Go, in their order
-	atLimit []sy.Event // wake the tasks that came when the limit was reached, in turn
-	waited  bool       // somebody is in Wait, or has given up
-	gate    sy.Gate    // shut while somebody is in Wait, and tasks are left
+	places  int        // calls of Go so far; the number of a call is its place
+	atLimit []sy.Event // of calls of Go that wait at the limit, in order: set when the task may start
+	waited  bool       // a goroutine is in Wait, or has given up waiting
+	gate    sy.Gate    // shut while a goroutine is in Wait and tasks are left
 
 	errs  failures
 	first groupTask // saves an allocation
@@ -141,7 +141,7 @@ func (g *Group) begin(r *round) *round {
 	return r
 }
 
-// lock locks the latest round. If that is over, another one begins.
+// lock locks the latest round. If that is over, it begins another one.
 func (g *Group) lock() *round {
 	for {
 		r := g.round.Load()
@@ -227,8 +227,8 @@ func (g *Group) enter(atLimit int) (r *round, place int, turn sy.Event) {
 // isFull reports whether the limit is reached by tasks that do not wait there. Locked.
 func (r *round) isFull() bool { return r.g.limit > 0 && r.tasks-len(r.atLimit) >= r.g.limit }
 
-// submit submits f, by policy, as a task that was counted, or with here set runs it. It reports
-// whether f was accepted; the reason why not is the group's error, unless it is excuse.
+// submit submits f, as a task that was counted, by policy. If here is set, it runs f instead. It
+// reports whether f was accepted. If not, the reason is the group's error, unless it is excuse.
 func (r *round) submit(f func(context.Context) error, place int, here bool, policy FullPolicy, excuse error) bool {
 	err := r.Err()
 	if f == nil {
@@ -250,7 +250,7 @@ func (r *round) submit(f func(context.Context) error, place int, here bool, poli
 func (r *round) put(f func(context.Context) error, place int, here bool, policy FullPolicy) (err error) {
 	p := r.g.p
 	t := &r.first
-	if place > 1 || p.follows() { // one that is followed refers to more than the group does
+	if place > 1 || p.follows() { // a traced task refers to more than the group does
 		t = new(groupTask)
 	}
 	t.Context, t.r, t.f, t.place = r, r, f, place
@@ -272,14 +272,14 @@ func (r *round) put(f func(context.Context) error, place int, here bool, policy 
 	return err
 }
 
-// leave counts a task as ended, with err. The last one ends the round, if somebody has come to Wait.
+// leave counts a task as ended, with err. The last one ends the round, if Wait was called.
 func (r *round) leave(place int, err error) {
 	if err != nil {
 		r.fail(place, err)
 	}
 	r.mu.Lock()
 	for r.tasks--; len(r.atLimit) > 0 && !r.isFull(); r.atLimit = r.atLimit[1:] {
-		r.atLimit[0].Set() // also if nobody waits any more
+		r.atLimit[0].Set() // also if its Go does not wait any more
 	}
 	if !r.over() {
 		r.mu.Unlock()
@@ -292,7 +292,7 @@ func (r *round) leave(place int, err error) {
 
 // fail notes an error, and reports whether Wait returns it.
 func (r *round) fail(place int, err error) (kept bool) {
-	return r.errs.note(place, err, err == r.Err(), r.end) // the end of the context is said once
+	return r.errs.note(place, err, err == r.Err(), r.end) // the error of the ended context is noted once
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -347,7 +347,7 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	}
 	switch {
 	case err == nil:
-		r.end(context.Canceled) // who has ended the round may not have come to that
+		r.end(context.Canceled) // the goroutine that has ended the round may not have done that yet
 	case g.collect:
 		return err
 	}
@@ -360,12 +360,12 @@ func (r *round) isOver() bool {
 	return r.over()
 }
 
-// A failures is the errors of tasks, or of items: the first one, which ends the others, or all.
+// A failures holds the errors of tasks, or of items: the first one, which ends the others, or all.
 type failures struct {
 	mu      sy.Mutex    // guards what follows
 	collect bool        // constant
 	first   error       // that ended the others
-	all     []taskError // where they are collected
+	all     []taskError // if errors are collected
 }
 
 // A taskError is the error of a task, or an item, and its place among others.
@@ -374,8 +374,8 @@ type taskError struct {
 	err   error
 }
 
-// note notes an error, and reports whether result returns it. Unless errors are collected, or with
-// ends set, it ends the others: the first one is told to end.
+// note notes an error, and reports whether result returns it. If errors are not collected, or if
+// ends is set, the error ends the others: note calls end with the first such error.
 func (f *failures) note(place int, err error, ends bool, end func(error)) (kept bool) {
 	f.mu.Lock()
 	ends = ends || !f.collect
@@ -431,7 +431,7 @@ func (g *Group) Context() context.Context {
 	return r
 }
 
-// Run and the others make a groupTask the body of its call.
+// Run and the methods below make a groupTask the body of its call.
 func (t *groupTask) Run() error {
 	return take(&t.f)(given(&t.call, t))
 }
@@ -441,8 +441,8 @@ func (t *groupTask) Outer() context.Context { return t.r.parent }
 func (t *groupTask) Over(error)             { t.SetOver() }
 func (t *groupTask) Cut(cause error)        { t.r.end(cause) }
 
-// Returns notes e, unless all errors are returned: whether it is the first one must be known
-// before it is logged.
+// Returns reports whether Wait returns e. If only the first error is returned, it notes e already,
+// since e is logged if it is not the first one.
 func (t *groupTask) Returns(e error) bool { return t.r.g.collect || t.r.fail(t.place, e) }
 
 func (t *groupTask) Resolve(err error) {

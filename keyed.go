@@ -9,11 +9,11 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A key that has tasks is a strand (a serial executor): a line of its own, and one activation in
-// the queue of the pool, or running, while there are tasks in it. The worker that comes to the
-// activation runs the first task, and goes on with those that wait behind it; after 32 it submits
-// the activation again, so that the tasks of others that are queued by then have their turn. A
-// task that waits behind others in its strand has a permit of the pool, and no place in its queue.
+// A key that has tasks is a strand (a serial executor): a queue of its own, and one activation, which
+// is in the queue of the pool, or runs, while the strand has tasks. The worker that takes the
+// activation runs the first task, and goes on with those that wait behind it. After 32 tasks it
+// submits the activation again, so that other tasks that were queued by then run first. A task that
+// waits behind others in its strand has a permit of the pool, and no ticket in its queue.
 
 // A Keyed runs tasks on a pool. Those of one key run one after the other, in
 // the order in which they were accepted; those of different keys run side by
@@ -34,25 +34,25 @@ type Keyed[K comparable] struct {
 	shards [keyShards]keyShard[K]
 }
 
-const keyShards = 64 >> (2 * sy.Shorter) // in models one: the hash is another one in each run
+const keyShards = 64 >> (2 * sy.Shorter) // one in models, because the hash differs in each run
 
 type keyShard[K comparable] struct {
-	mu      sy.Mutex // guards what follows, and the strands; the lock of a pool may be held, and must not be taken
+	mu      sy.Mutex // guards what follows, and the strands; taken after the lock of a pool, never before it
 	strands map[K]*strand[K]
-	most    int        // in strands since that was made: it lets go of the memory of many once it is empty
-	spare   *strand[K] // one that was in use, to be used again
+	most    int        // in strands since it was made: a map that was large is dropped when it is empty
+	spare   *strand[K] // one to be reused
 	_       [128 - 40]byte
 }
 
-// A strand is a key that has tasks, and the body of its activation. What that does is what the
-// task does whose turn it is.
+// A strand is a key that has tasks, and the body of its activation. That body is the body of the
+// strand's current task.
 type strand[K comparable] struct {
 	rec         call
 	kernel.Body       // of the task that has begun, or was dropped; nil: none
 	inner       *call // of that task; nil: a func, or withdrawn
 	s           *keyShard[K]
 	key         K
-	tasks       fifo[queue.Item] // that wait: funcs, and calls that are kept
+	tasks       fifo[queue.Item] // that wait: funcs, and calls with Kept set
 }
 
 // NewKeyed makes a Keyed on p.
@@ -121,7 +121,7 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 	return u
 }
 
-// submitCall submits c as a task of key. kind is for those who trace it.
+// submitCall submits c as a task of key. kind is for a Tracer.
 func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	c.Kept = true
 	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, c, kind)
@@ -159,8 +159,8 @@ func (k *Keyed[K]) shard(key K) *keyShard[K] {
 	return &k.shards[maphash.Comparable(k.seed, key)%keyShards]
 }
 
-// of is the strand of key, and whether that is idle. Then its activation is to be submitted. Locked,
-// as all methods of a keyShard.
+// of is the strand of key, and whether it is idle. If it is, its activation is to be submitted.
+// Locked, as all methods of a keyShard.
 func (s *keyShard[K]) of(p *Pool, key K) (t *strand[K], idle bool) {
 	if t = s.strands[key]; t != nil {
 		return t, false
@@ -182,7 +182,7 @@ func (s *keyShard[K]) of(p *Pool, key K) (t *strand[K], idle bool) {
 	return t, true
 }
 
-// forget forgets t, which becomes idle.
+// forget removes t, which becomes idle.
 func (s *keyShard[K]) forget(t *strand[K]) {
 	delete(s.strands, t.key)
 	if len(s.strands) == 0 && s.most > 16 {
@@ -213,8 +213,8 @@ func (j *joining[K]) Join() *call {
 	return nil
 }
 
-// begin makes the first task that waits the one whose turn it is, unless there is one. It returns
-// its body.
+// begin makes the first waiting task the current one, unless there is a current one. It returns the
+// body of the current task.
 func (t *strand[K]) begin() kernel.Body {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -260,8 +260,8 @@ func (t *strand[K]) Cut(cause error) {
 	}
 }
 
-// A funcBody is a task of a key that nobody waits for. It is nil for one that was withdrawn: who has
-// done that tells its end and its result.
+// A funcBody is a task of a key that has no waiter. It is nil for a task that was withdrawn: the
+// goroutine that withdrew the task ends and resolves it.
 type funcBody func()
 
 func (f funcBody) Run() error {
@@ -282,8 +282,8 @@ func (funcBody) Returns(error) bool     { return false }
 func (funcBody) Resolve(error)          {}
 func (funcBody) Outer() context.Context { return nil }
 
-// A fifo is a queue for one goroutine at a time. Its memory is that of the most
-// that were in it.
+// A fifo is a queue for one goroutine at a time. It keeps the memory for the most
+// items that were in it.
 type fifo[T any] struct {
 	buf  []T
 	head int

@@ -92,7 +92,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	return *r.v.(*S), nil
 }
 
-// openIn opens the resource of w, whose r is locked.
+// openIn opens the resource of w. r belongs to w and is locked.
 func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
@@ -114,12 +114,12 @@ func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 type keep struct {
 	mu    sy.Mutex      // guards what follows
 	all   map[any]*kept // by *Local; nil after the end
-	close []func()      // what was opened, in the order in which it was
+	close []func()      // each closes a resource, in the order in which they were opened
 }
 
 // A kept is what a worker has for one Local.
 type kept struct {
-	opening sy.Bool // the user's open runs: who is in one must not wait for it
+	opening sy.Bool // the user's open runs: a Get inside of it must not wait for it
 
 	mu sy.Mutex // held while the user's open runs
 	v  any      // a pointer to the resource; nil: it is not open
@@ -137,7 +137,7 @@ func (k *keep) of(key any) *kept {
 	return r
 }
 
-// opened has shut called when the worker leaves, unless it has left.
+// opened makes the worker call shut when it leaves. It returns false if the worker has left.
 func (k *keep) opened(shut func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,8 +152,8 @@ func keepOf(w *kernel.Worker) *keep {
 	return w.Client(func() any { return &keep{all: map[any]*kept{}} }).(*keep)
 }
 
-// closeKept closes what was opened on w, the latest first, also where one of the functions ends
-// the goroutine.
+// closeKept closes what was opened on w, the latest first, also if one of the functions ends the
+// goroutine.
 func closeKept(p *Pool, w *kernel.Worker) {
 	k, ok := w.Client(nil).(*keep)
 	if !ok {

@@ -14,23 +14,22 @@ import (
 
 // This file runs the loops of Range, ForEachSlice and MapSlice.
 //
-// A loop has one counter, of the items that were given out, and its participants take
-// chunks from it: the goroutine that calls, and helpers, which are tasks of the pool. One
-// helper at a time waits in the queue, also of all the loops that are nested on a goroutine.
-// When it begins it calls the next one, if there is something left; so helpers come as fast
-// as workers do, and a short loop calls one. A participant with a new chunk calls one too, if
-// there is a worker to spare. Loops in loops share nothing else: a caller that
-// has nothing left does not look for work below its loop. (It was tried: a caller that helps
-// there needs a tree of loops and of their contexts, and gains where a tree is lopsided.)
+// A loop counts the items that were given out. Its participants take chunks by adding to that
+// counter. They are the goroutine that calls, and helpers, which are tasks of the pool. Of all the
+// loops that are nested on a goroutine, one helper at a time waits in the queue. A helper that begins
+// calls the next one, if items are left. So helpers come as fast as workers do, and a short loop calls
+// one. A participant with a new chunk calls one too, if a worker is free. Nested loops share nothing
+// else: a caller without items left does not look for work below its loop. Such a caller was tried: it
+// needs a tree of loops and of their contexts, and gains only if the tree is lopsided.
 //
-//	R1. An item is given out once: each participant moves the counter by what it takes, and
-//	    it only grows. It may end above n.
-//	R2. A loop never waits for a task that has not begun: when the caller finds nothing left,
-//	    it takes back the helper that waits in the queue, and waits for those that have begun.
-//	    They run chunks and nothing else.
+//	R1. An item is given out once: each participant adds to the counter what it takes. The
+//	    counter only grows, and may end above n.
+//	R2. A loop never waits for a task that has not begun: a caller that finds nothing left
+//	    withdraws the helper that waits in the queue, and waits for those that have begun.
+//	    Helpers run chunks and nothing else.
 //	R3. A loop calls at most as many helpers as it may have participants beside its caller.
-//	    A helper is offered to the pool and listed under lock, and wants is cleared under
-//	    lock: so the caller finds all of them.
+//	    A helper is offered to the pool and listed under the lock, and wants is cleared under
+//	    the lock. So the caller finds all helpers.
 //	R4. A chunk is one item, or as many as take less than chunkTime at the participant's last
 //	    speed, and no more than its share of half of what was left a moment before.
 
@@ -89,8 +88,8 @@ func Range(ctx context.Context, p *Pool, n int, f func(ctx context.Context, lo, 
 	return p.loop(ctx, n, f, loopOptions{most: math.MaxUint32})
 }
 
-// chunkTime is how long a chunk of more than one item is to take. What a chunk costs beside
-// its items, above all to read the clock, is a fiftieth of that.
+// chunkTime is how long a chunk of more than one item is to take. The overhead of a chunk, most of
+// which is to read the clock, is a fiftieth of that.
 const chunkTime = 5 * time.Microsecond
 
 type loopFunc = func(ctx context.Context, lo, hi int) error
@@ -101,8 +100,9 @@ type loopOptions struct {
 	collect bool   // errors; else the first one ends the loop
 }
 
-// A loop is one call of Range or its kin. Where it is not part of a task it is a call itself. It is
-// the context that f is given on the caller's goroutine, and the parent of the contexts of helpers.
+// A loop is one call of Range, ForEachSlice or MapSlice. If it is not part of a task, it is a task
+// itself. It is the context that f is given on the caller's goroutine, and the parent of the contexts
+// of helpers.
 type loop struct {
 	waitedCall // waker.mu guards helpers and what follows it
 	// Constant once others may join.
@@ -112,16 +112,16 @@ type loop struct {
 	n    uint64
 	all  int             // workers that p may have
 	root *loop           // the outermost of the loops that are nested on this goroutine
-	ctx  context.Context // l, unless it is a call that is followed
+	ctx  context.Context // l, unless l is traced
 
 	wants  sy.Bool             // more helpers may be called; written under lock
-	latest sy.Pointer[helping] // of a root, the helper that any of its loops has called last
+	latest sy.Pointer[helping] // in the root: the last helper that it, or a loop nested in it, has called
 
 	helpers *helping // the latest one; see helping.before
 	called  int      // their number
 	errs    failures
 
-	_    sy.Pad    // keeps what participants read for each item off the line that they write
+	_    sy.Pad    // keeps what participants read for each item off the cache line that they write
 	next sy.Uint64 // R1: items below were given out
 }
 
@@ -129,7 +129,7 @@ type loop struct {
 type helping struct {
 	waitedCall
 	l      *loop
-	before *helping // the one that the loop has called before
+	before *helping // the one that the loop has called before this one
 }
 
 // loop runs f for [0, n).
@@ -162,7 +162,7 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 // Run is the caller's part in l.
 func (l *loop) Run() (err error) {
 	l.ctx = l
-	if ctx := given(&l.call, l); ctx != l.ctx { // followed: f is given a loop below that context, so that loops in it know theirs
+	if ctx := given(&l.call, l); ctx != l.ctx { // traced: f is given a loop below ctx, so that nested loops find it
 		in := &loop{loopOptions: l.loopOptions, p: l.p, f: l.f, n: l.n, all: l.all}
 		in.root, in.parent = in, ctx
 		return in.Run()
@@ -190,7 +190,7 @@ func (l *loop) Run() (err error) {
 	return nil
 }
 
-// callHelper has the pool run one more helper, if there may be one.
+// callHelper submits one more helper, if there may be one.
 func (l *loop) callHelper() {
 	latest := l.root.latest.Load()
 	if !l.wants.Load() || latest != nil && latest.Waits() {
@@ -203,7 +203,8 @@ func (l *loop) callHelper() {
 	if !l.wants.Load() || !l.root.latest.CompareAndSwap(latest, h) {
 		return
 	}
-	// It is worth that only if a worker is free. So the policy is not asked, and nothing is rejected.
+	// A helper is useful only if a worker is free. So the policy does not apply, and no task counts as
+	// rejected.
 	if l.p.put(queue.Record(&h.call), kernel.Offer, nil) != nil {
 		l.root.latest.CompareAndSwap(h, nil)
 		return
@@ -213,8 +214,8 @@ func (l *loop) callHelper() {
 	l.wants.Store(l.called+1 < l.limit)
 }
 
-// Run makes a helping the body of its call. It does not wait any more, so others may call the next
-// one.
+// Run makes a helping the body of its call. The helper has left the queue, so the next one may be
+// called.
 func (h *helping) Run() error {
 	l := h.l
 	if l.next.Load() < l.n {
@@ -225,7 +226,7 @@ func (h *helping) Run() error {
 	return nil
 }
 
-// join ends l: it waits until nobody works on it any more. See R2 and R3.
+// join ends l: it waits until no participant works on l any more. See R2 and R3.
 func (l *loop) join() {
 	l.mu.Lock()
 	l.wants.Store(false)
@@ -244,7 +245,7 @@ func (l *loop) join() {
 func (l *loop) work(ctx context.Context) (again bool) {
 	returned, at := false, 0
 	defer func() {
-		if returned || l.p.crash && !kernel.InGoexit() { // let the process die of it, as it is
+		if returned || l.p.crash && !kernel.InGoexit() { // a panic goes on, and ends the process
 			return
 		}
 		r := recover()
@@ -298,7 +299,7 @@ func (l *loop) take(step uint64) (lo, n uint64) {
 // share is a participant's share of half of what is left.
 func (l *loop) share(left uint64) uint64 { return left / uint64(2*l.limit) }
 
-// nextChunk is how many items a participant takes after n of them took so long.
+// nextChunk is how many items a participant takes next, after n of them took took nanoseconds.
 func nextChunk(n uint64, took int64, most uint64) uint64 {
 	k := 2 * n
 	if took > int64(chunkTime)/2 {

@@ -125,8 +125,8 @@ type mapping[In, Out any] struct {
 	f       func(context.Context, In) (Out, error)
 	ordered bool
 	caller  helper
-	left    int                     // accepted, not yielded; belongs to who ranges
-	results fifo[*mapTask[In, Out]] // to be yielded, the first one next: in order all items, else those that are resolved
+	left    int                     // accepted, not yielded; only the goroutine that ranges uses it
+	results fifo[*mapTask[In, Out]] // to be yielded, the first one next: all items if ordered, else those that are resolved
 }
 
 // A mapTask is one item.
@@ -176,18 +176,18 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 	}
 }
 
-// minAhead is how many items wait beside those that run, at least, so that
-// workers with short tasks need not be woken for each of them.
+// minAhead is the least number of items that may wait beside those that run.
+// So workers with short tasks need not be woken for each item.
 const minAhead = 32
 
-// lookAhead is how many items are accepted and not yet yielded: no more than fit
-// into the pool if there is nothing else.
+// lookAhead is how many items may be accepted and not yet yielded: no more than
+// a pool without other tasks holds.
 func (p *Pool) lookAhead() int {
 	most := p.lane.Max()
 	return most + min(max(most, minAhead), p.capacity)
 }
 
-// submit has the pool run f for v.
+// submit submits a task that runs f for v.
 func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v}
 	t.bind(t, m.ctx, m.p)
@@ -213,7 +213,7 @@ func (m *mapping[In, Out]) isReady() bool {
 	return m.results.len() > 0 && m.results.first().resolved
 }
 
-// next is the next item to yield. It waits for it, or runs it.
+// next is the next item to yield. It waits for the item, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
 	m.await(context.Background(), &m.p.lane, m.isReady, m.help)
 	m.left--
@@ -222,7 +222,7 @@ func (m *mapping[In, Out]) next() *mapTask[In, Out] {
 	return m.results.pop()
 }
 
-// help runs the item that is waited for, or one of those, if it has not begun.
+// help runs an item that has not begun: if ordered the next one only, else any.
 func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 	if m.ordered {
 		return m.caller.claim(&m.results.first().call, n)
@@ -230,7 +230,7 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 	return m.caller.help(m.unbegun, n)
 }
 
-// end leaves nothing behind.
+// end cancels what has not begun, and waits until no item runs.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
 	for c := m.unbegun(); c != nil; c = m.unbegun() {

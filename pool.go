@@ -17,7 +17,7 @@ import (
 // before the start of its task, and the end of a task synchronizes before the
 // return of a Wait, SubmitWait, Shutdown or Close that waited for it.
 type Pool struct {
-	lane kernel.Lane // the pool, but for what follows: see package kernel
+	lane kernel.Lane // the queue and the workers: see package kernel
 
 	// Constant after New.
 	name     string
@@ -28,7 +28,7 @@ type Pool struct {
 	tracer   Tracer
 	crash    bool
 	kept     *sy.Bool // there are Locals in the family
-	foreign  *sy.Bool // goroutines of the family run functions of the user that are no tasks
+	foreign  *sy.Bool // goroutines of the family run functions of the user that are not tasks
 
 	wtime, rtime sy.Pointer[recorder]
 	panics       sy.Uint64 // of tasks
@@ -133,8 +133,8 @@ func (p *Pool) made() bool { return p.kept != nil }
 // that runs a task of a sub-pool takes none of p's: p accepts as many tasks as if
 // that worker were idle, also at capacity 0, and they wait for a worker.
 //
-// When the Wait or the Shutdown of a sub-pool returns, its last worker is p's
-// again only a moment later.
+// When the Wait or the Shutdown of a sub-pool returns, the last worker that ran
+// its tasks is available to p only a moment later.
 //
 // A sub-pool takes no options about goroutines: [WithMinWorkers], [WithSizing],
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning]
@@ -153,8 +153,9 @@ func (p *Pool) made() bool { return p.kept != nil }
 //
 // A task may wait for the Future or the Group of any pool of the family. As in
 // [Future.Wait] it runs the awaited tasks itself where that is possible, within
-// the limits of their pools and of the pools between. A task counts as a part
-// of the one from whose context its own is derived. Two rules follow:
+// the limits of their pools and of the pools between. A task whose
+// context is derived from that of another task counts as a part of that other
+// task. Two rules follow:
 //
 //   - If two sub-pools are at their limits, their tasks must not wait for tasks
 //     of each other that have not started.
@@ -265,8 +266,8 @@ func (p *Pool) Resize(min, max int) error {
 // Called by one of the pool's own tasks, Wait would wait for itself. It panics
 // with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that
 // error instead. In a goroutine that a task has started, and in an iterator
-// under [iter.Pull], Wait cannot tell. It waits for the task, and for ever if
-// the task waits for it. Use WaitContext with the task's context there.
+// under [iter.Pull], Wait cannot detect this. There it waits for the task, and
+// for ever if the task waits for it: use WaitContext with the task's context.
 func (p *Pool) Wait() {
 	if p.WaitContext(context.Background()) != nil {
 		panic(waitPanic{})
@@ -303,11 +304,11 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// onOwnWorker reports whether the calling goroutine runs a task of p. A context tells, but Wait,
-// Close and Submit have none. So tasks are called in the name of their pool, and the stack tells;
-// see package caller. To ask takes microseconds, and only calls that are about to park ask. The
-// answer is no for goroutines that a task has started, and in iterators that iter.Pull runs: these
-// have stacks of their own.
+// onOwnWorker reports whether the calling goroutine runs a task of p. A context would show that, but
+// Wait, Close and Submit have none. So tasks are called in the name of their pool, which the stack
+// shows: see package caller. Asking the stack takes microseconds, so only calls that are about to
+// park do. The answer is no in goroutines that a task has started, and in iterators that iter.Pull
+// runs: these have stacks of their own.
 func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Depth() > 0 }
 
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
@@ -321,15 +322,14 @@ func (p *Pool) mayBeInTask() bool {
 // If ctx ends first, Shutdown drops what is queued, cancels the contexts of
 // running tasks, and returns a [*ShutdownError] without waiting for them. The
 // error counts the dropped and the running tasks, and unwraps to ctx's error.
-// [Pool.Done] tells when the running tasks have ended. If nothing was dropped
-// or running at that moment, the result is nil, unless a callback, such as a
-// worker hook, was still running: then it is a ShutdownError with both counts
-// 0.
+// [Pool.Done] is closed when the running tasks have ended. If nothing was
+// dropped or running at that moment, the result is nil. But if a callback, such
+// as a worker hook, was still running, it is a ShutdownError with both counts 0.
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
 // from any goroutine. All calls of Shutdown return the same result. If several
-// calls run at once, the first context that ends decides it. A call whose own
-// context has not ended returns it when the running tasks have ended.
+// calls run at once, the first context that ends decides the result. A call
+// whose own context has not ended returns it when the running tasks have ended.
 //
 // Shutdown ends a pause. Submitters that wait for room get [ErrClosed]. Tasks
 // of [Pool.SubmitAfter] that are not due yet are dropped.
@@ -348,9 +348,9 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		return ErrWouldDeadlock
 	} else if !done.WaitOr(ctx.Done()) {
 		p.end(true, ctx.Err())
-		// If nothing of the user's runs, only goroutines of the pool's own code are left: to join
-		// them takes no time of the user's. It may run on a worker that has left the lane of its
-		// task, and that may have ended. So the family is asked.
+		// If no function of the user runs, the goroutines that are left run only the pool's own
+		// code, and do not keep join waiting. Such a function may run on a worker that has left the
+		// lane of its task, and that lane may have ended. So both flags are those of the family.
 		if cut := p.lane.Outcome(p.foreign.Load() || p.kept.Load(), ctx.Err()); cut != nil {
 			return (*ShutdownError)(cut)
 		}
@@ -363,8 +363,8 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 }
 
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
-// new tasks, and ends when those that were accepted have run; [Pool.Done] tells
-// when that is. A task of the pool may call Drain.
+// new tasks, and ends when those that were accepted have run. Then [Pool.Done]
+// is closed. A task of the pool may call Drain.
 func (p *Pool) Drain() { p.end(false, nil) }
 
 // Close ends the pool at once. It refuses new tasks and drops what is queued:
@@ -392,9 +392,8 @@ func (p *Pool) Close() error {
 func (p *Pool) Done() <-chan struct{} { return p.lane.Done().C() }
 
 // join waits for the last goroutine of the pool. That goroutine opens done as
-// its last act, but takes a moment to be gone. If done was open already it
-// may be in that moment now, on another CPU; letting the scheduler have a look
-// takes longer than that.
+// its last act, and exits a moment later. If done was open already, it may be
+// exiting just now on another CPU. A few yields take longer than that.
 func (p *Pool) join() {
 	p.lane.Done().Wait()
 	for range 3 {
@@ -402,8 +401,8 @@ func (p *Pool) join() {
 	}
 }
 
-// end moves p, and its sub-pools, towards their end, because of cause: they drain, or with stop
-// drop what is queued.
+// end begins the end of p and of its sub-pools, because of cause. They drain, or drop what is queued
+// if stop is set.
 func (p *Pool) end(stop bool, cause error) {
 	p.lane.End(stop, cause)
 	p.dropDelayed()

@@ -53,12 +53,12 @@ type Stats struct {
 	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration
 
-	// BusyTime is for how long workers have not been parked, all together, since
-	// the pool was made. It never falls, so the difference between two snapshots is
-	// what the workers did in between: divided by the time and by MaxWorkers it is
-	// their utilization. It includes the moments in which workers look for tasks,
-	// and the tasks of sub-pools. It is 0 for a sub-pool, which has no workers of
-	// its own.
+	// BusyTime is the time in which workers were not parked, summed over all workers
+	// since the pool was made. It never falls. The difference between two snapshots,
+	// divided by the time between them and by MaxWorkers, is the utilization of the
+	// workers. BusyTime includes the moments in which workers look for tasks, and
+	// the tasks of sub-pools. It is 0 for a sub-pool, which has no workers of its
+	// own.
 	BusyTime time.Duration
 
 	// WaitTime is how long tasks waited between being accepted and started,
@@ -114,8 +114,8 @@ func (p *Pool) statsLocked() Stats {
 		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn), BusyTime: time.Duration(k.BusyTime),
 		Stalls: p.watch.stalls, SlowTasks: p.watch.slowTasks,
 	}
-	// A pool is stuck while all workers that it may have are inside tasks, and others wait, or at
-	// capacity 0 submitters.
+	// A pool is stuck while all workers that it may have are inside tasks, and other tasks, or at
+	// capacity 0 submitters, wait.
 	stuck := s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
 	switch d := &p.watch; {
 	case !stuck:
@@ -216,9 +216,9 @@ func bucketEnd(i int) time.Duration {
 	}
 }
 
-// A recorder is a histogram that is being written to by many goroutines. Each
-// power of two has its buckets made at first use: most of them never see a
-// value, and a pool may live for one task.
+// A recorder is a histogram that many goroutines write to. The buckets of a power
+// of two are made at first use, because most never get a value, and a pool may
+// live for one task.
 type recorder struct {
 	rows [(numBuckets + subBuckets - 1) / subBuckets]sy.Pointer[[subBuckets]sy.Uint64]
 	// The sum of all is sum + over<<64: a thousand workers fill 63 bits in months.
@@ -240,7 +240,7 @@ func record(r *sy.Pointer[recorder], ns int64) {
 	made(&h.rows[i/subBuckets])[i%subBuckets].Add(1)
 }
 
-// made is what is at p. It is made at first use.
+// made is the value at p, which is made at first use.
 func made[T any](p *sy.Pointer[T]) *T {
 	if p.Load() == nil {
 		p.CompareAndSwap(nil, new(T))
@@ -261,7 +261,7 @@ func (r *recorder) snapshot() (h Histogram) {
 	}
 	h.over = r.over.Load()
 	h.sum = r.sum.Load()
-	if over := r.over.Load(); over != h.over { // sum may be of before or after
+	if over := r.over.Load(); over != h.over { // sum may be from before or after its overflow
 		h.over, h.sum = over, 0
 	}
 	h.max = r.max.Load()
@@ -325,7 +325,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 // Merge returns the histogram of the durations of h and o together.
 func (h Histogram) Merge(o Histogram) Histogram {
-	if o.buckets == nil { // it is empty, or was made by somebody else
+	if o.buckets == nil { // it is empty, or was not made by a pool
 		return h
 	}
 	if h.buckets == nil {
@@ -348,7 +348,7 @@ func (h Histogram) Since(earlier Histogram) Histogram {
 	return h.with(earlier, bits.Sub64)
 }
 
-// with is h, to each count and sum of which op has added that of o, or subtracted it.
+// with is h after op, an addition or a subtraction, was applied to its counts and sum and those of o.
 func (h Histogram) with(o Histogram, op func(x, y, carry uint64) (sum, carryOut uint64)) Histogram {
 	var carry uint64
 	h.Count, _ = op(h.Count, o.Count, 0)

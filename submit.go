@@ -131,13 +131,13 @@ func (p *Pool) runHere(c *waitedCall, kind string) error {
 	return c.err
 }
 
-// submitCall submits c, whose context also bounds the wait for free capacity. kind is for
-// those who trace it.
+// submitCall submits c, whose context also bounds the wait for free capacity. kind is for a
+// Tracer.
 func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
 	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, c, kind)
 }
 
-// submitBy submits c by submit. If that is refused, c is over, as those are told who trace it.
+// submitBy submits c by submit. If submit refuses, c is over, and its Tracer is called.
 func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind string) error {
 	err := c.parent.Err()
 	if err == nil {
@@ -215,16 +215,16 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	if p.delayed == nil {
 		p.delayed = map[*delayed]func(){}
 	}
-	p.delayed[t] = task // whoever keeps the stop function does not keep the task
+	p.delayed[t] = task // here, so that a stop function that is kept does not keep the task in memory
 	t.timer = sy.AfterFunc(d, func() { p.due(t) })
 	return func() bool { return p.stopDelayed(t) }, nil
 }
 
-// takeDelayed returns the task of t, unless somebody else has. The caller holds p.mu.
+// takeDelayed returns the task of t, unless it was taken before. The caller holds p.mu.
 func (p *Pool) takeDelayed(t *delayed) (task func()) {
 	task = p.delayed[t]
 	if delete(p.delayed, t); len(p.delayed) == 0 {
-		p.delayed = nil // the memory of many
+		p.delayed = nil // frees a map that was large
 	}
 	return task
 }
@@ -232,7 +232,8 @@ func (p *Pool) takeDelayed(t *delayed) (task func()) {
 // due submits t. It runs on the timer's goroutine.
 func (p *Pool) due(t *delayed) {
 	p.mu.Lock()
-	// Under the lock: who has found that it is due, and then shuts the pool down, has it run.
+	// It is submitted under the lock. So if stop returns false, and the pool is shut down after that,
+	// the task runs.
 	if task := p.takeDelayed(t); task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
 		p.lane.CountDropped(1)
 	}
@@ -256,7 +257,7 @@ func (p *Pool) dropDelayed() {
 	p.mu.Lock()
 	all := p.delayed
 	p.delayed = nil
-	p.lane.CountDropped(uint64(len(all))) // before they let go of the lane
+	p.lane.CountDropped(uint64(len(all))) // before the lane is released
 	p.mu.Unlock()
 	for t := range all {
 		if t.timer.Stop() {
@@ -277,11 +278,11 @@ type Func[T any] struct {
 	free sync.Pool // of *funcTask[T] that are not in use
 }
 
-// A funcTask holds a value until f has it. It is used again.
+// A funcTask holds a value until f gets it. It is reused.
 type funcTask[T any] struct {
 	of  *Func[T]
 	v   T
-	run func() // its method, made once
+	run func() // its method call, made once
 }
 
 // NewFunc makes a Func that calls f on p.
@@ -314,7 +315,7 @@ func (f *Func[T]) submit(v T, by func(*Pool, func()) error) error {
 
 func (t *funcTask[T]) call() { t.of.f(t.take()) }
 
-// take takes the value out, and gives t back.
+// take takes the value out, and gives t back to the free list.
 func (t *funcTask[T]) take() T {
 	v := take(&t.v)
 	t.of.free.Put(t)
