@@ -10,13 +10,13 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A call is what the queue holds of a task that is more than a func(): one that
-// has a context, or somebody who waits for it. It is the first part of the
-// types that are its body.
+// A call is what the queue holds for a task that is more than a func(): one that
+// has a context or a waiter. It is the first part of the types that are its
+// body.
 type call = kernel.Record
 
-// A lazyContext ends with its parent, or when it is told to. What a context
-// needs for that is made when somebody asks for Done.
+// A lazyContext ends with its parent, or by a call of end. The inner context that
+// this takes is made at the first call of Done.
 type lazyContext struct {
 	parent context.Context
 	ended  sy.Bool // err is set
@@ -43,10 +43,10 @@ func (l *lazyContext) Err() error {
 	}
 	l.innerMu.Lock()
 	defer l.innerMu.Unlock()
-	return l.err // whatever has become of the parent since
+	return l.err // even if the parent has ended since
 }
 
-// String lets who prints the context not look into it, which others may be changing.
+// String keeps fmt from reading the fields of the context, which other goroutines may be changing.
 func (l *lazyContext) String() string {
 	if s, ok := l.parent.(fmt.Stringer); ok {
 		return s.String() + ".WithTask"
@@ -54,8 +54,8 @@ func (l *lazyContext) String() string {
 	return fmt.Sprintf("%T.WithTask", l.parent)
 }
 
-// Value is the parent's, or where there is one the inner context's, by which
-// the contexts that are derived from this one find it.
+// Value asks the inner context if there is one, and else the parent. This is how
+// contexts that are derived from this one find the inner context.
 func (l *lazyContext) Value(key any) any {
 	l.innerMu.Lock()
 	ctx := cmp.Or(l.inner, l.parent)
@@ -73,12 +73,12 @@ func (l *lazyContext) makeInnerLocked() {
 	}
 }
 
-// end ends the context because of cause. A cause of [context.Canceled] is no
-// news: it makes nothing that is not there.
+// end ends the context because of cause. If cause is [context.Canceled], end
+// makes no inner context for it.
 func (l *lazyContext) end(cause error) {
 	l.innerMu.Lock()
 	if cause != context.Canceled {
-		l.makeInnerLocked() // so that context.Cause can tell
+		l.makeInnerLocked() // so that context.Cause returns cause
 	}
 	if l.err == nil {
 		l.err = cmp.Or(l.parent.Err(), context.Canceled)
@@ -112,7 +112,7 @@ func (c *contextCall) Returns(error) bool     { return false }
 func (c *contextCall) Resolve(error)          {}
 func (c *contextCall) Outer() context.Context { return c.parent }
 
-// Value tells the pool that the context belongs to one of its tasks.
+// Value shows the pool that the context belongs to one of its tasks.
 func (c *contextCall) Value(key any) any { return c.call.Value(key, &c.lazyContext) }
 
 // given is the context that the task is given.
@@ -139,16 +139,15 @@ func (c *resultTask) Run() error {
 	return take(&c.f)(c.given())
 }
 
-// take takes the value at p, which may live longer, away from there. What a task has captured is
-// not needed for as long as its context, or its result.
+// take returns the value at p and clears p. So what a task has captured does not stay in memory as
+// long as the task's context, or its result.
 func take[T any](p *T) T {
 	v := *p
 	*p = *new(T)
 	return v
 }
 
-// checkArgs is the error about what is missing of a task, the pool that is to run it, and its
-// context.
+// checkArgs returns an error if the task, the pool that is to run it, or its context is missing.
 func checkArgs(ctx context.Context, p *Pool, task bool) error {
 	switch {
 	case !task:

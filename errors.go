@@ -21,7 +21,8 @@ var (
 	ErrConfig = errors.New("shoal: invalid configuration")
 	// ErrNilTask means that the task was nil.
 	ErrNilTask = errors.New("shoal: nil task")
-	// ErrQueueFull means that there was no room, and that the call does not wait.
+	// ErrQueueFull means that there was no free capacity, and that the call does
+	// not wait.
 	ErrQueueFull = kernel.ErrQueueFull
 	// ErrClosed means that the pool accepts no more tasks.
 	ErrClosed = kernel.ErrClosed
@@ -77,7 +78,7 @@ func (e *ShutdownError) Error() string {
 // Unwrap returns Cause.
 func (e *ShutdownError) Unwrap() error { return e.Cause }
 
-// The rest of this file is what a pool does with panics, and with functions of the user that are no
+// The rest of this file is what a pool does with panics, and with functions of the user that are not
 // tasks.
 
 // An owner is a Pool as the kernel sees it; see [kernel.Owner].
@@ -103,15 +104,15 @@ func (o *owner) Timed(waited, ran int64) {
 	record(&o.rtime, ran)
 }
 
-// panicked is what becomes of a panic of value r. It is for the deferred function that
-// has recovered it.
+// panicked is the error of a panic of value r. The deferred function that has recovered r
+// calls it.
 func (p *Pool) panicked(r any) *PanicError {
 	return &PanicError{Value: r, Stack: userStack(), Pool: p.name}
 }
 
 // userStack is the calling goroutine's stack, without what the runtime and the pool have
-// put on it since a function of the user panicked or called runtime.Goexit. It is for
-// deferred functions.
+// put on it since a function of the user panicked or called runtime.Goexit. Deferred
+// functions call it.
 func userStack() []byte {
 	stack := debug.Stack()
 	lines := strings.SplitAfter(string(stack), "\n") // the heading, then two for each frame: the call, the place
@@ -128,9 +129,9 @@ func begins(line string, with ...string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(line, w) })
 }
 
-// report gives e to the panic handler. Without one it goes into the log, unless it is
-// returned to somebody. A handler that panics or calls runtime.Goexit ends the
-// process, after uncounted, which does what is left to do for the task.
+// report passes e to the panic handler. Without a handler it logs e, unless e is returned
+// to a caller. A handler that panics or calls runtime.Goexit ends the process. Before that,
+// report calls uncounted, which does what is left to do for the task.
 func (p *Pool) report(e *PanicError, returned bool, uncounted func()) {
 	if p.onPanic == nil {
 		if !returned {
@@ -154,8 +155,8 @@ func (p *Pool) report(e *PanicError, returned bool, uncounted func()) {
 	over = true
 }
 
-// noGoexit calls f, a function of the user, of that name, that must not end its goroutine:
-// if it does, the process ends. A panic of f goes on.
+// noGoexit calls f, a function of the user with that name. If f ends its goroutine, the
+// process ends. A panic of f goes on.
 func (p *Pool) noGoexit(name string, f func()) {
 	returned := false
 	defer func() {
@@ -168,7 +169,7 @@ func (p *Pool) noGoexit(name string, f func()) {
 }
 
 // die ends the process by a panic with a text, as of fmt.Sprintf, and does not return. The panic is
-// on a goroutine of its own: on this one a submitter, or a task around, could recover it.
+// on a goroutine of its own, since on this one a submitter or an enclosing task could recover it.
 func die(format string, args ...any) {
 	sy.Go(func() {
 		s := "shoal: a panic handler has failed, and what it panicked with cannot be printed"
@@ -182,11 +183,11 @@ func die(format string, args ...any) {
 func (p *Pool) log() *slog.Logger { return cmp.Or(p.logger, slog.Default()) }
 
 func (p *Pool) logError(msg string, args ...any) {
-	defer func() { recover() }() // a log that panics: there is nobody left to tell
+	defer func() { recover() }() // a panic of the log cannot be reported anywhere
 	p.noGoexit("the log", func() { p.log().Error(msg, args...) })
 }
 
-// guard runs f, a function of the user that is no task, and reports a panic.
+// guard runs f, a function of the user that is not a task, and reports a panic.
 func (p *Pool) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -196,5 +197,5 @@ func (p *Pool) guard(f func()) {
 	p.lane.Call(f)
 }
 
-// callback is guard for a function, of that name, that must not end its goroutine.
+// callback is guard for a function with that name, which must not end its goroutine.
 func (p *Pool) callback(name string, f func()) { p.guard(func() { p.noGoexit(name, f) }) }

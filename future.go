@@ -39,9 +39,9 @@ func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error))
 	return u
 }
 
-// TryGo is [Go], but never waits: if there is no room it returns [ErrQueueFull],
-// whatever the pool's policy, as [Pool.TrySubmit] does. If f is not accepted TryGo
-// returns the reason, and no Future.
+// TryGo is [Go], but never waits: if there is no free capacity it returns
+// [ErrQueueFull], whatever the pool's policy, as [Pool.TrySubmit] does. If f is not
+// accepted, TryGo returns the reason, and no Future.
 func TryGo[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (*Future[T], error) {
 	u, err := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, Reject, "Future") })
 	if err != nil {
@@ -86,8 +86,8 @@ func (t *futureTask[T]) Resolve(err error) {
 // paused too. If f calls [runtime.Goexit] there, it ends the goroutine of the
 // waiting task. Without such a ctx, Wait may block for ever if all workers wait.
 //
-// A task that waits for itself, or for a task that it runs inside of as ctx
-// tells, gets [ErrWouldDeadlock]; see also [GoKeyed].
+// If ctx shows that a task waits for itself, or for a task that it runs inside
+// of, Wait returns [ErrWouldDeadlock]; see also [GoKeyed].
 //
 // Use a task's context on the task's own goroutine. Other goroutines that wait
 // with it run what they wait for at the same time, beyond the pool's limit.
@@ -108,8 +108,8 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
 // [Stats].Canceled. It may count against the capacity until a worker comes to
-// its place in the queue. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that
-// runs: for that, cancel its context.
+// its place in the queue. For a task of a key see [GoKeyed]. Cancel does not
+// interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }

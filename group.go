@@ -111,15 +111,15 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // Wait then runs the tasks of the group that have not started, so groups in
 // groups finish on one worker. Within one pool this holds whichever context the
 // group is given: if ctx is not that of a running task, Group asks the stack,
-// which takes about a microsecond. The stack does not tell on goroutines that
-// the task has started, nor in an iterator under [iter.Pull]. Pass the task's
-// context on there.
+// which takes about a microsecond. A goroutine that the task has started, and an
+// iterator under [iter.Pull], have stacks of their own: pass the task's context on
+// there.
 //
 // If the tasks of a group on one pool of a family make groups on another one,
 // give each group its task's context. Such a task may run on another worker than
-// the task that waits for it, and then need that task's place under the maximum
-// of a sub-pool. Only the context tells which task that is. Without it, these
-// tasks may wait for each other for ever.
+// the task that waits for it, and then has to take that task's place under the
+// maximum of a sub-pool. Only the context shows which task that is. Without it,
+// these tasks may wait for each other for ever.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
 	g.apply(opts)
@@ -183,8 +183,9 @@ func (g *Group) Go(f func(context.Context) error) {
 }
 
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
-// the group's limit is reached, or the pool has no room, TryGo returns false,
-// whatever the pool's policy, and f does not run; that is no error of the group.
+// the group's limit is reached, or the pool has no free capacity, TryGo returns
+// false, whatever the pool's policy, and f does not run. This is no error of the
+// group.
 // If f is not accepted for another reason, TryGo returns false too, and the
 // reason is an error of the group, as with Go.
 //
@@ -450,6 +451,6 @@ func (t *groupTask) Resolve(err error) {
 	t.r.leave(t.place, err)
 }
 
-// Value tells the pool that the context belongs to one of its tasks.
+// Value shows the pool that the context belongs to one of its tasks.
 func (t *groupTask) Value(key any) any { return t.call.Value(key, t.Context) }
 func (t *groupTask) String() string    { return fmt.Sprint(t.Context) }

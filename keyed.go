@@ -37,15 +37,15 @@ type Keyed[K comparable] struct {
 const keyShards = 64 >> (2 * sy.Shorter) // one in models, because the hash differs in each run
 
 type keyShard[K comparable] struct {
-	mu      sy.Mutex // guards what follows, and the strands; taken after the lock of a pool, never before it
+	mu      sy.Mutex // guards what follows, and the strands; never held while the lock of a pool is taken
 	strands map[K]*strand[K]
 	most    int        // in strands since it was made: a map that was large is dropped when it is empty
 	spare   *strand[K] // one to be reused
 	_       [128 - 40]byte
 }
 
-// A strand is a key that has tasks, and the body of its activation. That body is the body of the
-// strand's current task.
+// A strand is a key that has tasks, and the body of its activation. As a body it does what its current
+// task does.
 type strand[K comparable] struct {
 	rec         call
 	kernel.Body       // of the task that has begun, or was dropped; nil: none
@@ -67,8 +67,8 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 // A task that waits for its key counts as queued and against the capacity, so a
 // key that is blocked can fill the queue. [DropOldest] displaces what is first in
 // the queue. If that is a key, its first task is dropped, and if the key has more
-// tasks, it goes to the end of the queue. Tasks that wait for a task of their key
-// that runs are not in the queue and are not displaced. If there are no others,
+// tasks, it goes to the end of the queue. While a task of a key runs, the key's
+// other tasks are not in the queue and are not displaced. If no others wait,
 // Submit returns [ErrQueueFull].
 //
 // Under [CallerRuns] and [Spawn], and in a task that submits to the full queue
@@ -84,9 +84,9 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
-// [Pool.SubmitContext]. If ctx ends before there is room, it returns ctx's
-// error. If ctx ends after the task was accepted and before its turn comes, the
-// task does not run, and counts in [Stats].Canceled; tasks that were submitted
+// [Pool.SubmitContext]. If ctx ends before there is free capacity, it returns
+// ctx's error. If ctx ends after the task was accepted and before its turn comes,
+// the task does not run, and counts in [Stats].Canceled. Tasks that were submitted
 // after it keep their order. A task that starts is given a context derived from
 // ctx, which ends with ctx, when the task returns, and when the pool is closed.
 func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {

@@ -50,18 +50,18 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // error is [ErrNotInTask] if ctx is not that of a running task of the pool or
 // of one of its sub-pools, and [ErrWouldDeadlock] if open gets a resource of
 // its own Local that is being opened. Other goroutines that get the resource
-// meanwhile wait until open returns. The stack tells whether open calls Get. It
-// does not tell on goroutines that open has started, nor in an iterator under
-// [iter.Pull], so open must not wait for a Get there.
+// meanwhile wait until open returns. Get asks the stack whether open is the
+// caller. A goroutine that open has started, and an iterator under [iter.Pull],
+// have stacks of their own, so open must not wait for a Get there.
 //
 // Only tasks that are given a context can call Get: not those of [Pool.Submit],
 // [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and
 // [Func]. Use [Pool.SubmitContext], [Keyed.SubmitContext], [Go] or a [Group].
 //
 // A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
-// that waits for it, has a resource of its own with the id -1. It is closed
-// when the task has ended. So the task does not disturb what the task around it
-// does with its own. If such a task began before the pool's first Local was
+// that waits for it, has a resource of its own with the id -1. The resource is
+// closed when the task has ended. So the task does not disturb what the task
+// around it does with its own resource. If such a task began before the pool's first Local was
 // made, Get returns ErrNotInTask. So make the Local before you submit tasks.
 //
 // A task must not use the resource after its end, or in several goroutines at

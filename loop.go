@@ -50,11 +50,11 @@ import (
 // Range is called. The caller does not count against that maximum, unless it is
 // a task of p. So k goroutines that call Range at the same time may add k calls
 // of f to it. Use a [Group] or [ForEach] if the maximum protects something that
-// f uses. Workers join while p has some to spare and there is something left to
-// share; if f calls Range, they join the outer loop first. Range never waits for
-// room in p's queue, and never for a task that has not started. So nested calls,
-// to any depth, need one worker, and on a pool that is busy or paused the caller
-// does everything itself.
+// f uses. Workers join while p has some to spare and items are left. If f calls
+// Range, they join the outer loop first. Range never waits for free capacity of p,
+// and never for a task that has not started. So nested calls, to any depth, need
+// one worker, and on a pool that is busy or paused the caller does everything
+// itself.
 //
 // A participant begins with chunks of one item. It takes larger ones only while
 // its chunks take less than 5 µs, and smaller ones again towards the end. So if
@@ -74,7 +74,7 @@ import (
 // waits until the loop has ended.
 //
 // f is given a context derived from ctx, which ends when the loop does. Pass it
-// on to a Range, a Group or a Future inside f: it tells that they are in a task
+// on to a Range, a Group or a Future inside f: it shows that they are in a task
 // of p.
 //
 // If ctx is that of a task of p, Range is a part of that task. Otherwise the
@@ -100,7 +100,7 @@ type loopOptions struct {
 	collect bool   // errors; else the first one ends the loop
 }
 
-// A loop is one call of Range, ForEachSlice or MapSlice. If it is not part of a task, it is a task
+// A loop is one call of Range, ForEachSlice or MapSlice. If it is not part of a task, it is a call
 // itself. It is the context that f is given on the caller's goroutine, and the parent of the contexts
 // of helpers.
 type loop struct {
@@ -299,7 +299,7 @@ func (l *loop) take(step uint64) (lo, n uint64) {
 // share is a participant's share of half of what is left.
 func (l *loop) share(left uint64) uint64 { return left / uint64(2*l.limit) }
 
-// nextChunk is how many items a participant takes next, after n of them took took nanoseconds.
+// nextChunk is the size of a participant's next chunk, after a chunk of n items took that long.
 func nextChunk(n uint64, took int64, most uint64) uint64 {
 	k := 2 * n
 	if took > int64(chunkTime)/2 {

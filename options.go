@@ -30,20 +30,20 @@ const (
 	// without [WithSpin].
 	DefaultSpin = 30
 
-	maxCapacity = 1 << 36 // queue.TicketBits, with room for the workers
+	maxCapacity = 1 << 36 // queue.TicketBits are enough for that and the workers
 	maxSpin     = 1 << 20
 	maxWeight   = 1 << 20
 )
 
-// A FullPolicy says what [Pool.Submit] does if there is no room. See
+// A FullPolicy says what [Pool.Submit] does if there is no free capacity. See
 // [WithFullPolicy].
 type FullPolicy int
 
 // The five policies.
 const (
-	// Block waits until there is room. The goroutine yields a few times, then
-	// parks. Submitters that wait are served fairly, and the tasks of each in the
-	// order of their submission.
+	// Block waits until there is free capacity. The goroutine yields a few times,
+	// then parks. Submitters that wait are served fairly, and the tasks of each in
+	// the order of their submission.
 	Block FullPolicy = iota
 	// Reject returns [ErrQueueFull].
 	Reject
@@ -112,12 +112,12 @@ func ofRoot(name string, set option) Option {
 	})
 }
 
-// A config is a pool that is being made, and what its lane and its crew are to be told.
+// A config is a pool that is being made, and the configuration of its lane and its crew.
 type config struct {
 	*Pool
-	up     *Pool // of a sub-pool, its parent
+	up     *Pool // the parent; nil: it is not a sub-pool
 	lane   kernel.LaneConfig
-	crew   kernel.Config // of no sub-pool
+	crew   kernel.Config // not used for a sub-pool
 	sizer  Sizer
 	parent context.Context
 	faults []error
@@ -142,7 +142,7 @@ func (c *config) bad(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
 }
 
-// check demands a value of least … most; want says it in other words.
+// check demands a value of least … most; want, if not empty, says so in other words.
 func check[T int | time.Duration](c *config, option string, value, least, most T, want string) {
 	if value < least || value > most {
 		c.bad("%s(%v): want %s", option, value, cmp.Or(want, fmt.Sprintf("%v … %v", least, most)))
@@ -216,18 +216,22 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // no bound. The default is 1<<20. The memory of the queue grows with the tasks
 // that wait, and is given back.
 //
-// A task that was canceled, or that its waiter ran, may take room until a worker
-// comes to its place in the queue.
+// A task that was canceled, or that its waiter ran, may count against the capacity
+// until a worker comes to its place in the queue.
 //
-// Three kinds of tasks are accepted beyond the capacity, because to wait for
-// room could stop the pool: under [Block], those that a task submits to its own
-// pool while it is nested in 64 others, and those that a task submits to another
-// pool of its family (see [Pool.Sub]); and tasks of a [Keyed] that [Spawn],
-// [CallerRuns] or the submitting task would run at once, while their key is busy.
+// Three kinds of tasks are accepted beyond the capacity, because to wait could
+// stop the pool:
+//
+//   - Under [Block], tasks that a task submits to its own pool while it is nested
+//     in 64 others.
+//   - Under [Block], tasks that a task submits to another pool of its family (see
+//     [Pool.Sub]).
+//   - Tasks of a [Keyed] that [Spawn], [CallerRuns] or the submitting task would
+//     run at once, while their key is busy.
 func WithQueueCapacity(n int) Option { return option(func(c *config) { c.capacity = n }) }
 
-// WithFullPolicy sets what [Pool.Submit] does if there is no room. The default
-// is [Block].
+// WithFullPolicy sets what [Pool.Submit] does if there is no free capacity. The
+// default is [Block].
 func WithFullPolicy(p FullPolicy) Option { return option(func(c *config) { c.policy = p }) }
 
 // WithIdleTimeout sets how long a worker stays without a task before it leaves.
@@ -248,7 +252,7 @@ func WithMaxTasksPerWorker(n int) Option {
 // WithSpin sets how many times a worker that runs out of tasks looks at the
 // queue before it parks: 0 … 1<<20. The default is 30, which takes well below a
 // microsecond of CPU time each time. With 0, a worker parks at once, and so does
-// a submitter if there is no room.
+// a submitter if there is no free capacity.
 func WithSpin(n int) Option { return ofRoot("WithSpin", func(c *config) { c.crew.Spin = n }) }
 
 // WithThreadPinning locks each worker to an operating system thread of its own
@@ -258,7 +262,7 @@ func WithThreadPinning() Option {
 }
 
 // WithContext closes the pool when ctx ends, as [Pool.Close] does, in the
-// background: [Pool.Done] tells when it has ended. If ctx has ended already, New
+// background: [Pool.Done] shows when it has ended. If ctx has ended already, New
 // succeeds, and the pool refuses every task. The contexts of tasks are not
 // derived from ctx. While ctx lives it keeps the pool in memory: see [New].
 func WithContext(ctx context.Context) Option { return option(func(c *config) { c.parent = ctx }) }
@@ -270,7 +274,7 @@ func WithContext(ctx context.Context) Option { return option(func(c *config) { c
 // as finished. It may use the pool.
 //
 // If f panics, the process ends, and nothing can recover that panic. Before that the
-// task counts as finished, and those that wait for it get its result. A call of
+// task counts as finished, and its waiters get its result. A call of
 // [runtime.Goexit] in f is a bug, which ends the process in the same way.
 //
 // Without a handler, a panic that no caller gets is logged, with its stack, as one
@@ -323,8 +327,8 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 //
 // The answer decides when a new worker begins, not whether it does. After true
 // the new worker takes a task as soon as it gets a CPU. After false it first
-// yields to the other workers. The pool asks again each time it has yielded
-// once. If no task starts meanwhile, the worker takes one after a few yields,
+// yields to the other workers. The pool asks again each time the worker has
+// yielded once. If no task starts meanwhile, the worker takes one after a few yields,
 // whatever Grow says. So a Sizer can hold growth back while the workers keep up,
 // but it cannot make a task wait behind workers that block.
 //
@@ -344,8 +348,8 @@ type Sizing struct {
 	Queued   int // accepted by the pool itself, not by its sub-pools, and not started
 }
 
-// auto is recognized by the pool, which knows more than a Sizing can tell: see
-// package grow.
+// auto is recognized by the pool, which decides by more than a Sizing contains:
+// see package grow.
 type auto struct{}
 
 // Auto keeps as many runnable workers as there are CPUs, and adds more only

@@ -146,10 +146,10 @@ func (p *Pool) made() bool { return p.kept != nil }
 //
 // # Deadlocks
 //
-// Under [Block] a task of the family never waits for room in a sub-pool. A task
-// that submits to its own pool, which is full, runs the new task itself, as
-// [Pool.Submit] says. If it submits to another pool of the family, the new task
-// is accepted beyond the capacity.
+// Under [Block] a task of the family never waits for free capacity of a
+// sub-pool. A task that submits to its own pool, which is full, runs the new task
+// itself, as [Pool.Submit] says. If it submits to another pool of the family, the
+// new task is accepted beyond the capacity.
 //
 // A task may wait for the Future or the Group of any pool of the family. As in
 // [Future.Wait] it runs the awaited tasks itself where that is possible, within
@@ -237,11 +237,11 @@ func (p *Pool) Pause() { p.lane.Pause() }
 func (p *Pool) Resume() { p.lane.Resume() }
 
 // Resize sets the minimum and the maximum of workers. It does not wait until
-// the pool has that size. More workers start when tasks need them, and
-// submitters that wait for room get it at once. If there are too many workers,
-// parked ones leave now, and others when their tasks end. Until then the tasks
-// beyond the new maximum count against the capacity. Tasks that wait beyond the
-// new bound stay in the queue.
+// the pool has that size. If the maximum grows, workers start when tasks need
+// them, and submitters that wait for free capacity get it at once. If there are
+// too many workers, parked ones leave now, and others when their tasks end. Until
+// then the tasks beyond the new maximum count against the capacity. Tasks that
+// wait beyond the new bound stay in the queue.
 //
 // Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
 // error that matches [ErrConfig]. On a pool that is shut down Resize returns
@@ -260,8 +260,9 @@ func (p *Pool) Resize(min, max int) error {
 // open, and others may submit meanwhile. When Wait returns, all tasks that were
 // accepted before the call have ended, with their deferred functions, panic
 // handlers and counts. Wait does not wait for tasks of [Pool.SubmitAfter] that
-// are not due yet or wait for room, nor for the tasks of sub-pools. If the pool
-// is paused with tasks in its queue, Wait returns only after [Pool.Resume].
+// are not due yet or wait for free capacity, nor for the tasks of sub-pools. If
+// the pool is paused with tasks in its queue, Wait returns only after
+// [Pool.Resume].
 //
 // Called by one of the pool's own tasks, Wait would wait for itself. It panics
 // with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that
@@ -331,8 +332,8 @@ func (p *Pool) mayBeInTask() bool {
 // calls run at once, the first context that ends decides the result. A call
 // whose own context has not ended returns it when the running tasks have ended.
 //
-// Shutdown ends a pause. Submitters that wait for room get [ErrClosed]. Tasks
-// of [Pool.SubmitAfter] that are not due yet are dropped.
+// Shutdown ends a pause. Submitters that wait for free capacity get [ErrClosed].
+// Tasks of [Pool.SubmitAfter] that are not due yet are dropped.
 //
 // If ctx is that of one of the pool's own tasks, Shutdown returns
 // [ErrWouldDeadlock] and does nothing else.

@@ -35,7 +35,7 @@ type Stats struct {
 	InFlight      int // accepted, and neither ended nor discarded
 	Queued        int // of these, waiting; at most QueueCapacity, even if more wait (see [WithQueueCapacity])
 	QueueCapacity int // Unbounded if there is no bound
-	Blocked       int // calls that wait for room; their tasks are not accepted yet
+	Blocked       int // calls that wait for free capacity; their tasks are not accepted yet
 	Reserved      int // places that [Pool.Reserve] has given out and that are not used yet
 
 	Workers     int // live

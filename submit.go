@@ -21,10 +21,10 @@ import (
 // [CallerRuns] runs, one that a task runs itself because the queue of its pool
 // is full, and one that is run by the task that waits for it.
 //
-// If there is no room (see [WithQueueCapacity]), Submit follows the pool's
-// [FullPolicy]. Under [Block], the default, it parks until there is room or the
-// pool is shut down. Under the other policies it does not wait. A task that goes
-// into the queue costs no allocation.
+// If there is no free capacity (see [WithQueueCapacity]), Submit follows the
+// pool's [FullPolicy]. Under [Block], the default, it parks until there is some,
+// or the pool is shut down. Under the other policies it does not wait. A task
+// that goes into the queue costs no allocation.
 //
 // Under Block, Submit slows down a goroutine that submits short tasks without
 // pause. While more than 65,536 tasks wait, once in some thousand calls it parks
@@ -35,11 +35,12 @@ import (
 // [Pool.TrySubmit], do not park.
 //
 // A task may call Submit. If the queue of its own pool is full, under Block,
-// the task runs the new task itself, because to wait for room could stop the
-// whole pool. If 64 tasks already run inside each other, the new one is accepted
-// beyond the capacity instead. The pool knows its tasks by their stacks. A
-// goroutine that a task has started, and an iterator under [iter.Pull], have
-// stacks of their own: use [Pool.SubmitContext] with the task's context there.
+// the task runs the new task itself, because to wait for free capacity could stop
+// the whole pool. If 64 tasks already run inside each other, the new one is
+// accepted beyond the capacity instead. The pool recognizes its tasks by their
+// stacks. A goroutine that a task has started, and an iterator under [iter.Pull],
+// have stacks of their own: use [Pool.SubmitContext] with the task's context
+// there.
 //
 // A task that calls [runtime.LockOSThread] should unlock the thread before it
 // returns. A worker that stays locked to its thread is slower from then on, by ten
@@ -58,8 +59,8 @@ func (p *Pool) Submit(task func()) error {
 	return p.lane.SubmitSlow(it, kernel.Policy(p.policy), nil)
 }
 
-// TrySubmit is [Pool.Submit], but never waits: if there is no room it returns
-// [ErrQueueFull], whatever the pool's policy.
+// TrySubmit is [Pool.Submit], but never waits: if there is no free capacity it
+// returns [ErrQueueFull], whatever the pool's policy.
 func (p *Pool) TrySubmit(task func()) error {
 	if task == nil {
 		return ErrNilTask
@@ -67,8 +68,8 @@ func (p *Pool) TrySubmit(task func()) error {
 	return p.put(queue.Func(task), kernel.Reject, nil)
 }
 
-// SubmitContext is [Pool.Submit] with a context. If ctx ends before there is
-// room, it returns ctx's error. If ctx ends after the task was accepted and
+// SubmitContext is [Pool.Submit] with a context. If ctx ends before there is free
+// capacity, it returns ctx's error. If ctx ends after the task was accepted and
 // before it starts, the task does not run, and counts in [Stats].Canceled. A
 // task that starts is given a context derived from ctx. That context ends with
 // ctx, when the task returns, and when the pool is closed.
@@ -78,7 +79,7 @@ func (p *Pool) TrySubmit(task func()) error {
 //
 // Errors: those of Submit, [ErrConfig] for a nil ctx, and ctx's own error if
 // ctx ends before the task is accepted. If ctx has ended before the call, the
-// task is not accepted even if there is room.
+// task is not accepted even if there is free capacity.
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err
@@ -162,8 +163,8 @@ var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
 
 // SubmitBatch submits tasks in their order and returns how many were accepted.
 // If that is not all of them, the error says why it stopped there. If a task is
-// nil, it accepts none and returns [ErrNilTask]. It takes room for up to 64
-// tasks in one step, and looks for workers once a step; otherwise it follows
+// nil, it accepts none and returns [ErrNilTask]. It takes capacity for up to 64
+// tasks in one step, and looks for workers once a step. Otherwise it follows
 // the rules of [Pool.Submit].
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	if i := slices.IndexFunc(tasks, func(f func()) bool { return f == nil }); i >= 0 {
@@ -193,9 +194,9 @@ type delayed struct{ timer *sy.Timer }
 // the task was submitted, dropped or stopped before.
 //
 // A task that is not due yet counts nowhere, and [Pool.Wait] does not wait for
-// it. When it is due, it takes its place in the queue. If there is no room it
-// waits for some, whatever the [FullPolicy]. If the pool is shut down first,
-// the task is dropped and counted in [Stats].Dropped.
+// it. When it is due, it takes its place in the queue. If there is no free
+// capacity it waits for some, whatever the [FullPolicy]. If the pool is shut down
+// first, the task is dropped and counted in [Stats].Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask

@@ -7,9 +7,9 @@ import (
 	"github.com/shoal-go/shoal/internal/kernel"
 )
 
-// This file is what follows tasks from their submission to their end: a Tracer of
-// the user, and runtime/trace while that is on. Both stand between the engine and
-// the body of a call, so the engine knows nothing of them.
+// This file traces tasks from their submission to their end, for a Tracer of the
+// user, and for runtime/trace while that is on. It puts a body between the engine
+// and the body of a call, so the engine does not depend on tracing.
 
 // A Tracer follows tasks that have a context, from their submission to their
 // end. See [WithTracer]. These are the tasks of [Pool.SubmitContext],
@@ -54,23 +54,23 @@ type Tracer interface {
 // nil, is none.
 func WithTracer(t Tracer) Option { return option(func(c *config) { c.tracer = t }) }
 
-// traced is the body of a call that is followed.
+// traced is the body of a call that is traced.
 type traced struct {
 	kernel.Body // the call's own
 	p           *Pool
 	kind        string          // what submitted it
 	given       context.Context // what the task is given
-	tracer      Tracer          // nil: none, or it is not told any more
+	tracer      Tracer          // nil: none, or it is not called any more
 	ended       func(error)     // from Tracer.Started
 	task        *trace.Task     // nil: runtime/trace was off
 }
 
-// follows reports whether anybody may want to follow p's calls.
+// follows reports whether p's calls may have to be traced.
 func (p *Pool) follows() bool { return p.tracer != nil || trace.IsEnabled() }
 
-// trace has c, which kind submits, followed, if anybody wants that. It is for who submits c, just
-// before. own is the context that the task would be given otherwise, and up the one that own is
-// derived from, which may be replaced.
+// trace makes c a traced call, if p's calls are to be traced. Its caller is about to submit c; kind says
+// by which call of the API. own is the context that the task would be given otherwise. up is the
+// context that own is derived from, which trace may replace.
 func (p *Pool) trace(c *call, own context.Context, up *context.Context, kind string) {
 	if !p.follows() {
 		return
@@ -93,7 +93,7 @@ func (p *Pool) trace(c *call, own context.Context, up *context.Context, kind str
 
 func (t *traced) Run() error {
 	if tr := t.tracer; tr != nil {
-		t.tracer = nil // whatever becomes of Started, the task is not refused
+		t.tracer = nil // the task is not refused, even if Started panics
 		var ctx context.Context
 		t.p.noGoexit("Tracer.Started", func() { ctx, t.ended = tr.Started(t.given, t.p, t.kind) })
 		if ctx != nil {
@@ -119,7 +119,7 @@ func (t *traced) Over(err error) {
 	t.Body.Over(err)
 }
 
-// given is the context that the task of c is given; own if c is not followed.
+// given is the context that the task of c is given; own if c is not traced.
 func given(c *call, own context.Context) context.Context {
 	if t, ok := c.Body.(*traced); ok {
 		return t.given
@@ -139,7 +139,7 @@ func (p *Pool) traceName() string {
 func (o *owner) Region(c *call) (end func()) {
 	ctx := context.Background()
 	if c != nil {
-		ctx = given(c, ctx) // it knows the task there
+		ctx = given(c, ctx) // it has the trace's task
 	}
 	return trace.StartRegion(ctx, (*Pool)(o).traceName()).End
 }

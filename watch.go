@@ -13,10 +13,10 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// The watchdog tells when a pool gets nothing done, and when a task takes too
-// long. It looks at the pool a few times in the smallest threshold, while a worker is awake. What it
-// sees has lasted at least since the sample that saw it first. So it tells up to a quarter of
-// the threshold late, and never too early. Tasks are not slower for it.
+// The watchdog reports when a pool gets nothing done, and when a task takes too long. While a worker
+// is awake, it takes a few samples of the pool in the smallest threshold. What a sample sees has lasted
+// at least since the sample that saw it first. So a report is up to a quarter of the threshold late,
+// and never too early. Tasks are not slower for it.
 
 // minAlarm is the least threshold of the watchdog.
 const minAlarm = time.Millisecond
@@ -88,22 +88,22 @@ type watchdog struct {
 	since             int64         // when a stall was noticed first, by the pool's clock, plus 1; 0: there is none
 	moves             uint64        // see [kernel.Snapshot], at that time
 	told              int64         // since of the stall that was reported last
-	slow              map[int]int64 // the tasks that were said to be slow, by worker
+	slow              map[int]int64 // the tasks that were reported as slow, by worker
 	stalls, slowTasks uint64
 }
 
-// period is the time between two samples. It is such that a quarter of a threshold passes, at
-// most, between the time when something is due and the sample that tells: first of all it must be
-// seen, at most a period late, and then the threshold must pass, which takes whole periods.
+// period is the time between two samples. It is so short that a report is at most a quarter of its
+// threshold late. What is to be reported is first seen at most a period late. Then the threshold must
+// pass, which takes whole periods.
 func (d *watchdog) period() time.Duration {
 	least, most := min(d.stallAfter, d.slowTask), max(d.stallAfter, d.slowTask)
 	if least == most || most == Forever {
-		return (least + 3) / 4 // four of them are not less than it
+		return (least + 3) / 4 // four periods are not less than the threshold
 	}
-	return least / 8 // one of the two may take a fraction of a period
+	return least / 8 // the other threshold may not be a whole number of periods
 }
 
-// sample takes one, and tells what it finds. It is called by the kernel, one call at a time.
+// sample takes a sample, and reports what it finds. The kernel calls it, one call at a time.
 func (p *Pool) sample() {
 	d := &p.watch
 	p.mu.Lock()
@@ -127,7 +127,7 @@ func (p *Pool) sample() {
 	}
 }
 
-// lateLocked is those of all that have become slow and were not said to be, the oldest first.
+// lateLocked is those of all that have become slow and were not reported yet, the oldest first.
 func (p *Pool) lateLocked(all []kernel.WorkerView) []kernel.WorkerView {
 	was := p.watch.slow
 	p.watch.slow = map[int]int64{}
@@ -140,7 +140,7 @@ func (p *Pool) lateLocked(all []kernel.WorkerView) []kernel.WorkerView {
 	})
 }
 
-// tell tells the log and the handler.
+// tell reports to the log and to the handler.
 func (p *Pool) tell(kind AlarmKind, what string, age time.Duration, tasks []kernel.WorkerView) {
 	a := Alarm{kind, age, len(tasks), withStacks(tasks[:min(len(tasks), maxAlarmTasks)]), p.Stats()}
 	attrs := []any{
@@ -156,11 +156,11 @@ func (p *Pool) tell(kind AlarmKind, what string, age time.Duration, tasks []kern
 	}
 }
 
-// The rest of this file finds the stacks of running tasks. Go gives a goroutine no name that
-// another one could ask for, so all stacks of the process are printed, as a crash
-// prints them, and searched: whose goroutine it is tells the address of the worker,
-// which is the argument of worker.loop. Nothing is noted per task or per worker for
-// that, and a task that hangs already can be found.
+// The rest of this file finds the stacks of running tasks. Go gives a goroutine no name by which
+// another goroutine could ask for its stack. So all stacks of the process are printed, as a crash
+// prints them, and searched. A worker's goroutine is found by the address of the worker, which is the
+// argument of Worker.loop. Nothing is recorded per task or per worker for that, and a task that hangs
+// already can be found.
 
 // A RunningTask is a task that runs on a worker.
 type RunningTask struct {
@@ -172,8 +172,8 @@ type RunningTask struct {
 	Stack string
 }
 
-// maxStacks is with how many goroutines in the process stacks are looked for. To
-// print 100,000 short ones takes 0.15 s, and 20 MB.
+// maxStacks is the most goroutines that a process may have for stacks to be looked
+// for. To print 100,000 short stacks takes 0.15 s and 20 MB.
 const maxStacks = 100_000
 
 // OldestTasks returns the n tasks that have been running longest, oldest first,
@@ -187,14 +187,14 @@ func (p *Pool) OldestTasks(n int) []RunningTask {
 	return withStacks(all[:max(0, min(n, len(all)))])
 }
 
-// running is the workers that are inside tasks, the oldest first.
+// running is the workers that are inside tasks, the oldest task first.
 func (p *Pool) running() []kernel.WorkerView {
 	all := slices.DeleteFunc(p.lane.Workers(), func(w kernel.WorkerView) bool { return !w.InTask })
 	slices.SortStableFunc(all, func(a, b kernel.WorkerView) int { return cmp.Compare(b.Age, a.Age) })
 	return all
 }
 
-// withStacks looks for the stacks of what is running in these workers.
+// withStacks is the tasks that run in these workers, with their stacks as far as they are found.
 func withStacks(all []kernel.WorkerView) []RunningTask {
 	tasks := make([]RunningTask, len(all))
 	at := make(map[string]int, len(all))
