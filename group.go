@@ -209,7 +209,8 @@ const (
 	passLimit            // it starts, beyond the limit
 )
 
-// enter counts a task of the latest round, and returns its place; or, at the limit, it does what atLimit says.
+// enter counts a task of the latest round, and returns its place. At the limit it does what atLimit
+// says.
 func (g *Group) enter(atLimit int) (r *round, place int, turn sy.Event) {
 	r = g.lock()
 	defer r.mu.Unlock()

@@ -260,7 +260,7 @@ func (t *strand[K]) Cut(cause error) {
 	}
 }
 
-// A funcBody is a task of a key that has no waiter. It is nil for a task that was withdrawn: the
+// A funcBody is a task of a key, without a waiter. It is nil for a task that was withdrawn: the
 // goroutine that withdrew the task ends and resolves it.
 type funcBody func()
 

@@ -61,8 +61,9 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
 // that waits for it, has a resource of its own with the id -1. The resource is
 // closed when the task has ended. So the task does not disturb what the task
-// around it does with its own resource. If such a task began before the pool's first Local was
-// made, Get returns ErrNotInTask. So make the Local before you submit tasks.
+// around it does with its own resource. If such a task began before the pool's
+// first Local was made, Get returns ErrNotInTask. So make the Local before you
+// submit tasks.
 //
 // A task must not use the resource after its end, or in several goroutines at
 // once, unless the resource allows that.

@@ -328,9 +328,9 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 // The answer decides when a new worker begins, not whether it does. After true
 // the new worker takes a task as soon as it gets a CPU. After false it first
 // yields to the other workers. The pool asks again each time the worker has
-// yielded once. If no task starts meanwhile, the worker takes one after a few yields,
-// whatever Grow says. So a Sizer can hold growth back while the workers keep up,
-// but it cannot make a task wait behind workers that block.
+// yielded once. If no task starts meanwhile, the worker takes one after a few
+// yields, whatever Grow says. So a Sizer can hold growth back while the workers
+// keep up, but it cannot make a task wait behind workers that block.
 //
 // Grow is called without a lock of the pool, and may call methods of the pool
 // that do not wait. Until it returns no other worker is added, but parked

@@ -233,8 +233,8 @@ func (p *Pool) takeDelayed(t *delayed) (task func()) {
 // due submits t. It runs on the timer's goroutine.
 func (p *Pool) due(t *delayed) {
 	p.mu.Lock()
-	// It is submitted under the lock. So if stop returns false, and the pool is shut down after that,
-	// the task runs.
+	// It is submitted under the lock. So if stop returns false, and Shutdown is called after that, the
+	// task was accepted, and runs.
 	if task := p.takeDelayed(t); task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
 		p.lane.CountDropped(1)
 	}
