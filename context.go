@@ -16,7 +16,7 @@ import (
 type call = kernel.Record
 
 // A lazyContext ends with its parent, or by a call of end. The inner context that
-// this takes is made at the first call of Done.
+// this takes is made at the first call of Done, or by end for a cause.
 type lazyContext struct {
 	parent context.Context
 	ended  sy.Bool // err is set

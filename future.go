@@ -177,7 +177,7 @@ type waker struct {
 // await parks until over reports true, or until ctx ends: then it returns ctx's error. Before it
 // parks it calls help, which runs awaited tasks of l if it can.
 func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
-	var n kernel.Nudger // notified when there is free capacity to help
+	var n kernel.Nudger // notified when there may be a place to help
 	for !over() {
 		if err := ctx.Err(); err != nil && !over() {
 			return err // and does not help
@@ -238,11 +238,11 @@ func (a *awaited) list(c *call) {
 	if a.trim(); c.Waits() {
 		a.listed.push(c)
 	}
-	a.unlockAndWake() // whoever waits may have to run it
+	a.unlockAndWake() // a waiter may have to run it
 }
 
 // unbegun is the oldest task that is listed and has not begun; nil: there is none. It does not leave
-// the list while a waiter tries to claim it: the claim may fail for want of free capacity, and others
+// the list while a waiter tries to claim it: the claim may fail because there is no place, and others
 // that look meanwhile must not conclude that no task is left.
 func (a *awaited) unbegun() *call {
 	a.mu.Lock()
@@ -267,8 +267,8 @@ func open(l sy.Latch) {
 	}
 }
 
-// A helper is a task that waits for other tasks of its family. It runs those that have not started
-// itself, and nothing else (inline join, or restricted helping). So its wait does not keep them from
+// A helper is a task that waits for other tasks of its family. It runs itself those that have not
+// started, and nothing else (inline join, or restricted helping). So its wait does not keep them from
 // being run. See [kernel.Record].
 type helper struct {
 	task *call        // nil: the context does not show it
@@ -334,8 +334,7 @@ func (h helper) in(l *kernel.Lane) bool {
 	return h.task != nil && l.Up() == nil
 }
 
-// claim runs c, unless there is no helper, or no free capacity for c. Then n is notified when there is
-// some.
+// claim runs c, unless there is no helper, or no place for c. Then n is notified when there may be one.
 func (h helper) claim(c *call, n kernel.Nudger) kernel.Outcome {
 	if !h.any() {
 		return kernel.NotClaimed

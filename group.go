@@ -185,9 +185,8 @@ func (g *Group) Go(f func(context.Context) error) {
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
 // the group's limit is reached, or the pool has no free capacity, TryGo returns
 // false, whatever the pool's policy, and f does not run. This is no error of the
-// group.
-// If f is not accepted for another reason, TryGo returns false too, and the
-// reason is an error of the group, as with Go.
+// group. If f is not accepted for another reason, TryGo returns false too, and
+// the reason is an error of the group, as with Go.
 //
 // After [Group.Wait] a call of TryGo makes the group begin anew, as one of Go
 // does, also if it returns false.

@@ -9,11 +9,11 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// A key that has tasks is a strand (a serial executor): a queue of its own, and one activation, which
-// is in the queue of the pool, or runs, while the strand has tasks. The worker that takes the
+// A key that has tasks is a strand (a serial executor): a queue of its own, and one activation,
+// which is in the queue of the pool, or runs, while the strand has tasks. The worker that takes the
 // activation runs the first task, and goes on with those that wait behind it. After 32 tasks it
 // submits the activation again, so that other tasks that were queued by then run first. A task that
-// waits behind others in its strand has a permit of the pool, and no ticket in its queue.
+// waits behind others in its strand has a permit, and no ticket in the pool's queue.
 
 // A Keyed runs tasks on a pool. Those of one key run one after the other, in
 // the order in which they were accepted; those of different keys run side by
@@ -37,7 +37,7 @@ type Keyed[K comparable] struct {
 const keyShards = 64 >> (2 * sy.Shorter) // one in models, because the hash differs in each run
 
 type keyShard[K comparable] struct {
-	mu      sy.Mutex // guards what follows, and the strands; never held while the lock of a pool is taken
+	mu      sy.Mutex // guards what follows, and the strands; no pool's lock is taken while it is held
 	strands map[K]*strand[K]
 	most    int        // in strands since it was made: a map that was large is dropped when it is empty
 	spare   *strand[K] // one to be reused
@@ -68,7 +68,7 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 // key that is blocked can fill the queue. [DropOldest] displaces what is first in
 // the queue. If that is a key, its first task is dropped, and if the key has more
 // tasks, it goes to the end of the queue. While a task of a key runs, the key's
-// other tasks are not in the queue and are not displaced. If no others wait,
+// other tasks are not in the queue and are not displaced. If only such tasks wait,
 // Submit returns [ErrQueueFull].
 //
 // Under [CallerRuns] and [Spawn], and in a task that submits to the full queue

@@ -101,8 +101,8 @@ type loopOptions struct {
 }
 
 // A loop is one call of Range, ForEachSlice or MapSlice. If it is not part of a task, it is a call
-// itself. It is the context that f is given on the caller's goroutine, and the parent of the contexts
-// of helpers.
+// itself, which its caller runs. It is the context that f is given on the caller's goroutine, and
+// the parent of the contexts of helpers.
 type loop struct {
 	waitedCall // waker.mu guards helpers and what follows it
 	// Constant once others may join.
@@ -245,7 +245,7 @@ func (l *loop) join() {
 func (l *loop) work(ctx context.Context) (again bool) {
 	returned, at := false, 0
 	defer func() {
-		if returned || l.p.crash && !kernel.InGoexit() { // a panic goes on, and ends the process
+		if returned || l.p.crash && !kernel.InGoexit() { // a panic goes on as it is
 			return
 		}
 		r := recover()
@@ -299,7 +299,7 @@ func (l *loop) take(step uint64) (lo, n uint64) {
 // share is a participant's share of half of what is left.
 func (l *loop) share(left uint64) uint64 { return left / uint64(2*l.limit) }
 
-// nextChunk is the size of a participant's next chunk, after a chunk of n items took that long.
+// nextChunk is the size of a participant's next chunk. The last one had n items, and took nanoseconds.
 func nextChunk(n uint64, took int64, most uint64) uint64 {
 	k := 2 * n
 	if took > int64(chunkTime)/2 {

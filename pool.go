@@ -237,11 +237,12 @@ func (p *Pool) Pause() { p.lane.Pause() }
 func (p *Pool) Resume() { p.lane.Resume() }
 
 // Resize sets the minimum and the maximum of workers. It does not wait until
-// the pool has that size. If the maximum grows, workers start when tasks need
-// them, and submitters that wait for free capacity get it at once. If there are
-// too many workers, parked ones leave now, and others when their tasks end. Until
-// then the tasks beyond the new maximum count against the capacity. Tasks that
-// wait beyond the new bound stay in the queue.
+// the pool has that size. A higher minimum starts workers at once. If the maximum
+// grows, more start when tasks need them, and submitters that wait for free
+// capacity get it at once. If there are too many workers, parked ones leave now,
+// and others when their tasks end. Until then the tasks beyond the new maximum
+// count against the capacity. Tasks that wait beyond the new bound stay in the
+// queue.
 //
 // Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
 // error that matches [ErrConfig]. On a pool that is shut down Resize returns

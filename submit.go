@@ -234,7 +234,7 @@ func (p *Pool) takeDelayed(t *delayed) (task func()) {
 func (p *Pool) due(t *delayed) {
 	p.mu.Lock()
 	// It is submitted under the lock. So if stop returns false, and Shutdown is called after that, the
-	// task was accepted, and runs.
+	// task was accepted, and runs unless it still waits for free capacity: then it is dropped.
 	if task := p.takeDelayed(t); task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
 		p.lane.CountDropped(1)
 	}

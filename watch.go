@@ -13,10 +13,10 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// The watchdog reports when a pool gets nothing done, and when a task takes too long. While a worker
-// is awake, it takes a few samples of the pool in the smallest threshold. What a sample sees has lasted
-// at least since the sample that saw it first. So a report is up to a quarter of the threshold late,
-// and never too early. Tasks are not slower for it.
+// The watchdog reports when a pool gets nothing done, and when a task takes too long. While a
+// worker is awake, the watchdog takes a few samples of the pool in the smallest threshold. What a
+// sample sees has lasted at least since the sample that saw it first. So a report is up to a
+// quarter of the threshold late, and never too early. Tasks are not slower for it.
 
 // minAlarm is the least threshold of the watchdog.
 const minAlarm = time.Millisecond

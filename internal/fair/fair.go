@@ -140,8 +140,8 @@ func (it *Item[T]) Free() {
 	}
 }
 
-// Serve notes that d more workers serve it. Items of its priority that are put then begin at its
-// virtual time at least.
+// Serve notes that d more workers serve it. Items of its priority that are put from then on begin
+// at its virtual time at least.
 func (it *Item[T]) Serve(d int) {
 	for ; it.q != nil; it = it.q.above {
 		it.served += d

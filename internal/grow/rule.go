@@ -110,7 +110,7 @@ func (r *Rule) Ask(l *Look, s Sight) (start bool) {
 	own := s.Runnable - r.foreign
 
 	// slow says that the last round of the scheduler took long. If the worker slept, nothing is known
-	// of that; and if time has passed meanwhile, that bounds the wait without a count of looks.
+	// of that. A sleep counts as a look only if the clock has stood still: else time ends that wait.
 	took := s.Now - l.at
 	slow := l.still > 0 && !l.waits && took > 2*slice
 	if !l.waits || s.Now == l.at {

@@ -147,6 +147,7 @@ func (a *account) unclaimed() int64 {
 }
 
 // A Count is the account at one moment. Completed tasks are the rest:
+// submitted = completed + dropped + canceled + in flight.
 type Count struct {
 	Submitted uint64 // accepted
 	InFlight  uint64 // of these, neither ended nor discarded

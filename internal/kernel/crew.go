@@ -17,8 +17,8 @@ import (
 // have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
 // busy in a lane (in its head), in a function of the user (apart), or on its way out.
 //
-// Any goroutine may change wake, as word.go says. solo and urgent are written under mu; mu guards
-// the rest.
+// Any goroutine may change wake, as word.go says, and coming; clock guards itself. solo, urgent and
+// branched are written under mu, and read without it. mu guards the rest.
 type Crew struct {
 	Config
 	clock grow.Crew
@@ -162,19 +162,19 @@ func (w *Worker) cease() (wake uint64) {
 // searching is how many workers search.
 func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 
-// understaffed reports whether wake says that a worker is available, and none searches; or one that
-// was just woken, and a second one is to be woken too.
+// understaffed reports whether wake says that a worker is available, and that none searches; or that
+// only one does, which was just woken, and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
 	n := wake & searchMask
 	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
 }
 
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way:
-// several tasks have come to a pool that runs none, and there is more than one CPU. Otherwise the
-// first worker wakes the second when it has come. Then the second is the next on a CPU that is in
-// use, and Go's scheduler takes it from there only after 60 µs or more (Latency/50). But a first
-// worker that has run many short tasks comes alone (coming): it has most of them done by then. So
-// does one that a Sizer has to allow.
+// several tasks have come to a pool that runs none, and there is more than one CPU. If only the
+// first were woken, it would wake the second when it has come. Then the second would be the next on
+// a CPU that is in use, and Go's scheduler takes it from there only after 60 µs or more
+// (Latency/50). But a first worker that has run many short tasks comes alone (coming): it has most
+// of them done by then. So does one that a Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
 	return c.coming.Load() && l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1

@@ -15,7 +15,7 @@ import "github.com/shoal-go/shoal/internal/sy"
 // W without the lock: by a step on head that frees capacity, by a put, or when it ceases to search.
 // It does so before it looks at what is announced, and comes to the lock if that says so. So one of
 // the two sees the other. Nobody breaks L without the lock: a putter needs a lease, and workers leave
-// lanes under the lock, except the only one that is ready.
+// lanes under the lock, except a lane that is the only ready one.
 
 func (c *Crew) enter() { c.mu.Lock() }
 

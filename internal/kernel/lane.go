@@ -61,7 +61,7 @@ type sched struct {
 
 	dirty, cools bool // dirty: its state was changed under the lock; cools: it is in Crew.cold
 
-	fenced uint64 // the ticket of head at the last fence, and 1
+	fenced uint64 // the ticket of head at the last fence, plus 1
 }
 
 const (
@@ -90,10 +90,10 @@ func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
 // free reports whether one more worker may be busy in l. Locked.
 func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 
-// fence makes each goroutine come to the lock that has looked at l, or at what bounds l, and is
-// about to take a task without the lock. That look is out of date: fewer workers may be busy from
-// now on, or a task comes without a ticket. Since head may return to its old value, its flag stays
-// set until its ticket has changed. Locked.
+// fence makes each goroutine that has looked at l, or at what bounds l, and is about to take a task
+// without the lock, come to the lock instead. That look is out of date: fewer workers may be busy
+// from now on, or a task comes without a ticket. Since head may return to its old value, its flag
+// stays set until its ticket has changed. Locked.
 func (l *Lane) fence() {
 	l.mark(l.muted, true)
 	l.fenced = ticketOf(l.head.Load()) + 1
@@ -145,7 +145,9 @@ func (c *Crew) top() *Lane {
 		case l.waits():
 			return l
 		case c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live):
-			return nil // it stays ready, as it may be the only lane in use; but a ready lane stays in memory
+			// It stays ready, as it may be the only lane in use. A ready lane is kept in memory, so a
+			// sub-pool stays ready only while a worker is awake.
+			return nil
 		default:
 			l.recall() // from here on submitters come to the lock; but look once more
 			if l.waits() {

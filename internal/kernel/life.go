@@ -344,9 +344,9 @@ func (l *Lane) Done() (done sy.Latch) {
 	return done
 }
 
-// Outcome is what the end of l has cut short; nil: nothing. If none is noted yet, and tasks run,
-// these are cut short now, because of cause. If foreign is set, other functions of the user may run;
-// they are cut short too, unless l has ended.
+// Outcome is what the end of l has cut short; nil: nothing. If nothing is noted yet, and tasks run in
+// l or below it, Outcome notes that they are cut short, because of cause. It does so too if foreign is
+// set, which says that other functions of the user may run, unless done is open.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := int(numOf(l.head.Load()))

@@ -11,8 +11,9 @@ import (
 // A line is a queue: an admission word (tail), a dispatch word (head), and cells. It knows no pool.
 //
 // Invariant: a ticket has one putter and one taker. Without the lock of the owner, a goroutine may
-// use the lease in tail, add the tickets that it takes to head, and subtract itself from busy. All
-// else, also the flags and a new lease, changes under that lock. Methods that say "Locked" need it.
+// use the lease in tail, add tickets that it takes to head, count itself as busy in the step that
+// takes a ticket, and subtract itself from busy. All else in the two words, also the flags and a new
+// lease, changes under that lock. Methods that say "Locked" need it.
 type line struct {
 	stampMask uint64 // ticket t is timed if t&stampMask == stampAt
 	stampAt   uint64 // see stampMask

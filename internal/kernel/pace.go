@@ -39,7 +39,7 @@ const (
 	// firstTime suffices.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostSlow  = 10 >> sy.Shorter // times paceTime in a row in which fewer than mostLease tasks were taken
+	mostSlow  = 10 >> sy.Shorter // rings in a row with fewer than mostLease tasks taken before each; then it is in vain
 	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 

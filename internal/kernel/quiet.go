@@ -25,8 +25,8 @@ type quieter struct {
 	apart bool   // inline tasks ran when the wait began, and at every moment since; see widen
 }
 
-// quietAfter reports whether a quieter waits, and l was quiescent when head was h. at tickets were
-// given out then.
+// quietAfter reports whether a quieter waits, and l was quiescent when head was h. at is the
+// number of tickets given out then.
 func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
 	return ticketOf(h), numOf(h) == 0 && l.waiting.Load() != 0 && ticketOf(l.tail.Load()) == ticketOf(h)
 }

@@ -16,8 +16,9 @@ import (
 // lock that the waiting task holds, or take long. The ticket of a claimed task stays in the line as
 // a tombstone; a worker that comes to it passes it.
 //
-// No task waits in vain: a task that waits on a worker waits for tasks that have begun, or has run
-// them. Unless these wait for each other in a circle, one of them runs.
+// No task waits in vain: a task that has a worker and waits, waits for tasks that have begun, or has
+// run them. Tasks that have begun run, or wait themselves for tasks that have begun. So unless tasks
+// wait for each other in a circle, one of them runs.
 //
 // Any goroutine may move state from waiting, by compare-and-swap, once r was accepted, so that its
 // ticket is in the line. The goroutine that has done so runs the task or gives it its result, and
@@ -26,7 +27,7 @@ import (
 type Record struct {
 	Body   Body
 	Lane   *Lane   // nil: none yet
-	Worker *Worker // the worker that runs it, or stands for the goroutine that does; for that goroutine
+	Worker *Worker // the worker that runs it, or one that stands for another goroutine; for the goroutine that runs it
 	Kept   bool    // it waits in a strand, and has no ticket of its own
 	state  sy.Uint64
 }
@@ -54,7 +55,7 @@ type Body interface {
 type Strand interface {
 	Body
 
-	// Next ends the first task, and goes on to the next one. It returns the record of the first one,
+	// Next goes on from the first task, which is over, to the next one. It returns the record of the first one,
 	// which the caller is to resolve, or nil, and whether there is a next one. If there is none the
 	// strand is idle, and its record may be used again at once.
 	Next() (first *Record, more bool)
@@ -260,7 +261,8 @@ func (l *Lane) Unstrand(n Nudger) {
 	})
 }
 
-// Withdraw cancels r, unless r has begun, and reports whether it did: then r resolves with err.
+// Withdraw cancels r, unless r has begun or is about to be dropped, and reports whether it did: then
+// r resolves with err.
 func (r *Record) Withdraw(err error) bool {
 	l := r.Lane
 	if l == nil || l.crew == nil {
@@ -350,7 +352,7 @@ func (l *Lane) Depth() int { return l.id.Depth() }
 // is more than maxNesting: such a task must not wait for l, but has no place in l either.
 func (l *Lane) Nesting(ctx context.Context) int {
 	root := l.crew.root
-	n := root.Depth() // once, as Depth takes long: a task of l is called in the name of the root too
+	n := root.Depth() // first: a task of l is called in the name of the root too, so mostly one Depth is enough, which takes long
 	inFamily := n > 0
 	if inFamily && l != root {
 		n = l.Depth()
@@ -382,7 +384,7 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 // InTask reports whether TaskIn finds a task.
 func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
 
-// MayBeInTask returns false if no task of l's family runs, so that the caller is in none. It does not see
+// MayBeInTask returns false only if no task of l's family runs, so that the caller is in none. It does not see
 // functions of the user that are no tasks, or that are called after their task was counted.
 func (l *Lane) MayBeInTask() (may bool) {
 	c := l.crew

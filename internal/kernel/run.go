@@ -180,8 +180,8 @@ func InGoexit() bool {
 	return found && !strings.Contains(above, "\npanic(")
 }
 
-// widen adds d to the number of tasks that run inline. When it is 0, the inline tasks have ended
-// that ran when a goroutine began to wait for quiescence. Locked; the caller is busy.
+// widen adds d to the number of tasks that run inline. When that number is 0, all inline tasks have
+// ended that ran when a goroutine began to wait for quiescence. Locked; the caller is busy.
 func (l *Lane) widen(d int) {
 	l.crew.inline += d
 	if l.bound(l.max, l.inline+d); l.inline == 0 {
@@ -191,10 +191,10 @@ func (l *Lane) widen(d int) {
 	}
 }
 
-// enterFrom makes the calling goroutine, which is in a task of stay, busy in l. If l is stay, the
-// goroutine counts as inline, and not against the maximum. Otherwise it counts like a worker, in l
-// and the lanes between l and stay; if one of these is at its maximum, enterFrom returns that lane
-// instead. Locked.
+// enterFrom makes the calling goroutine, which is in a task of stay or is to run a task of l
+// inline, busy in l. If l is stay, the goroutine counts as inline, and not against the maximum.
+// Otherwise it counts like a worker, in l and the lanes between l and stay; if one of these is at
+// its maximum, enterFrom returns that lane instead. Locked.
 func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	if l == stay {
 		l.enterLocked()

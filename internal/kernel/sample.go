@@ -34,7 +34,7 @@ func (l *Lane) ring(a *alarm, f func()) {
 	l.Release()
 }
 
-// Follow calls f when ctx has ended, unless l ends before. The methods of ctx may be the user's,
+// Follow makes an alarm call f when ctx has ended, unless l ends before. The methods of ctx may be the user's,
 // and come to the lock themselves, and setting or stopping an alarm for ctx calls them. So the
 // alarm is set for a context below ctx, which is made and canceled without the lock.
 func (l *Lane) Follow(ctx context.Context, f func()) {

@@ -21,7 +21,8 @@ import (
 // settle sees the capacity; if it is after, the worker sees the flag.
 //
 // The list of waiters is guarded by the lock of the family. A goroutine that takes another one's
-// waiter off the list writes its err, then sets its woken.
+// waiter off the list writes its err, then sets its woken. If the waiter was called, woken is set
+// already: the waiter comes to the lock, and reads err there.
 
 // A Policy says what becomes of a task for which there is no free capacity.
 type Policy int
@@ -193,7 +194,7 @@ func (l *Lane) looksFree() bool {
 	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
-// AcceptLater admits task it when there is free capacity, whatever the policy. It does not wait.
+// AcceptLater admits task it when there is free capacity, whatever the policy. AcceptLater does not wait.
 func (l *Lane) AcceptLater(it queue.Item) error {
 	if !l.enterOpen() {
 		return ErrClosed

@@ -54,9 +54,9 @@ func (w *Worker) take() (queue.Item, bool) {
 	}
 }
 
-// takePlain is the fast path of take from one plain task to the next: it takes a ticket of the only
-// lane that is ready, if the ticket is not timed. Otherwise it returns no task; nor if the task is a
-// record, which is then in held.
+// takePlain is the fast path of take from one plain task to the next: of the only lane that
+// is ready it takes a ticket that is not timed. If anything else is to be done it returns no task, and
+// take does it. It returns none if the task is a record either, which is then in held.
 func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // between the two: see offer

@@ -18,7 +18,7 @@ type waiter struct {
 	it     queue.Item
 	place  *list.Element // in the lane's blocked; nil: w does not wait any more
 	woken  sy.Event      // not made for a delayed task
-	err    error         // why it was not admitted; written before woken is set
+	err    error         // why it was not admitted; written under the lock, before woken is set unless it was called
 	since  int64         // when it came
 	calls  int           // times that it was called in vain
 	called bool          // it was called to take capacity itself; only the first is

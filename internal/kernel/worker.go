@@ -13,7 +13,8 @@ import (
 )
 
 // A Worker is a goroutine that takes tasks from one lane at a time: the only one that is ready, or
-// the one whose turn it is. Only that goroutine uses its fields, unless they say otherwise.
+// the one whose turn it is. Only that goroutine writes its fields, unless they say otherwise.
+// Others read the atomic ones and id, and, under mu while it is parked, seat.
 //
 // Invariant: a worker that sees no task announces, under the lock, that it is available before the
 // last look that lets it park; and a worker that ceases to search looks for tasks after that.
