@@ -189,7 +189,7 @@ var mutants = []mutant{
 		old: "err == r.Err(), r.end)",
 		new: "err == r.Err(), func(error) {})"},
 	{name: "who waits for a group is not told of new tasks", tests: "Group",
-		old: "	a.unlockAndWake() // whoever",
+		old: "	a.unlockAndWake() // a waiter",
 		new: "	a.mu.Unlock() // whoever"},
 	{name: "an item may have a result before it is listed", models: "map/",
 		old: "	if m.ordered {\n		m.mu.Lock()\n		m.results.push(t) // before there may be a result\n		m.mu.Unlock()\n	}\n	err := m.p.submitCall(&t.contextCall, m.p.policy, \"Map\")\n",
