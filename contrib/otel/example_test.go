@@ -106,6 +106,7 @@ func ExampleRegister() {
 	}
 	defer registration.Unregister()
 	mails := shoal.Must(pool.Sub(shoal.WithName("mails"), shoal.WithMaxWorkers(2)))
+	defer mails.Close() // a sub-pool that nobody refers to any more is collected, and not seen
 
 	mails.Submit(func() {})
 	pool.Submit(func() {})

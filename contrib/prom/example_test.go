@@ -17,6 +17,7 @@ func Example() {
 	pool := shoal.Must(shoal.New(shoal.WithName("thumbnails"), shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(100)))
 	defer pool.Close()
 	urgent := shoal.Must(pool.Sub(shoal.WithName("urgent"), shoal.WithPriority(1)))
+	defer urgent.Close() // a sub-pool that nobody refers to any more is collected, and not seen
 
 	collector, err := prom.NewCollector(pool)
 	if err != nil {

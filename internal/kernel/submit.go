@@ -11,9 +11,11 @@ import (
 // A submitter that finds no lease there comes to the lock. There a policy says what becomes of a
 // task for which there is no free capacity; [Lane.SubmitSlow] has the only switch over policies.
 //
-// A blocked submitter is served fairly, not strictly in order. Others may take free capacity before it
-// until it has waited for a millisecond; then it is served in turn. That is the idea of sync.Mutex: a
-// goroutine that runs can use capacity at once, and one that is woken needs microseconds to come.
+// A blocked submitter is served fairly, not strictly in order. Others may take free capacity before
+// it until it has waited for a millisecond; then it is served in turn. That is the idea of
+// sync.Mutex: a goroutine that runs can use capacity at once, and one that is woken needs
+// microseconds to come. With a fifth of that time, empty tasks of 100 submitters take 2.5 times as
+// long (Full of the benchmarks).
 //
 // settle restores invariant R, that nobody waits for capacity that is free. A submitter lists
 // itself, so that settle sets the slow-path flag; after that, settle looks for free capacity.
