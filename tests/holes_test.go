@@ -442,6 +442,28 @@ func TestH9_ATaskWakesAnIdlePoolAtOnce(t *testing.T) {
 
 // H10: the counters keep their identity, and nothing underflows.
 
+func TestH10_QueuedAndRunningAreOfOneMoment(t *testing.T) {
+	p := newPool(t, shoal.WithMaxWorkers(3))
+	var over atomic.Bool
+	feeder := inBackground(func() {
+		for !over.Load() {
+			for range 10 {
+				p.Submit(func() {})
+			}
+			p.Wait()
+		}
+	})
+	for range 20_000 {
+		if s := p.Stats(); s.Queued+s.Running != s.InFlight {
+			t.Errorf("%d are queued and %d run, of %d", s.Queued, s.Running, s.InFlight)
+			break
+		}
+	}
+	over.Store(true)
+	<-feeder
+	shutClean(t, p)
+}
+
 func TestH10_CountersKeepTheirIdentityUnderLoad(t *testing.T) {
 	noLog(t)
 	for _, policy := range allPolicies {

@@ -40,7 +40,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves = l.workersIn()-l.hosts, l.moves(true)
+	s.WorkersIn, s.Moves = s.Busy-l.inline-l.hosts, l.moves(true) // by the same head as Count
 	for _, b := range c.under(l) {
 		s.WorkersIn += b.workersIn() - b.hosts
 		s.Moves += b.moves(false)

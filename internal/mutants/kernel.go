@@ -237,6 +237,9 @@ var kernelMutants = []mutant{
 	{name: "kernel: a lane has a lease after a task has joined a strand", models: "strands/",
 		old: "\tif l.leaf().Queued() || l.muted && l.kids == nil {\n",
 		new: "\tif true {\n"},
+	{name: "kernel: a snapshot looks at head twice", tests: "TestH10_Queued",
+		old: "s.Busy-l.inline-l.hosts, l.moves",
+		new: "l.workersIn()-l.hosts, l.moves"},
 	// ----- who is calling -----
 	{name: "kernel: tasks that run inline are not known", tests: "ATaskIsKnownHowever",
 		old: "c.inline > 0 || c.live >",
