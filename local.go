@@ -39,6 +39,7 @@ type Local[S any] struct {
 // have opened stays open while they live, also after the sub-pool has ended.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
 	if p != nil {
+		p.foreign.Store(true) // its close
 		p.kept.Store(true)
 	}
 	return &Local[S]{p, caller.NewID(), open, close}

@@ -314,9 +314,7 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Depth() > 0 }
 
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
-func (p *Pool) mayBeInTask() bool {
-	return p.made() && (p.foreign.Load() || p.kept.Load() || p.lane.MayBeInTask())
-}
+func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
 
 // Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
 // accepted, and returns nil when no goroutine of the pool exists any more.
@@ -353,7 +351,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		// If no function of the user runs, the goroutines that are left run only the pool's own
 		// code, and do not keep join waiting. Such a function may run on a worker that has left the
 		// lane of its task, and that lane may have ended. So both flags are those of the family.
-		if cut := p.lane.Outcome(p.foreign.Load() || p.kept.Load(), ctx.Err()); cut != nil {
+		if cut := p.lane.Outcome(p.foreign.Load(), ctx.Err()); cut != nil {
 			return (*ShutdownError)(cut)
 		}
 	}

@@ -352,7 +352,8 @@ func (l *Lane) Depth() int { return l.id.Depth() }
 // is more than maxNesting: such a task must not wait for l, but has no place in l either.
 func (l *Lane) Nesting(ctx context.Context) int {
 	root := l.crew.root
-	n := root.Depth() // first: a task of l is called in the name of the root too, so mostly one Depth is enough, which takes long
+	// A task of l is called in the name of the root too. So one Depth, which takes long, is mostly enough.
+	n := root.Depth()
 	inFamily := n > 0
 	if inFamily && l != root {
 		n = l.Depth()

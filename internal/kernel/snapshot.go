@@ -40,10 +40,10 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves = s.Busy-l.inline-l.hosts, l.moves(true) // by the same head as Count
+	s.WorkersIn, s.Moves = s.Busy-l.inline-l.hosts, l.moves(s.Count, true)
 	for _, b := range c.under(l) {
 		s.WorkersIn += b.workersIn() - b.hosts
-		s.Moves += b.moves(false)
+		s.Moves += b.moves(b.count(), false)
 	}
 	if l.up != nil {
 		l.most = max(l.most, s.WorkersIn)
@@ -65,11 +65,10 @@ func (c *Crew) busyFor() int64 {
 	return c.staff.seenBusy
 }
 
-// moves is a number that grows when a task begins on a worker of l, or ends. If all is set, it also
-// grows when a waiting task is canceled or claimed, and when a pause begins or ends. If it has not
-// changed while l was at its maximum, l has made no progress. Locked.
-func (l *Lane) moves(all bool) uint64 {
-	n := l.count()
+// moves is a number that grows when a task begins on a worker of l, whose count is n, or ends. If
+// all is set, it also grows when a waiting task is canceled or claimed, and when a pause begins or
+// ends. If it has not changed while l was at its maximum, l has made no progress. Locked.
+func (l *Lane) moves(n Count, all bool) uint64 {
 	ended := n.Submitted - n.InFlight - l.dropped
 	if !all {
 		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline)
