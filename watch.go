@@ -118,7 +118,6 @@ func (p *Pool) sample() {
 	d.slowTasks += uint64(len(late))
 	p.mu.Unlock()
 	if stalled {
-		sy.Reach("stall")
 		p.tell(AlarmStall, "the pool is stalled: all workers are inside tasks, others wait, none has ended", s.Stalled, all)
 	}
 	if len(late) > 0 {

@@ -136,7 +136,6 @@ func (c *Crew) dismiss() {
 
 // depart tells w to leave. Its searching is over. Locked.
 func (c *Crew) depart(w *Worker) {
-	sy.Reach("depart")
 	w.leaving = true
 	c.departing++
 	w.cease()
@@ -162,10 +161,10 @@ func (w *Worker) cease() (wake uint64) {
 // searching is how many workers search.
 func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
 
-// understaffed reports whether wake says that a worker is available, and that none searches; or that
-// only one does, which was just woken, and a second one is to be woken too.
+// understaffed reports whether wake says that a worker is available, and that nobody searches; or that
+// only a worker does that was just woken, and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
-	n := wake & searchMask
+	n := wake & (submitter | searchMask)
 	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
 }
 

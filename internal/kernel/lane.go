@@ -26,17 +26,16 @@ import (
 // solo publishes it, and workers enter and leave it without the lock. Such a lane stays ready when
 // it is empty.
 //
-// The lock of the family guards everything except waiting, limit and rejected, and what account and
-// line change without it.
+// The lock of the family guards everything except waiting and limit, and what account and line change
+// without it.
 type Lane struct {
 	account
-	crew     *Crew
-	up       *Lane // the parent; nil: this is the root
-	prio     int64 // the priority right below the root: its own, or that of the lane above it
-	owner    Owner
-	id       caller.ID // the name in which its tasks are called
-	waiting  sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more
-	rejected sy.Uint64
+	crew    *Crew
+	up      *Lane // the parent; nil: this is the root
+	prio    int64 // the priority right below the root: its own, or that of the lane above it
+	owner   Owner
+	id      caller.ID // the name in which its tasks are called
+	waiting sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more
 
 	sched
 	life

@@ -42,7 +42,7 @@ const (
 
 // tally counts what the account does not.
 type tally struct {
-	dropped, canceled, failed, spawned uint64
+	dropped, canceled, failed, spawned, rejected uint64
 
 	stirred uint64 // other signs that the lane is not stuck: see Snapshot.Moves
 }
@@ -95,8 +95,6 @@ func (l *Lane) setup(c *Crew, lc LaneConfig) {
 		l.stampMask = queue.StampEvery - 1
 	case TimingOff:
 		l.stampAt = 1 // none
-	case TimingFull:
-		l.stampAll = true
 	}
 	l.account.init((FirstTicket+lc.First)&mask, lc.Capacity, lc.Max)
 }
@@ -365,10 +363,7 @@ func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 func (l *Lane) Stops() bool { return l.stops.Load() }
 
 // Max is the most workers that l may have.
-func (l *Lane) Max() (n int) {
-	l.crew.read(func() { n = l.max })
-	return n
-}
+func (l *Lane) Max() int { return int(l.limit.Load()) }
 
 // CountDropped counts n tasks that were dropped without ever having been in the line.
 func (l *Lane) CountDropped(n uint64) {

@@ -15,9 +15,8 @@ import (
 // takes a ticket, and subtract itself from busy. All else in the two words, also the flags and a new
 // lease, changes under that lock. Methods that say "Locked" need it.
 type line struct {
-	stampMask uint64 // ticket t is timed if t&stampMask == stampAt
+	stampMask uint64 // ticket t is timed if t&stampMask == stampAt: all are if both are 0
 	stampAt   uint64 // see stampMask
-	stampAll  bool
 	epoch     *time.Time
 	pacing    sy.Pointer[pacing] // nil until a submitter was far ahead; here, where workers read
 
@@ -108,7 +107,7 @@ func (l *line) timed(t uint64) bool { return t&l.stampMask == l.stampAt }
 func (l *line) putLocked(it queue.Item) {
 	seg := l.back.Load()
 	if seg == nil { // the first task, or the first after the cells were dropped
-		queue.Init(&l.front, &l.back, ticketOf(l.tail.Load()), l.stampAll)
+		queue.Init(&l.front, &l.back, ticketOf(l.tail.Load()), l.stampMask|l.stampAt == 0)
 		seg = l.back.Load()
 	}
 	l.put(seg, ticketOf(l.tail.Add(ticketOne)-ticketOne), it)

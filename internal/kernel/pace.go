@@ -176,7 +176,6 @@ func (l *Lane) wakeSome(p *pacing) {
 	}
 	n, sent, wake := l.backlog(), ticketOf(l.tail.Load()), uint64(1)
 	if p.woken > 0 && n < farAhead/2 {
-		sy.Reach("wake some")
 		wake = max(1, (farAhead/2-n)*uint64(p.woken)/(2*max(1, (sent-p.sent)&mask)))
 	}
 	p.far = farAhead

@@ -359,14 +359,12 @@ func (l *Lane) Nesting(ctx context.Context) int {
 		n = l.Depth()
 	}
 	switch {
-	case n > 0:
-		return n
-	case l.InTask(ctx):
-		return 1
-	case inFamily || l != root && root.InTask(ctx):
-		return maxNesting + 1
+	case n == 0 && l.InTask(ctx):
+		n = 1
+	case n == 0 && (inFamily || l != root && root.InTask(ctx)):
+		n = maxNesting + 1
 	}
-	return 0
+	return n
 }
 
 // TaskIn is the task of l, or of a lane below it, whose context is ctx, or one that ctx is derived

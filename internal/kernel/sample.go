@@ -70,7 +70,6 @@ func (l *Lane) nextSample() {
 	default:
 		s.stop = sy.AfterFunc(s.every, func() {
 			l.ring(&s.alarm, func() {
-				sy.Reach("sample")
 				s.sample()
 				c.read(l.nextSample)
 			})

@@ -33,8 +33,7 @@ func (l *Lane) Snapshot() (s Snapshot) {
 func (l *Lane) snapshot(s *Snapshot) {
 	c := l.crew
 	s.Count = l.count()
-	s.Dropped, s.Canceled, s.Failed, s.Spawned = l.dropped, l.canceled, l.failed, l.spawned
-	s.Rejected = l.rejected.Load()
+	s.Dropped, s.Canceled, s.Failed, s.Spawned, s.Rejected = l.dropped, l.canceled, l.failed, l.spawned, l.rejected
 	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
 	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max
 	if l.up == nil {

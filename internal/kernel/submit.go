@@ -115,11 +115,8 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
 			case l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
-				c.leave()
-				for more := true; more && yields < sy.Times(submitYields); yields++ {
-					sy.Yield()
-					more = !l.looksFree()
-				}
+				l.leaveAndYield()
+				yields++
 				continue
 			case depth < 0:
 				c.leave() // finding out takes a while
@@ -149,7 +146,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		}
 		if policy != Offer {
 			sy.Reach("full")
-			l.rejected.Add(1)
+			l.rejected++
 		}
 		c.leave()
 		return ErrQueueFull
@@ -187,13 +184,6 @@ func (l *Lane) compact() {
 		l.putLocked(it)
 	}
 	l.exitTo(l)
-}
-
-// looksFree is a guess, without the lock, whether half of the capacity is free: a submitter that
-// yields until then has a lease for many tasks.
-func (l *Lane) looksFree() bool {
-	h, t := l.head.Load(), l.tail.Load()
-	return (ticketOf(t)-ticketOf(h)+numOf(h))&mask < l.limit.Load()+(l.capacity+1)/2
 }
 
 // AcceptLater admits task it when there is free capacity, whatever the policy. AcceptLater does not wait.

@@ -46,9 +46,10 @@ import (
 //
 // The third, wake, belongs to a crew. It says how many workers could run a task that is not taken:
 //
-//	wake: available workers: parked, or yet to be started │ searching workers
+//	wake: available workers: parked, or yet to be started │ submitter │ searching workers
 //
-// A searching worker is awake, or is being woken, and has no task.
+// A searching worker is awake, or is being woken, and has no task. The flag submitter is set while a
+// submitter without capacity yields: it looks for tasks after that, as a searching worker does.
 const (
 	numMask   = 1<<25 - 1
 	flag      = 1 << 25
@@ -58,7 +59,8 @@ const (
 
 	availBit   = 32
 	availOne   = 1 << availBit
-	searchMask = 1<<32 - 1
+	submitter  = 1 << 31
+	searchMask = 1<<31 - 1
 )
 
 func ticketOf(w uint64) uint64 { return w >> ticketBit }

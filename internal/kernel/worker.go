@@ -310,7 +310,6 @@ func (w *Worker) sleep() {
 		c.leave()
 		return
 	}
-	sy.Reach("park")
 	w.unwatch() // a reader that has marked w saw the last task; readers hold mu too
 	c.park(w)
 	c.armReclaim()

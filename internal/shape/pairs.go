@@ -10,7 +10,7 @@ import (
 // Functions that are called with the lock of the family and leave it. Those in maybe leave it if
 // they return true.
 var (
-	leaves = []string{"Lane.waitForCapacity", "Lane.runInline"}
+	leaves = []string{"Lane.waitForCapacity", "Lane.runInline", "Lane.leaveAndYield"}
 	maybe  = []string{"Lane.displace"}
 )
 
