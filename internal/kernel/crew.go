@@ -17,7 +17,7 @@ import (
 // have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
 // busy in a lane (in its head), in a function of the user (apart), or on its way out.
 //
-// Any goroutine may change wake, as word.go says, and coming; clock guards itself. solo, urgent and
+// Any goroutine may change wake, as word.go says; clock guards itself. solo, urgent and
 // branched are written under mu, and read without it. mu guards the rest.
 type Crew struct {
 	Config
@@ -28,9 +28,8 @@ type Crew struct {
 	urgent   sy.Int64         // the priority of the lane that comes first
 	branched sy.Bool          // there were lanes below the root
 
-	_      sy.Pad
-	wake   sy.Uint64
-	coming sy.Bool // see wantsSecond
+	_    sy.Pad
+	wake sy.Uint64
 
 	_  sy.Pad
 	mu sy.Mutex // gate.go only
@@ -123,7 +122,9 @@ func (c *Crew) fill() {
 // rouse makes leave wake or start w, which searches from now on.
 func (c *Crew) rouse(w *Worker) {
 	w.search()
-	c.coming.Store(c.Sizer == nil && !w.seat.Short())
+	if c.arrived(); c.Sizer == nil && !w.seat.Short() {
+		c.wake.Or(coming)
+	}
 	c.wakeLater(w)
 }
 
@@ -141,11 +142,14 @@ func (c *Crew) depart(w *Worker) {
 	w.cease()
 }
 
+// arrived notes that no worker is on its way beside which a second one may be needed.
+func (c *Crew) arrived() { c.wake.And(^uint64(coming)) }
+
 // search counts w as searching. Meanwhile submitters need not wake another worker.
 func (w *Worker) search() {
 	if !w.searches {
 		w.searches = true
-		w.crew.wake.Add(1)
+		w.crew.wake.Add(searchOne)
 	}
 }
 
@@ -153,19 +157,19 @@ func (w *Worker) search() {
 func (w *Worker) cease() (wake uint64) {
 	if w.searches {
 		w.searches = false
-		wake = w.crew.wake.Add(^uint64(0))
+		wake = w.crew.wake.Add(^uint64(searchOne - 1))
 	}
 	return wake
 }
 
 // searching is how many workers search.
-func (c *Crew) searching() int { return int(c.wake.Load() & searchMask) }
+func (c *Crew) searching() int { return int(c.wake.Load() & searchMask / searchOne) }
 
 // understaffed reports whether wake says that a worker is available, and that nobody searches; or that
 // only a worker does that was just woken, and a second one is to be woken too.
 func (c *Crew) understaffed(wake uint64) bool {
-	n := wake & (submitter | searchMask)
-	return wake >= availOne && (n == 0 || n == 1 && c.wantsSecond())
+	n := wake & (submitter | searchMask | coming)
+	return wake >= availOne && (n <= coming || n == searchOne+coming && c.wantsSecond())
 }
 
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way:
@@ -176,7 +180,7 @@ func (c *Crew) understaffed(wake uint64) bool {
 // of them done by then. So does one that a Sizer has to allow.
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()
-	return c.coming.Load() && l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
+	return l != nil && c.clock.Procs() > 1 && numOf(l.head.Load()) == 0 && l.backlog() > 1
 }
 
 // tooMany reports whether there are more workers than there may be: the root has ended, or Resize

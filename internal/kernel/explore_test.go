@@ -123,7 +123,7 @@ func (s *sim) check() {
 		s.Failf("at the end: %s", f)
 	}
 	switch {
-	case c.live != 0 || c.departing != 0 || c.apart != 0 || c.asking != 0 || len(c.idle) != 0 || c.wake.Load()&(submitter|searchMask) != 0:
+	case c.live != 0 || c.departing != 0 || c.apart != 0 || c.asking != 0 || len(c.idle) != 0 || c.wake.Load()&(submitter|searchMask|coming) != 0:
 		s.Failf("at the end: live %d departing %d apart %d asking %d idle %d searching %d", c.live, c.departing, c.apart, c.asking, len(c.idle), c.wake.Load()&(submitter|searchMask))
 	case !c.root.ended || !c.root.done.IsOpen() || c.reclaim.stop != nil || s.root.holds != 0:
 		s.Failf("at the end: ended %v done %v reclaim %v, held %d times", c.root.ended, c.root.done.IsOpen(), c.reclaim.stop != nil, s.root.holds)

@@ -8,7 +8,7 @@ import "github.com/shoal-go/shoal/internal/sy"
 //
 //	R  In no lane does a waiter or a reservation wait for capacity that is free.
 //	W  If a ready lane has a task and a worker is available, one is searching, or is in a function
-//	   of the user after which it searches (mayHire); or a submitter searches (leaveAndYield).
+//	   of the user after which it searches (mayHire); or a submitter searches (yield).
 //	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
 //
 // restore announces, then looks, then acts, until there is nothing to do. A goroutine can break R or
@@ -29,24 +29,6 @@ func (l *Lane) enterOpen() bool {
 	}
 	l.crew.leave()
 	return false
-}
-
-// leaveAndYield leaves, and yields once, for a submitter without capacity, which comes to the lock
-// again after that. One of them at a time counts as searching meanwhile. So a worker that takes the
-// first task of a full queue need not wake another one, which would find no task if tasks are
-// short. Locked.
-func (l *Lane) leaveAndYield() {
-	c := l.crew
-	searches := c.wake.Load()&submitter == 0
-	if searches {
-		sy.Reach("submitter searches")
-		c.wake.Add(submitter)
-	}
-	c.leave()
-	sy.Yield()
-	if searches {
-		c.wake.Add(^uint64(submitter - 1)) // the next exit looks for a worker
-	}
 }
 
 // read calls f under the lock, and wakes no goroutine afterwards. So f may change only what keeps a
@@ -251,4 +233,15 @@ func (c *Crew) look() {
 		c.enter()
 		c.leave()
 	}
+}
+
+// yield yields for a submitter without capacity. It says so in wake, and looks for a worker after that.
+// So a worker that takes the first task of a full queue need not wake another one, which would
+// find no task if tasks are short.
+func (c *Crew) yield() {
+	c.wake.Or(submitter)
+	sy.Reach("submitter yields")
+	sy.Yield()
+	c.wake.And(^uint64(submitter)) // others may yield still: each of them looks
+	c.look()
 }

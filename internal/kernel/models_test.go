@@ -293,7 +293,7 @@ func oneModels() (ms []suite.Model) {
 		s.submit(0, 0)
 		s.submit(0, 1)
 	})
-	add("a submitter without capacity searches, first waits for second", 3, []string{"submitter searches"}, func(s *sim) {
+	add("a submitter without capacity searches, first waits for second", 3, []string{"submitter yields"}, func(s *sim) {
 		s.pool(3, conf{Max: 2, Config: Config{Spin: 1}})
 		e := sy.MakeEvent()
 		s.and(0, 0, e.Wait)
@@ -301,7 +301,7 @@ func oneModels() (ms []suite.Model) {
 		s.submit(0, 2)
 		s.end()
 	})
-	add("one of two submitters without capacity searches", 3, []string{"submitter searches", "wait for capacity"}, func(s *sim) {
+	add("two submitters without capacity search", 3, []string{"submitter yields", "wait for capacity"}, func(s *sim) {
 		s.pool(3, conf{Max: 1, Config: Config{Spin: 1}})
 		s.Go("closer", s.end)
 		for i := range 2 {

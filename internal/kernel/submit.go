@@ -81,9 +81,11 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 // SubmitSlow admits task it under the lock, or does what policy says. ctx, if not nil, bounds the
 // wait of Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
-	c := l.crew
-	depth := -1 // not known
-	for yields := 0; ; {
+	c, depth := l.crew, -1 // -1: not known
+	for yields := 0; policy == Block && yields < sy.Times(submitYields) && l.looksFull(); yields++ {
+		c.yield()
+	}
+	for {
 		if !l.enterOpen() {
 			return ErrClosed
 		}
@@ -114,10 +116,6 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		case Block:
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
-			case l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
-				l.leaveAndYield()
-				yields++
-				continue
 			case depth < 0:
 				c.leave() // finding out takes a while
 				depth = l.Nesting(ctx)
@@ -184,6 +182,13 @@ func (l *Lane) compact() {
 		l.putLocked(it)
 	}
 	l.exitTo(l)
+}
+
+// looksFull is a guess, without the lock, whether a submitter is to yield: no capacity is free, and
+// none waits.
+func (l *Lane) looksFull() bool {
+	h, t := l.head.Load(), l.tail.Load()
+	return l.crew != nil && l.crew.Spin > 0 && numOf(t) == 0 && h&flag == 0 && (ticketOf(t)-ticketOf(h)+numOf(h))&mask >= l.limit.Load()+l.capacity
 }
 
 // AcceptLater admits task it when there is free capacity, whatever the policy. AcceptLater does not wait.

@@ -46,10 +46,11 @@ import (
 //
 // The third, wake, belongs to a crew. It says how many workers could run a task that is not taken:
 //
-//	wake: available workers: parked, or yet to be started │ submitter │ searching workers
+//	wake: available workers: parked, or yet to be started │ submitter │ searching workers │ coming
 //
 // A searching worker is awake, or is being woken, and has no task. The flag submitter is set while a
-// submitter without capacity yields: it looks for tasks after that, as a searching worker does.
+// submitter without capacity yields: it looks for tasks after that, as a searching worker does. The
+// flag coming is set while a worker is on its way, beside which a second one may be needed: see wantsSecond.
 const (
 	numMask   = 1<<25 - 1
 	flag      = 1 << 25
@@ -60,7 +61,9 @@ const (
 	availBit   = 32
 	availOne   = 1 << availBit
 	submitter  = 1 << 31
-	searchMask = 1<<31 - 1
+	searchOne  = 1 << 1
+	searchMask = 1<<31 - searchOne
+	coming     = 1
 )
 
 func ticketOf(w uint64) uint64 { return w >> ticketBit }

@@ -118,7 +118,7 @@ func (w *Worker) main() {
 	if c.Pin {
 		runtime.LockOSThread()
 	}
-	c.coming.Store(false)
+	c.arrived()
 	pprof.SetGoroutineLabels(c.Labels)
 	if w.asks && c.Sizer != nil {
 		w.asks = !w.askSizer() // before the start hook; if the Sizer says no it is asked again
@@ -315,7 +315,7 @@ func (w *Worker) sleep() {
 	c.armReclaim()
 	c.leave() // announces that w is available, then looks, and may wake w
 	w.wakeup.Wait()
-	c.coming.Store(false)
+	c.arrived()
 	now := c.clock.Now()
 	w.busy.Store(now - ^w.busy.Load())
 	w.seat.Woken(now - w.parkedAt)
