@@ -62,7 +62,7 @@
 // once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on
 // the submitting goroutine, [Spawn] on a new one beyond the limit, and
 // [DropOldest] discards the task that is first in the queue. Under Block,
-// [Pool.SubmitContext] waits for room only until its context ends.
+// [Pool.SubmitContext] waits for free capacity only until its context ends.
 //
 // # Tasks that wait for tasks
 //
@@ -83,8 +83,8 @@
 // full pool under Block runs the new task itself.
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
-// have stacks of their own. There only the context tells: use the calls that
-// take one. The pool cannot help a task that waits by a channel or a
+// have stacks of their own. There only the context shows the caller's task: use
+// the calls that take one. The pool cannot help a task that waits by a channel or a
 // [sync.WaitGroup] for tasks queued behind it. If all workers do so,
 // [WithStallAfter] reports it.
 //

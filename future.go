@@ -177,7 +177,7 @@ type waker struct {
 // await parks until over reports true, or until ctx ends: then it returns ctx's error. Before it
 // parks it calls help, which runs awaited tasks of l if it can.
 func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
-	var n kernel.Nudger // notified when there may be a place to help
+	var n kernel.Nudger // notified when the limit that kept help from running a task may be gone
 	for !over() {
 		if err := ctx.Err(); err != nil && !over() {
 			return err // and does not help
@@ -242,8 +242,8 @@ func (a *awaited) list(c *call) {
 }
 
 // unbegun is the oldest task that is listed and has not begun; nil: there is none. It does not leave
-// the list while a waiter tries to claim it: the claim may fail because there is no place, and others
-// that look meanwhile must not conclude that no task is left.
+// the list while a waiter tries to claim it: the claim may fail because a lane is at its maximum, and
+// others that look meanwhile must not conclude that no task is left.
 func (a *awaited) unbegun() *call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -334,7 +334,8 @@ func (h helper) in(l *kernel.Lane) bool {
 	return h.task != nil && l.Up() == nil
 }
 
-// claim runs c, unless there is no helper, or no place for c. Then n is notified when there may be one.
+// claim runs c, unless there is no helper, or c's lane or one above it is at its maximum. In the second
+// case n is notified when that may have changed.
 func (h helper) claim(c *call, n kernel.Nudger) kernel.Outcome {
 	if !h.any() {
 		return kernel.NotClaimed

@@ -82,10 +82,9 @@ func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.c
 // Without Limit only the pool limits the group's tasks.
 //
 // A task must not wait at the limit. So if a task of the pool calls Go there, Go
-// runs the new task itself, beyond the limit. If a task of another pool of the
-// family does, or one that is nested in more than 64 others, Go submits the new
-// task, beyond the limit. Give the group's pool a maximum of its own if that
-// matters.
+// runs the new task itself, beyond the limit. If the caller is a task of another
+// pool of the family, or is nested in more than 64 others, Go submits the new task,
+// beyond the limit. Give the group's pool a maximum of its own if that matters.
 func Limit(n int) GroupOption {
 	return groupOption(func(c *groupConfig) {
 		c.limit = n
@@ -159,9 +158,9 @@ func (g *Group) lock() *round {
 // accepted, the reason is an error of the group: [ErrNilTask], [ErrClosed], or
 // [ErrQueueFull].
 //
-// f is given a context derived from the group's. When the group's context ends,
-// because a task failed or the context ended that the group was made with,
-// tasks that have not started do not start, and a Go that waits returns.
+// f is given a context derived from the group's. When the group's context ends
+// (see [Group.Context]), tasks that have not started do not start, and a Go that
+// waits returns.
 func (g *Group) Go(f func(context.Context) error) {
 	if g.invalid != nil || g.p == nil {
 		return
@@ -298,9 +297,9 @@ func (r *round) fail(place int, err error) (kept bool) {
 
 // Wait parks until all of the group's tasks have ended, and returns the first
 // error, or all errors with [CollectErrors]. The error of a task that panicked
-// is a [*PanicError], of one that called [runtime.Goexit] [ErrGoexit], of one
-// that was discarded [ErrDropped], and of one that was not started because the
-// context had ended the context's error.
+// is a [*PanicError]. If the task called [runtime.Goexit], the error is
+// [ErrGoexit]; if it was discarded, [ErrDropped]; and if it was not started because
+// the context had ended, the context's error.
 //
 // In the task that made the group, Wait runs tasks of the group itself; if one
 // of them calls runtime.Goexit, it ends that goroutine. Call Wait in the task,
@@ -419,9 +418,9 @@ func (g *Group) Stop() error {
 }
 
 // Context returns the group's context. It ends when a task fails, unless
-// [CollectErrors] is set; when all tasks have ended and Wait returns; and when
-// the context ends that the group was made with. After Wait it is the context
-// that has ended, until Go is called again.
+// [CollectErrors] is set; when all tasks have ended and Wait returns; when Stop is
+// called; and when the context that the group was made with ends. After Wait,
+// Context returns the context that has ended, until Go is called again.
 func (g *Group) Context() context.Context {
 	r := g.round.Load()
 	if r == nil {

@@ -85,8 +85,8 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
 // [Pool.SubmitContext]. If ctx ends before there is free capacity, it returns
-// ctx's error. If ctx ends after the task was accepted and before its turn comes,
-// the task does not run, and counts in [Stats].Canceled. Tasks that were submitted
+// ctx's error. If ctx ends after the task was accepted and before it starts, the
+// task does not run, and counts in [Stats].Canceled. Tasks that were submitted
 // after it keep their order. A task that starts is given a context derived from
 // ctx, which ends with ctx, when the task returns, and when the pool is closed.
 func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {
@@ -102,11 +102,10 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 // [Keyed.SubmitContext] and returns the Future of its result. The error of a
 // nil k is [ErrClosed].
 //
-// [Future.Cancel] prevents f from running while its turn has not come. When it
-// comes, the task counts in [Stats].Canceled, and its place in the queue
-// becomes free. If the pool discards it before, because the pool is closed or
-// by [DropOldest], it counts in Dropped instead; the Future's result is
-// [context.Canceled] all the same.
+// [Future.Cancel] prevents f from running if it has not started. The task counts
+// in [Stats].Canceled, and frees its capacity, when a worker comes to it. If the
+// pool is closed before that, or [DropOldest] displaces the task, it counts in
+// Dropped instead. The Future's result is [context.Canceled] in both cases.
 //
 // A task of the pool, or of its family (see [Pool.Sub]), must not wait for the
 // Future. To run f in place of the waiting task could break the order of the

@@ -33,8 +33,8 @@ var (
 // argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
 // f, [ErrConfig] for ctx or in.
 //
-// In a task of p that ranges with its context, Map runs items itself where it
-// would wait for them. If f calls [runtime.Goexit] there, it ends that
+// If a task of p ranges with its context, Map runs items in that task where it
+// would otherwise wait for them. If f calls [runtime.Goexit] there, it ends that
 // goroutine.
 func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return mapItems(ctx, p, in, f, true)

@@ -198,8 +198,8 @@ func WithName(name string) Option { return option(func(c *config) { c.name = nam
 // [ForEachSlice] and [MapSlice], run on no worker and do not count.
 func WithMaxWorkers(n int) Option { return option(func(c *config) { c.lane.Max = n }) }
 
-// WithMinWorkers sets how many workers [New] starts and the idle timeout does
-// not end. The default is 0.
+// WithMinWorkers sets the minimum of workers: [New] starts as many, and the idle
+// timeout leaves as many. The default is 0.
 func WithMinWorkers(n int) Option {
 	return ofRoot("WithMinWorkers", func(c *config) { c.crew.Min = n })
 }
@@ -333,9 +333,9 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 // keep up, but it cannot make a task wait behind workers that block.
 //
 // Grow is called without a lock of the pool, and may call methods of the pool
-// that do not wait. Until it returns no other worker is added, but parked
-// workers are woken as usual. A worker that comes out of its start hook may call
-// it too meanwhile.
+// that do not wait. Until it returns no other worker is added, but parked workers
+// are woken as usual. Meanwhile a worker whose start hook has returned may also
+// call it.
 type Sizer interface {
 	Grow(s Sizing) bool
 }
@@ -357,8 +357,8 @@ type auto struct{}
 //
 // The pool asks it before it wakes parked workers too. So a pool that once
 // needed many workers for tasks that block does not wake all of them for tasks
-// that compute. If tasks are so short that one worker alone finishes more of
-// them than several do, which the pool measures, the others yield for a
+// that compute. The pool also measures whether one worker alone finishes more tasks
+// than several do, as with very short tasks. If so, the others yield for a
 // millisecond at a time.
 func Auto() Sizer { return auto{} }
 

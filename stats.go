@@ -53,12 +53,12 @@ type Stats struct {
 	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration
 
-	// BusyTime is the time in which workers were not parked ([WorkerParked]; a worker
-	// whose task blocks is not), summed over all workers since the pool was made. It
-	// never falls. The difference between two snapshots, divided by the time between
-	// them and by MaxWorkers, is the utilization of the workers. BusyTime includes
-	// the moments in which workers look for tasks, and the tasks of sub-pools. It is
-	// 0 for a sub-pool, which has no workers of its own.
+	// BusyTime is the time in which workers were not parked, summed over all workers
+	// since the pool was made. A worker whose task blocks is not parked: see
+	// [WorkerParked]. BusyTime never falls. The difference between two snapshots,
+	// divided by the time between them and by MaxWorkers, is the utilization of the
+	// workers. BusyTime includes the moments in which workers look for tasks, and the
+	// tasks of sub-pools. It is 0 for a sub-pool, which has no workers of its own.
 	BusyTime time.Duration
 
 	// WaitTime is how long tasks waited between being accepted and started,

@@ -101,10 +101,10 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // leave while the task runs uses [Go], and [Future.Wait] with ctx.
 //
 // Called from one of the pool's own tasks, SubmitWait runs the new task right
-// there, so that tasks that wait for tasks cannot use up the workers. (There,
-// runtime.Goexit ends the outer task too.) So does a goroutine that a task has
-// started, if it calls SubmitWait with the task's context: it runs the new task
-// beside its own, beyond the pool's limit.
+// there, so that tasks that wait for tasks cannot use up the workers. If the new
+// task calls runtime.Goexit there, the outer task ends too. If a goroutine that a
+// task has started calls SubmitWait with the task's context, that goroutine runs
+// the new task, beside its own task and beyond the pool's limit.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err
@@ -337,15 +337,15 @@ type Reservation struct {
 // run. Calls that wait are served in order.
 //
 // A worker is free if no accepted task needs it. None is free while tasks or
-// submitters wait, or while the pool is paused. A task that waits for its key
-// needs no worker until its turn comes. A reserved place counts as an accepted
+// submitters wait, or while the pool is paused. A task that waits behind others of
+// its key needs no worker until they have ended. A reserved place counts as an accepted
 // task, also at capacity 0. Other submitters may use the queue meanwhile, up to
-// its capacity; their tasks run on any worker, and before a task that the
+// its capacity. Their tasks run on any worker, and before a task that the
 // reservation submits later. A Submit, or a step of a SubmitBatch, that runs at
-// the same time may still take a place.
+// the same time as Reserve may still take a place.
 //
-// In a family of pools (see [Pool.Sub]) the places are those of the pool that
-// was asked, under its own maximum. A place of a sub-pool does not promise a
+// In a family of pools (see [Pool.Sub]) the places are those of p alone, under
+// its own maximum. A place of a sub-pool does not promise a
 // worker of its parent at that moment, and a place of a parent does not keep
 // its workers from its sub-pools.
 //
@@ -379,9 +379,9 @@ func (r *Reservation) Len() int { return r.k.Len() }
 // unless other tasks were submitted to the pool's queue since. As with
 // [Pool.SubmitWait] the task is given a context derived from ctx, does not
 // start if ctx has ended by then, and counts as failed if it returns an error.
-// But no caller waits for it. If an accepted task does not run, lost is called
-// once, unless it is nil, with the reason: ctx's error, or [ErrDropped]. It is
-// called on the goroutine that finds this out, so it must be brief. If it calls
+// But no caller waits for it. If an accepted task does not run, and lost is not
+// nil, lost is called once with the reason: ctx's error, or [ErrDropped]. The
+// goroutine that finds this out calls it, so it must be brief. If it calls
 // [runtime.Goexit], that is a bug and ends the process.
 //
 // Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no

@@ -35,10 +35,9 @@ const maxAlarmTasks = 10
 // and to the function of [WithAlarmHandler]. The report comes between d and
 // 1.25 d after the stall began, plus the delays of the timer; never before.
 //
-// With this option the pool has one timer while a worker is awake, also if that
-// is awake for another pool of the family. It is due four times in d. With
-// WithSlowTask and another duration there, it is due eight times in the smaller
-// of the two. Tasks cost no more.
+// With this option the pool has one timer while any worker of its family is awake.
+// The timer fires four times in d. If [WithSlowTask] is set to another duration, it
+// fires eight times in the smaller of the two. Tasks cost no more.
 func WithStallAfter(d time.Duration) Option {
 	return option(func(c *config) { c.watch.stallAfter = d })
 }
