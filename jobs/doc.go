@@ -13,8 +13,8 @@
 // memory for tests, and the conformance tests that every source passes.
 //
 // The package has no periodic jobs, no uniqueness beyond a message's ID, and no history. River
-// has them, and contrib/river runs its jobs on a pool, with the same handlers; docs/engines.md
-// of the repository says which engine is for whom.
+// has them, and contrib/river runs its jobs on a pool, with the same handlers. The page
+// docs/engines.md of the repository says when to use which engine.
 //
 // # Guarantees
 //

@@ -12,9 +12,9 @@ import (
 )
 
 // A keeper extends the leases of the jobs that are held, every third of the lease, and
-// says which are lost. It is one timer, which is set while jobs are held, and for those
-// that end sooner never touched again. Extensions are made beside each other, so one
-// that takes long does not hold up the others.
+// notes which are lost. It has one timer, which is set while jobs are held. A job that ends
+// before it is due does not touch the timer again. Extensions are made beside each other, so one that
+// takes long does not hold up the others.
 type keeper struct {
 	s     *server
 	lease time.Duration
@@ -77,9 +77,9 @@ func (k *keeper) removeLocked(j *Job) {
 	}
 }
 
-// releaseLocked has j extended no more, as its answer is going to be sent: an extension
-// that came after that could undo it, as where a job is given back for a while. What it
-// returns waits for one that is under way; not for long, if that does not heed its context.
+// releaseLocked ends the extensions of j, because its answer is about to be sent. An extension
+// after the answer could undo it, for example if the job is given back for a while. wait waits for
+// an extension that is under way, for mostExtend at most.
 func (k *keeper) releaseLocked(j *Job) (wait func()) {
 	k.removeLocked(j)
 	x := k.extending[j]
@@ -95,7 +95,7 @@ func (k *keeper) releaseLocked(j *Job) (wait func()) {
 	}
 }
 
-// mostExtend is how long an Extend may take: others may wait for their turn.
+// mostExtend is how long an Extend may take. It is short, because others may wait for it.
 func (k *keeper) mostExtend() time.Duration { return min(k.lease/callPart, mostCall) }
 
 // setLocked sets the timer.
@@ -118,8 +118,8 @@ func (k *keeper) look() {
 	k.lookLocked()
 }
 
-// lookLocked has what is due extended, notes which leases are over, and sets the timer for
-// the next look. An Extend that ends looks too, as there is a place for another then.
+// lookLocked starts the extensions that are due, notes which leases are over, and sets the timer
+// for the next look. It is also called when an Extend ends, because another one may start then.
 func (k *keeper) lookLocked() {
 	if k.stopped {
 		return

@@ -15,8 +15,8 @@ import (
 // gives back the jobs that are not done; the package's documentation describes how.
 //
 // Serve occupies no worker itself. The pool may run other tasks. Several calls of Serve may
-// share a pool: one whose queue is empty leaves its places to the others, and looks for jobs
-// about twice a second while they need them, or less often if more than ten calls of Serve share
+// share a pool. A call whose queue is empty leaves its workers to the others while they need them.
+// It then looks for jobs about twice a second, or less often if more than ten calls of Serve share
 // a worker. Pause and Resize of the pool take effect at once: Serve leases no job that the pool
 // may not run. On a sub-pool only its own limits count: a leased job may have to wait for a worker
 // of the parent, and its lease is extended meanwhile.
@@ -96,7 +96,7 @@ type server struct {
 	bare    bool          // p has no queue
 	idle    bool          // the last Pull brought nothing
 	needs   time.Duration // what a Pull needs to bring jobs that are there, as far as is known
-	turns   int           // Pulls since the last job that ended as another one had asked
+	turns   int           // Pulls since the last job that ended because another Serve asked
 	sharers *sharers      // the calls of Serve that share p, this one included
 	ask     *time.Timer   // until it asks; nil if it has no need to
 	asks    bool          // it has asked
@@ -176,9 +176,9 @@ func (s *server) pull(ctx context.Context) error {
 	}
 }
 
-// pullFor leases up to as many jobs as there are places in r, has them run, and gives back the
-// other places. Its error is that of the source, or errAsked if another Serve is to have the
-// places, and no job came.
+// pullFor leases at most as many jobs as r has places, submits them, and gives back the other
+// places. Its error is that of the source, or errAsked if no job came and the places are needed
+// elsewhere.
 func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, err error) {
 	defer r.Release() // also if the source panics
 	n := r.Len()
@@ -249,7 +249,7 @@ func (s *server) hold(d Delivery) *Job {
 	return j
 }
 
-// submit has j run in a place of r. It reports whether the pool has taken it.
+// submit uses a place of r to run j. It reports whether the pool has accepted j.
 func (s *server) submit(r *shoal.Reservation, j *Job) bool {
 	return nil == r.Submit(s.base, func(ctx context.Context) error { return s.run(ctx, j) }, func(error) {
 		go s.giveBack(s.base, j, waiting) // the pool has discarded it
@@ -314,17 +314,17 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	return err
 }
 
-// interrupted reports whether a handler says that its job was interrupted. One whose time limit
-// is over has failed, whatever the handler makes of the end of its context: else it would run
-// for ever.
+// interrupted reports whether a handler that returned err says that its job was interrupted. A job
+// whose time limit is over has failed, even if err also wraps ErrStopped. Otherwise it would be run
+// again for ever.
 func interrupted(err error) bool {
 	_, retry := RetryAfter(err)
 	return errors.Is(err, ErrStopped) && !errors.Is(err, ErrTimeLimit) && !retry && !IsPoison(err)
 }
 
-// restIfOften keeps the worker of j for a while, if handlers often say that they were
-// interrupted though nothing ends: their jobs may run again at once, and so they would, again and
-// again. ctx is that of the job.
+// restIfOften keeps the worker of j for a while if handlers often say that they were interrupted
+// though nothing ends. Such jobs may run again at once, so without the pause they would run again
+// and again. ctx is that of the job.
 func (s *server) restIfOften(ctx context.Context, j *Job) {
 	select {
 	case <-ctx.Done():
@@ -438,9 +438,9 @@ func (s *server) term(j *Job, text string, err error) {
 	}
 }
 
-// call makes a call of the source that settles j, again and again while it is not known
-// whether it had its effect, until the lease is over: then it might concern the next
-// attempt. It reports whether it had.
+// call calls f, a method of the source that settles j. While it is not known whether f had its
+// effect, call repeats it, but only until the lease is over: after that it might concern the next
+// attempt. call reports whether f had its effect.
 func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
 	s.mu.Lock()
 	ends := j.lease.ends
@@ -486,8 +486,8 @@ func (s *server) count(n *uint64) {
 	s.mu.Unlock()
 }
 
-// tally counts what has become of j, unless that counts as a lost lease already: its end may have
-// been noted while the call was under way.
+// tally counts j in n, unless j counts as a lost lease already: the end of the lease may have been
+// noted during the call.
 func (s *server) tally(j *Job, n *uint64) {
 	s.mu.Lock()
 	if !j.lost {
@@ -612,8 +612,8 @@ func (s *server) end() error {
 // atOnce is how many jobs are given back at the same time, or extended.
 const atOnce = 16
 
-// giveAllBack gives back those of js that are in a state. Those of which the source has
-// not heard in time are left to the end of their leases.
+// giveAllBack gives back those of js that are in a state. If the source does not take a job back in
+// time, the job is leased again when its lease has ended.
 func (s *server) giveAllBack(js []*Job, is state) {
 	if len(js) == 0 {
 		return
@@ -637,8 +637,8 @@ func (s *server) giveAllBack(js []*Job, is state) {
 	await(given, ctx.Done())
 }
 
-// await waits for done, but not for long once the context of what is waited for has ended: a
-// source may not heed that.
+// await waits for done. Once ended is closed, it waits for mostDeaf at most, because a source may
+// ignore the end of its context.
 func await(done, ended <-chan struct{}) {
 	select {
 	case <-done:

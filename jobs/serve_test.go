@@ -706,8 +706,8 @@ func TestServeCountsALostLeaseOnce(t *testing.T) {
 	})
 }
 
-// TestServeSlowsDownWhatIsStoppedByNothing: else such a job would run again and again, without a
-// pause, and nobody would know.
+// TestServeSlowsDownWhatIsStoppedByNothing: otherwise such a job would run again and again, without a
+// pause and without a warning.
 func TestServeSlowsDownWhatIsStoppedByNothing(t *testing.T) {
 	var runs atomic.Int64
 	var log strings.Builder

@@ -10,26 +10,27 @@ import (
 )
 
 // Several calls of Serve may share a pool. A source can say that it has jobs only by leasing
-// some, so each of them pulls with places reserved, and one whose queue is empty would hold
-// its places while it waits: all of them, as long as nobody puts a job in. So those that
-// share a pool take turns:
+// some, so each Serve reserves places before it pulls: workers, see [shoal.Reservation]. If its
+// queue is empty, it would hold all of them until a job is put in. So calls of Serve that share
+// a pool take turns:
 //
-//   - One whose last Pull brought nothing reserves one place, not all.
-//   - One that waits for a place for longer than askAfter asks, and so does one whose queue had
-//     jobs for all its places for so long. Those that wait inside Pull then have lookFor to find
-//     a job, or less where many share the pool. If they find none they give their places back.
-//   - Who has given back rests before it reserves again, longer each time, up to mostRest; but
-//     at least so long that those that look hold no more than a fifth of the pool.
-//   - A source whose Pull takes longer than that would never bring a job. So each patientAt-th
-//     time it has lookMost, and when it brings jobs, it has twice the time from then on.
+//   - A Serve whose last Pull brought nothing reserves one place, not all.
+//   - A Serve asks the others for places if it has waited for one for longer than askAfter, or if
+//     its queue has had jobs for all its places for so long. A Pull that waits then has lookFor to
+//     find a job, or less if many share the pool. If it finds none, its places are given back.
+//   - A Serve that has given its places back rests before it reserves again. Each rest is longer
+//     than the one before, up to mostRest. But it is at least so long that the Pulls that look
+//     hold no more than a fifth of the pool.
+//   - A source whose Pull takes longer than lookFor would never bring a job. So one Pull in
+//     patientAt has lookMost. If it brings jobs, later ones have twice the time that it took.
 //
-// So an idle Serve costs a busy one a place for lookFor in mostRest at most, and all of them
-// cost a fifth of the pool; and the jobs of an idle one wait for its rest and for the place,
-// which is granted in the order of asking. Serve never pulls more than it has places for,
-// and one that has the pool for itself does none of this.
+// So an idle Serve costs a busy one a place for at most lookFor in mostRest, and all idle ones
+// together cost a fifth of the pool. The jobs of an idle Serve wait for the end of its rest, and
+// then for the place, which is granted in the order of asking. Serve never pulls more jobs than it
+// has places for. A Serve that has the pool for itself does none of this.
 //
-// A pool without a queue takes other tasks only while it has a place for them. So on such a pool
-// Serve reserves one place at a time, and gives that back when it sees a submitter that waits.
+// A pool without a queue accepts a task only while a worker is free for it. So on such a pool
+// Serve reserves one place at a time, and gives it back when it sees a submitter that waits.
 const (
 	askAfter  = 5 * time.Millisecond
 	lookFor   = 50 * time.Millisecond
@@ -38,10 +39,10 @@ const (
 	patientAt = 32
 	firstRest = 10 * time.Millisecond
 	mostRest  = 500 * time.Millisecond
-	restPart  = 4 // times as long as they look the idle ones rest, if all places are counted
+	restPart  = 4 // idle ones rest at least so many times as long as they look, in sum over all places
 )
 
-// errAsked is why a Pull was ended: somebody else needs a place.
+// errAsked is why a Pull was ended: another Serve, or a submitter, needs a place.
 var errAsked = errors.New("another Serve needs the places")
 
 // servers are the calls of Serve that are under way.
@@ -146,8 +147,8 @@ func (s *server) crowd() float64 {
 	return float64(others) / float64(s.p.Stats().MaxWorkers)
 }
 
-// lookTime is how long the next Pull may look for a job when another Serve asks. So many may
-// share the pool that all of them, one after the other, would take too long.
+// lookTime is how long the next Pull may look for a job when another Serve asks. It is shorter if
+// so many share the pool that all of them, one after the other, would take too long.
 func (s *server) lookTime(crowd float64) time.Duration {
 	look := min(lookFor, time.Duration(float64(mostRest)/(restPart*max(crowd, 1))))
 	return max(s.needs, lookLeast, look)
@@ -172,17 +173,17 @@ func (h *sharers) askLocked(by int) {
 	}
 }
 
-// whenAsked is closed while somebody asks.
+// whenAsked returns a channel that is closed while a Serve asks.
 func (h *sharers) whenAsked() <-chan struct{} {
 	servers.mu.Lock()
 	defer servers.mu.Unlock()
 	return h.asked
 }
 
-// mind ends a Pull with places of r, by cancel: when the pool takes the places back, or when
-// another Serve needs a place and a Pull of that long has not brought a job. over is closed when
-// the Pull has ended. If it has not long after its context, because the source ignores that, the
-// places are given back: what it brings after that is given back too.
+// mind watches a Pull that has the places of r. It calls cancel if the pool revokes the places, or
+// if another Serve needs a place and the Pull has not brought a job within look after that. over is
+// closed when the Pull has ended. If the source ignores the end of the context, mind gives the
+// places back after mostDeaf, and jobs that the Pull brings later are given back too.
 func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Duration, cancel context.CancelCauseFunc, over <-chan struct{}) {
 	defer func() {
 		select {

@@ -195,8 +195,8 @@ func TestManyIdleServes(t *testing.T) {
 	})
 }
 
-// TestAnIdleServeLeavesAPoolWithoutAQueue to other tasks: all places but one, and that one to
-// who waits. Its jobs still get all workers.
+// TestAnIdleServeLeavesAPoolWithoutAQueue to other tasks: all places but one, and that one to a
+// submitter that waits. Its jobs still get all workers.
 func TestAnIdleServeLeavesAPoolWithoutAQueue(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {

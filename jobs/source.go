@@ -49,7 +49,7 @@ type Delivery interface {
 	// Release gives back a job that was not run, or that was interrupted: it may be leased
 	// again at once, and this lease is no attempt. A queue that cannot take the attempt back,
 	// as its server counts them, says so in its documentation, and Release is Nak(ctx, 0).
-	// Whatever Attempt returns, nobody can settle the next lease by this one.
+	// The next lease may have the same Attempt. Even so, this Delivery cannot end it.
 	Release(ctx context.Context) error
 	// Term makes the job a dead letter, with that reason.
 	Term(ctx context.Context, reason string) error
@@ -97,9 +97,9 @@ var (
 	// back at its end. A handler may return it, or an error that wraps it, to say that the job
 	// was interrupted: it is given back, may run again at once, and this is no attempt. If
 	// handlers of a Serve return it more than 10 times a second though neither Serve nor the
-	// pool ends, each keeps its worker for 1 s more, and a warning is logged. An error that also
-	// wraps one of [Retry] or [Poison] means what that means, and one that wraps
-	// [ErrTimeLimit] is a failure.
+	// pool ends, each keeps its worker for 1 s more, and a warning is logged. If the error also
+	// wraps one of [Retry] or [Poison], it counts as that one. If it wraps [ErrTimeLimit], it is a
+	// failure.
 	ErrStopped = errors.New("jobs: stopped")
 	// ErrTimeLimit is the cause with which a job's context ends when its time limit is over
 	// ([WithTimeLimit]).
