@@ -164,9 +164,9 @@ type engine struct {
 	turn turn // of the submitter that waits in the Pool
 }
 
-// A turn is one goroutine's at a time, in order of arrival. Goroutines wait on a Cond and
-// not for a Mutex, because testing/synctest takes a goroutine that waits for a mutex for
-// busy.
+// A turn is a lock that goroutines get in the order of their arrival. They wait on a Cond and
+// not for a Mutex, because to testing/synctest a goroutine that waits for a mutex is not
+// durably blocked.
 type turn struct {
 	mu      sync.Mutex
 	passed  sync.Cond
@@ -179,12 +179,13 @@ func (t *turn) take() {
 	defer t.mu.Unlock()
 	if t.taken {
 		t.waiting++
-		t.passed.Wait() // it wakes nobody but for pass
+		t.passed.Wait() // only pass ends it
 	}
 	t.taken = true
 }
 
-// pass gives the turn to whoever has waited longest. Until that one runs it is still taken.
+// pass gives the turn to the goroutine that has waited longest. The turn stays taken until that
+// goroutine runs.
 func (t *turn) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,11 +272,11 @@ func (c *common) panicked(e *shoal.PanicError) {
 // allow it, it submits the task by wait. If begins is not nil, wait must call it when the task
 // begins.
 //
-// One submitter at a time waits in e, which keeps the next free place for it. If all
-// did, a new submitter would find no free place as long as one waits, and each submitter
-// would have to park for each task. So a submitter that was served goes on submitting, and
-// the others wait for their turn. If their number is limited, they all wait in e,
-// which counts them exactly.
+// Only one submitter at a time waits in e, which gives it the next free capacity. If all
+// waited there, a new submitter would find no free capacity as long as another one waits, and
+// each submitter would have to park for each task. So a submitter that was served goes on
+// submitting, and the others wait for the turn. If the number of waiting submitters is limited,
+// all of them wait in e, and are counted exactly.
 func (c *common) refused(e *engine, err error, wait func(begins func()) error) error {
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)

@@ -24,10 +24,11 @@
 //     for tasks with a goroutine of their own, too.
 //   - There is one queue, so no task waits behind another one while a worker is idle.
 //     Workers are woken when there is a task, so MaxParkTime is checked and not used.
-//   - A submitter that waits for room is parked; in Flock it burns a CPU. If it is a
-//     task of the pool, it runs the new task itself, at once: do not hold a lock
-//     that the new task takes.
-//   - Submitted = Completed + Dropped + Rejected + InFlight holds at any quiet moment.
+//   - A submitter that waits because the queue is full is parked; in Flock it burns a
+//     CPU. If it is a task of the pool, it runs the new task itself, at once: do not
+//     hold a lock that the new task takes.
+//   - Submitted = Completed + Dropped + Rejected + InFlight holds while no task is
+//     submitted or ends.
 //   - A panic handler that panics ends the process, as in Flock, but its task counts as
 //     completed before. One that calls [runtime.Goexit] ends the process too.
 //   - If a task calls Wait or Shutdown, the call returns, because it cannot wait for
@@ -124,8 +125,8 @@ type Option func(*Config)
 func WithNumWorkers(n int) Option { return func(c *Config) { c.NumWorkers = n } }
 
 // WithQueueSizePerWorker sets how many tasks may be queued for each worker, a power
-// of 2 up to 65,536. The default is 256. All workers take from one queue. It
-// has a quarter more room than that, at least 256 tasks more.
+// of 2 up to 65,536. The default is 256. All workers take from one queue. Its
+// capacity is a quarter larger than that, and at least 256 tasks larger.
 func WithQueueSizePerWorker(size int) Option {
 	return func(c *Config) { c.QueueSizePerWorker = size }
 }
@@ -266,7 +267,7 @@ func (p *Pool) left(id int) {
 	}
 }
 
-// Submit queues task, and follows the pool's strategy if there is no room: it blocks
+// Submit queues task, and follows the pool's strategy if the queue is full: it blocks
 // only with [BlockWhenQueueFull]. The error is [ErrNilTask], [ErrPoolShutdown] or
 // [ErrQueueFull].
 func (p *Pool) Submit(task func()) error {

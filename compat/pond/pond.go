@@ -39,7 +39,8 @@
 //     [*shoal.PanicError]. In pond Wait returns nil.
 //   - Submit and a stop may race: either the task is accepted and runs, or Submit
 //     panics with ErrSubmitOnStoppedPool. It never panics with "send on closed
-//     channel". The same holds for a Submit that waits for room; pond waits for it.
+//     channel". The same holds for a Submit that waits because the queue is full. In
+//     pond the stop waits for that Submit.
 //     A task of a group that is refused so late is left out. If the group has a
 //     context, Wait returns [shoal.ErrClosed] then, and [shoal.ErrDropped] if a stop
 //     dropped a task that was accepted.
@@ -129,8 +130,8 @@ func (s preset) Grow(z shoal.Sizing) bool { return s.Resize(z.Workers, z.Min, z.
 
 // A holder lets a strategy hold the pool where pond's does. The maximum of workers of
 // the pool below is what the strategy has granted: it is raised by one each time the
-// strategy says yes, and follows when idle workers leave. So the pool has the room,
-// too, that pond's has.
+// strategy says yes, and lowered when idle workers leave. So the pool also accepts as many
+// tasks as pond's.
 type holder struct {
 	p           *WorkerPool
 	least, most int // workers
@@ -319,15 +320,15 @@ func (p *WorkerPool) MaxCapacity() int { return p.maxCapacity }
 // Strategy is the resizing strategy.
 func (p *WorkerPool) Strategy() ResizingStrategy { return p.strategy }
 
-// SubmittedTasks is the number of tasks that were accepted, or whose Submit waits for
-// room, also of those that a group skipped.
+// SubmittedTasks is the number of tasks that were accepted, or whose Submit waits. Tasks
+// that a group skipped count too.
 func (p *WorkerPool) SubmittedTasks() uint64 {
 	s := p.pool.Stats()
 	return s.Submitted + uint64(s.Blocked)
 }
 
-// WaitingTasks is the number of tasks that have not started, those whose Submit waits
-// for room among them.
+// WaitingTasks is the number of tasks that have not started. Those whose Submit waits
+// count too.
 func (p *WorkerPool) WaitingTasks() uint64 {
 	s := p.pool.Stats()
 	if p.atOnce {
@@ -384,7 +385,7 @@ func (p *WorkerPool) refuse() {
 	}
 }
 
-// TrySubmit queues task if there is room, and reports whether there was.
+// TrySubmit queues task unless the queue is full, and reports whether it did.
 func (p *WorkerPool) TrySubmit(task func()) bool {
 	if task == nil || p.Stopped() {
 		return false
@@ -415,9 +416,10 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 	}
 }
 
-// guard is task for a pool with a context. A task that has no worker when it is
-// submitted does not start once the context has ended, as in pond, but calls skip if that
-// is not nil. (The pool below is stopped a moment later, and a worker may be faster.)
+// guard is task for a pool with a context. As in pond, a task that has no worker when it is
+// submitted does not start once the context has ended. Instead it calls skip, if that is not
+// nil. The guard is needed because the pool below is stopped a moment after its context ends,
+// and a worker may be faster.
 func (p *WorkerPool) guard(task, skip func()) func() {
 	if p.context == nil {
 		return task
@@ -571,8 +573,8 @@ type TaskGroupWithContext struct {
 
 // Submit is [WorkerPool.Submit] of a task of the group. The task is skipped if the
 // group's context has ended before it starts; it counts as successful then, as in
-// pond. If the context ends while Submit waits for room, Submit returns, and the task
-// does not count.
+// pond. If the context ends while Submit waits because the queue is full, Submit returns,
+// and the task does not count.
 func (g *TaskGroupWithContext) Submit(task func() error) {
 	if task == nil {
 		return
