@@ -49,7 +49,7 @@
 //		IsFailure:      shoalasynq.IsFailure,
 //	}
 //
-// jobs.Retry(d) then has the task run again after d, and costs no attempt. jobs.ErrStopped says
+// After jobs.Retry(d) the task runs again after d, and that costs no attempt. jobs.ErrStopped says
 // that the task was interrupted: it runs again after a second, and that costs no attempt. After
 // the task's Timeout or Deadline it is a failure, as asynq does not wait for the handler then.
 // jobs.Poison(err) archives the task, with or without that configuration. [Work] makes a handler
@@ -139,7 +139,7 @@ type identity struct {
 
 var running sync.Map // of identity
 
-// besidePause is how long a task is put off whose attempt before still runs.
+// besidePause is how long a task is put off while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
 
 // stopPause is how long a task is put off that was interrupted.
@@ -151,7 +151,7 @@ func putOff(err error) bool {
 	return retry || errors.Is(err, jobs.ErrStopped) && !errors.Is(err, asynq.SkipRetry) // of Poison, too
 }
 
-// result is what asynq is told where a handler returned err.
+// result is what is returned to asynq if a handler returned err.
 func result(err error) error {
 	if _, retry := jobs.RetryAfter(err); !retry && jobs.IsPoison(err) && !errors.Is(err, asynq.SkipRetry) {
 		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)

@@ -33,7 +33,7 @@ func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.
 // is deleted. So a crash between the two leaves both; if the call is made again within the
 // time of [WithDuplicates], the job still runs once.
 //
-// A dead letter may lack the payload because the server had no room for all of it; its
+// A dead letter may lack the payload because the server did not accept a message of that size; its
 // reason says so. It is not retried, and RetryDead returns an error that names it.
 func (q *Queue) RetryDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
 	var cut error

@@ -47,9 +47,9 @@ func (d *delivery) Data() []byte        { return d.m.Data }
 func (d *delivery) Header() jobs.Header { return d.header }
 func (d *delivery) Attempt() int        { return d.attempt }
 
-// late reports whether so much of the lease may be over when the job is read that it
-// should not be begun, as where the process was stopped or the server is slow to answer. It
-// is given back then, if it can be: what has become of that does not matter.
+// late reports whether so much of the lease may be over when the job is read that the job
+// should not be begun, for example because the process was stopped or the server is slow to
+// answer. If so, late tries to give the job back, and ignores whether that succeeds.
 func (d *delivery) late() bool {
 	now := time.Now()
 	if !d.over(now.Add(d.q.lease / 2)) {
@@ -157,12 +157,13 @@ func (d *delivery) Term(ctx context.Context, reason string) error {
 // with the shortest reason, in bytes.
 const letterRoom = 128
 
-// mostID bounds the ID of a dead letter that lacks room, in bytes.
+// mostID bounds the ID of a dead letter that would be too large, in bytes.
 const mostID = 200
 
-// letter is the dead letter. Where that is larger than the server takes, it lacks the
-// output, or the reason, or the payload, or the job's headers too: rather that than none. Enqueue leaves
-// room for one without a reason; others that put messages into the stream do not.
+// letter is the dead letter. If it is larger than the server accepts, it lacks the output, or the
+// reason, or the payload, or the job's headers too: that is better than no dead letter. Enqueue
+// accepts only jobs whose dead letter fits without a reason. Other programs that publish to the
+// stream do not check that.
 func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 	first, _, _ := strings.Cut(reason, "\n") // without the output of the job
 	without := fmt.Sprintf("%s (the dead letter has no room for all of the job, with its payload of %d bytes)", first, len(d.m.Data))

@@ -3,8 +3,7 @@
 //
 // A [Queue] consists of a stream of jobs, a durable consumer that all machines share, and a
 // stream of dead letters. [Open] creates what is missing, and returns an error if something
-// exists with other settings. Those who run no NATS server have a queue without one in
-// contrib/sql.
+// exists with other settings. Without a NATS server, use contrib/sql.
 //
 // # Guarantees and costs
 //
@@ -292,7 +291,7 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	var acks []jetstream.PubAckFuture // of those that are sent and not yet known to be confirmed
 	var failed error
 	done := 0
-	// confirm waits until it is known of the first of them. Its place is free then.
+	// confirm waits for the answer to the first of them, and removes it from acks and sending.
 	confirm := func() {
 		select {
 		case <-acks[0].Ok():
@@ -523,7 +522,7 @@ func (q *Queue) ask(ctx context.Context, r pullRequest) (ds []jobs.Delivery, err
 }
 
 // isJob reports whether m is a job, and no status of the server: only a job is to be
-// answered. (Its headers and its payload are those of whoever enqueued it.)
+// answered. Its headers and its payload prove nothing: the sender of the job has chosen them.
 func isJob(m *nats.Msg) bool { return m.Reply != "" }
 
 // without is how many jobs fewer than were asked for come, when m is the status that says

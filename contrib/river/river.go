@@ -174,13 +174,13 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 	}
 }
 
-// besidePause is how long a job is snoozed whose attempt before still runs.
+// besidePause is how long a job is snoozed while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
 
-// stopPause is how long a job is snoozed that was interrupted, and nothing stops it.
+// stopPause is how long a job is snoozed that says it was interrupted, though nothing stops it.
 const stopPause = time.Second
 
-// result is what River is told where a handler returned err. ctx is the handler's.
+// result is what the middleware returns to River if a handler returned err. ctx is the handler's.
 func result(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -191,7 +191,7 @@ func result(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*river.JobCancelError](err); !ok && jobs.IsPoison(err) {
 		return river.JobCancel(err)
 	}
-	// Who returns ErrStopped when its time is over would run again and again.
+	// A job that returns ErrStopped when its time is over would run again and again.
 	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if ctx.Err() == nil {
 			return river.JobSnooze(stopPause)

@@ -256,7 +256,7 @@ func (d Dialect) retryDead(n int) []string {
 				" AND EXISTS (SELECT 1 FROM shoal_jobs j WHERE j.queue = shoal_dead.queue AND j.id = shoal_dead.id)"),
 		}
 	}
-	// Who else retries them waits for the lock, and finds them gone.
+	// Another one that retries them waits for the lock, and finds them gone.
 	return []string{d.say(`WITH these AS (
 			SELECT seq, ` + columns + `at FROM shoal_dead WHERE ` + these + ` ORDER BY at, seq FOR UPDATE),
 		back AS (

@@ -63,8 +63,8 @@ func affected(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// settle makes a call that ends the lease. If the lease was not there to be ended, the
-// call is confirmed where the fate of the job says that it has had its effect before.
+// settle makes a call that ends the lease. If the job is not leased to d any more, the call
+// succeeds if the fate of the job shows that the same call had its effect before.
 func (d *delivery) settle(ctx context.Context, f func(r runner) (bool, error), confirms func(fate string) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -193,8 +193,8 @@ func (d *delivery) Term(ctx context.Context, reason string) error {
 		func(fate string) bool { return fate == fateDead })
 }
 
-// Extend does not wait for a transaction that AckTx was called in: as long as that has
-// the row, nobody else can lease the job.
+// Extend does not wait for a transaction that AckTx was called in. While that transaction has
+// the row, no other delivery can lease the job.
 func (d *delivery) Extend(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

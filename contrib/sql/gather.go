@@ -9,13 +9,14 @@ import (
 	"sync"
 )
 
-// What several goroutines ask of the database at the same time is done by one
-// transaction, as databases do it with their logs (group commit): while one is under way
-// the next one gathers. Each of them still returns only when its own is committed.
+// Requests that several goroutines make at the same time are done by one transaction, as
+// databases do with their logs (group commit): while one transaction is under way, the requests
+// for the next one are gathered. Each goroutine still returns only when its own request is
+// committed.
 //
-// Such a transaction must wait for nobody but the disk: what may wait for another one, as a
-// message of an ID of the caller's for the one that has enqueued it too, is done alone, on
-// the goroutine and by the context of who asks for it.
+// Such a transaction must wait for nothing but the disk. A request that may wait for another
+// transaction is done alone, on the goroutine and with the context of its caller. An example is a
+// message with an ID of the caller's, which another transaction may have enqueued too.
 
 // mostGathered bounds what is gathered for one transaction: jobs acknowledged, or messages,
 // of which a large one counts for several.
@@ -28,8 +29,8 @@ func sizeOf(rs []row) (n int) {
 	return n
 }
 
-// errAlone says that the transaction has not done it, and that to try it alone will tell
-// why, or will do.
+// errAlone says that the transaction has not done the request. To try it alone will succeed, or
+// will show why it fails.
 var errAlone = errors.New("shoalsql: to be done alone")
 
 // A gatherer makes one call of run for all that is asked for while the previous one is
@@ -51,7 +52,7 @@ type asked[T any] struct {
 	done chan struct{} // closed when run has returned
 }
 
-// do has what done with others. When ctx ends it is not known whether it is.
+// do does what together with other requests. If ctx ends first, it is not known whether what is done.
 func (g *gatherer[T]) do(ctx context.Context, what T) error {
 	a := &asked[T]{ctx: ctx, what: what, done: make(chan struct{})}
 	g.mu.Lock()
@@ -142,7 +143,7 @@ func (q *Queue) ackAll(all []*asked[*delivery]) {
 	}
 }
 
-// ackSome adds to acked what it has acknowledged. Rows that somebody has locked it passes over.
+// ackSome adds to acked what it has acknowledged. It skips rows that another transaction has locked.
 func (q *Queue) ackSome(ctx context.Context, all []*asked[*delivery], acked map[token]bool) error {
 	if q.d == SQLite {
 		return q.write(ctx, func() error {

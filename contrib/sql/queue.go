@@ -49,7 +49,7 @@
 //   - transactions that begin IMMEDIATE: otherwise a transaction that reads before it writes
 //     fails if another one has written in between.
 //
-// SQLite has one writer at a time, and nobody can extend a lease while a transaction writes.
+// SQLite has one writer at a time, so no lease can be extended while a transaction writes.
 // So a transaction that writes must be much shorter than a lease.
 //
 // Set SetMaxOpenConns to at least 4, and to at least three more than the number of
@@ -121,9 +121,9 @@ type config struct {
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithPoll sets the time after which a Pull that has found no job looks again for jobs that
-// other processes have enqueued and of which it has not been told. It is shortened at random by
-// up to a quarter. Pull looks at once when this Queue enqueues or gives back a job, when the
-// delay or the lease of a job ends that it knows of, when a [Listener] is notified, and within
+// other processes have enqueued and of which it was not notified. The time is shortened at random
+// by up to a quarter. Pull looks at once when this Queue enqueues or gives back a job, when the
+// delay or the lease of a job that it knows of ends, when a [Listener] is notified, and within
 // milliseconds of a change to a SQLite database. The default is 500 ms, the minimum 1 ms.
 func WithPoll(d time.Duration) Option { return func(c *config) { c.poll = d } }
 
@@ -145,7 +145,7 @@ type Queue struct {
 	d    Dialect
 	sql  *statements
 	file string        // of SQLite
-	turn chan struct{} // of SQLite: holds who writes in this process
+	turn chan struct{} // of SQLite: holds an element while a goroutine of this process writes
 	puts gatherer[[]row]
 	acks gatherer[*delivery]
 
@@ -154,7 +154,7 @@ type Queue struct {
 	heard   chan struct{} // and when others may have done something
 	telling bool          // notify has a goroutine
 	asked   uint64        // how often notify was called
-	said    uint64        // and how many of these calls others were told of
+	said    uint64        // and for how many of these calls the others were notified
 	tells   chan struct{} // closed, and made anew, when there are more of these
 	swept   time.Time     // when shoal_done was, last
 	most    int           // jobs that a Pull may ask for
@@ -416,7 +416,7 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	}
 	n = min(n, mostPull)
 	var soon time.Duration // the last pause, if a job was due and not there
-	var rest time.Duration // how long after a look that was for nothing not to look again for others
+	var rest time.Duration // after a look that found nothing, notifications start no look for this long
 	var leave func()
 	for {
 		if err := ctx.Err(); err != nil {
@@ -443,8 +443,8 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		case <-changed:
 		case <-time.After(q.pause(ctx, next, &soon)):
 		case <-heard:
-			// It may be of no concern to this queue, or others were faster: where there is
-			// much of that, it looks less often.
+			// The change may not concern this queue, or other processes were faster. If that
+			// happens often, the Pull looks less often.
 			wait := rest - time.Since(looked)
 			if rest = min(max(2*rest, leastPause), mostRest); wait < -mostRest {
 				rest = 0
@@ -460,9 +460,9 @@ func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	}
 }
 
-// pause is how long to wait when nothing is there: until the next job is due, or the next
-// lease ends, so that both are seen in time; or else for about as long as WithPoll says. What next
-// says is asked for if it is not known.
+// pause is how long to wait when nothing is there: until the next job is due or the next lease
+// ends, so that both are seen in time, but not for longer than WithPoll says. If next is nil, pause
+// calls [Queue.next].
 func (q *Queue) pause(ctx context.Context, next *sql.NullInt64, soon *time.Duration) time.Duration {
 	most := q.poll - mathrand.N(q.poll/4+1)
 	if most <= leastPause {
@@ -480,8 +480,8 @@ func (q *Queue) pause(ctx context.Context, next *sql.NullInt64, soon *time.Durat
 		return most
 	}
 	if next.Int64 <= 0 {
-		// It has become due since the look; or somebody has locked it, as in a transaction
-		// with AckTx, who may take long.
+		// The job has become due since the look; or another one has locked it, as a transaction
+		// with AckTx does, and may take long.
 		*soon = max(min(2*(*soon), most/8), leastPause)
 		return *soon
 	}
@@ -490,16 +490,17 @@ func (q *Queue) pause(ctx context.Context, next *sql.NullInt64, soon *time.Durat
 	return min(max(time.Duration(min(next.Int64, q.d.units(most)))*q.d.unit(), leastPause)+mathrand.N(leastPause), most)
 }
 
-// next is how long it is until a job may be leased, in the units of the dialect; nothing if there
-// is no job.
+// next is how long it is until a job may be leased, in the units of the dialect. It is not valid if
+// there is no job.
 func (q *Queue) next(ctx context.Context) (next *sql.NullInt64, err error) {
 	next = new(sql.NullInt64)
 	return next, q.db.QueryRowContext(ctx, q.sql.next, q.name).Scan(next)
 }
 
-// pull leases what is there. If there is nothing it may say what next would. Its statement does
-// not end with ctx, as nobody would know then what it has leased: when ctx has ended and the
-// database is slow to answer, it is left alone, and what it brings is given back.
+// pull leases the jobs that are there. If there are none, it may return what next would return. Its
+// statement does not end with ctx, because then it would not be known what the statement has leased.
+// If the database is slow to answer after the end of ctx, pull returns, and jobs that the statement
+// brings later are given back.
 func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, *sql.NullInt64, error) {
 	type result struct {
 		ds   []jobs.Delivery
@@ -559,7 +560,7 @@ func (q *Queue) bound(n, most int) {
 
 func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, next *sql.NullInt64, err error) {
 	for {
-		if q.d == SQLite { // who has nothing to write does not wait for who writes
+		if q.d == SQLite { // a look that finds nothing need not wait for the writer
 			// A reader hardly waits, so the end of ctx matters little, and would cost more than the look.
 			next, err := q.next(context.WithoutCancel(ctx))
 			switch {
@@ -675,9 +676,9 @@ const (
 	mostPause  = 100 * time.Millisecond
 )
 
-// write calls f, which writes, when it is its turn, and again as again does. SQLite has
-// one writer at a time, and those that wait sleep and look again, in no order: those of
-// one process come one after the other.
+// write calls f, which writes, and repeats it as again does. SQLite has one writer at a time, and
+// the others sleep and try again, in no order. So for SQLite write makes the writers of one process
+// wait for each other, one after the other.
 func (q *Queue) write(ctx context.Context, f func() error) error {
 	if q.turn == nil {
 		return q.again(ctx, f)

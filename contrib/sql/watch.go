@@ -42,16 +42,16 @@ var watches struct {
 	m  map[any]*watch
 }
 
-// A watch tells the queues that have Pulls which wait that something has happened.
+// A watch notifies the queues that have waiting Pulls when something has happened.
 type watch struct {
 	pulls  map[*Queue]int // that wait
 	cancel context.CancelFunc
-	end    *time.Timer   // of one that nobody needs now
+	end    *time.Timer   // ends the watch if no Pull waits by then
 	done   chan struct{} // closed when it has given back its connection
 }
 
-// watch has the queue told of what happens until leave is called. What happened before, after
-// the Pull has looked, is unknown, so it is told at once.
+// watch notifies the queue of what happens until leave is called. It is not known what has happened
+// between the look of the Pull and this call. So watch also notifies the queue at once.
 func (q *Queue) watch() (leave func()) {
 	key, run, linger := any(q.db), q.watchFile, time.Duration(0)
 	switch most := q.db.Stats().MaxOpenConnections; {
@@ -209,7 +209,8 @@ func (q *Queue) listen(ctx context.Context, tell func()) {
 	_ = (*q.listener)(ctx, q.channel(), tell)
 }
 
-// channel is where the queues of this name are told of jobs. Postgres takes up to 63 bytes.
+// channel is the channel on which the queues of this name are notified. Its name has at most 63
+// bytes, as Postgres demands.
 func (q *Queue) channel() string {
 	const prefix = "shoal_"
 	if len(prefix)+len(q.name) > 63 {
@@ -219,9 +220,9 @@ func (q *Queue) channel() string {
 	return prefix + q.name
 }
 
-// notify tells other processes to look, if there is a way to. It is a transaction of its own,
-// and calls that come meanwhile share the next one: Postgres commits those that notify one
-// after the other. Nothing depends on it, so it waits for no disk.
+// notify makes other processes look, if the database is Postgres. It notifies in a transaction of
+// its own. Calls during that transaction share the next one, because Postgres commits transactions
+// that notify one after the other. Nothing depends on them, so they wait for no disk.
 func (q *Queue) notify() {
 	if q.d != Postgres {
 		return
@@ -257,12 +258,12 @@ func (q *Queue) notify() {
 	}()
 }
 
-// Flush blocks until other processes that have a [Listener] have been told of what this Queue has
-// enqueued and given back before the call, or ctx ends; then it returns the cause. Enqueue does
-// not wait for that. So call Flush in a process that ends soon after it has enqueued something,
-// before the database is closed: otherwise others may see it as late as without a Listener. If
-// telling them fails, they do, and Flush returns nil: nothing is lost. On SQLite there is nothing
-// to wait for.
+// Flush blocks until other processes that have a [Listener] have been notified of all that this
+// Queue has enqueued and given back before the call. If ctx ends first, Flush returns its cause.
+// Enqueue does not wait for the notification. So if a process ends soon after it has enqueued
+// something, it should call Flush before it closes the database: otherwise the others may see the
+// jobs as late as without a Listener. The same happens if the notification fails. Then Flush
+// returns nil, as nothing is lost. On SQLite there is nothing to wait for.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

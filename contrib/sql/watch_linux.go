@@ -15,10 +15,10 @@ const (
 )
 
 // untilWritten returns a waiter that waits until a file is written. A write to the log of a
-// database becomes a commit when the disk has it, so the looks go on after a write: each half
-// as long again after it as the one before. So a commit is seen late by half of the time that
-// it took, at most, and a look at a quiet database costs nothing, as there is none. A file that
-// is moved or deleted ends it: the log may be another one then.
+// database becomes a commit only when the disk has it. So after a write the looks go on, and each
+// pause is half as long again as the one before. A commit is seen late by at most half of the time
+// that it took, and while nothing is written there are no looks. If the file is moved or deleted,
+// the waiter ends, because the log may be another file then.
 func untilWritten(ctx context.Context, file string) (*waiter, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {

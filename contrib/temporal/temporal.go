@@ -137,7 +137,7 @@ type activityInterceptor struct {
 	w *workerInterceptor
 }
 
-// besidePause is how long an activity is put off whose attempt before still runs.
+// besidePause is how long an activity is put off while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
 
 func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (res any, err error) {
@@ -169,11 +169,11 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 	return res, err
 }
 
-// stopPause is how long an activity is put off that was interrupted, and nothing stops it.
+// stopPause is how long an activity is put off that says it was interrupted, though nothing stops it.
 const stopPause = time.Second
 
-// result is what Temporal is told where an activity returned err, and whether it is put off and
-// has not failed. ctx is the activity's.
+// result is what the interceptor returns to Temporal if an activity returned err. off reports whether
+// the activity is put off and has not failed. ctx is the activity's.
 func result(ctx context.Context, err error) (_ error, off bool) {
 	if d, ok := jobs.RetryAfter(err); ok {
 		return retry("Retry", err.Error(), d, err), true
@@ -181,7 +181,7 @@ func result(ctx context.Context, err error) (_ error, off bool) {
 	if jobs.IsPoison(err) {
 		return temporal.NewNonRetryableApplicationError(err.Error(), "Poison", err), false
 	}
-	// Who returns ErrStopped when its time is over has failed.
+	// An activity that returns ErrStopped when its time is over has failed.
 	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		pause := time.Duration(0)
 		if ctx.Err() == nil {
@@ -192,7 +192,7 @@ func result(ctx context.Context, err error) (_ error, off bool) {
 	return err, false
 }
 
-// retry is an error, of a type, that has an activity run again after d.
+// retry is an error of type kind. It makes Temporal run the activity again after d.
 func retry(kind, message string, d time.Duration, cause error) error {
 	return temporal.NewApplicationErrorWithOptions(message, kind, temporal.ApplicationErrorOptions{
 		NextRetryDelay: max(d, time.Millisecond), // none means the delay of the policy
