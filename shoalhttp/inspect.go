@@ -39,8 +39,8 @@ func (h *Page) serveWorkers(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out)
 }
 
-// A stackCache keeps what was found last, so that nobody can have the process stopped
-// again and again.
+// A stackCache keeps what was found last, so that no client can stop the process again
+// and again.
 type stackCache struct {
 	free  chan struct{} // holds a token while the process is looked at: guards what follows
 	at    time.Time

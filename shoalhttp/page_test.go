@@ -43,7 +43,7 @@ func newPage(t testing.TB, opts ...shoalhttp.Option) *shoalhttp.Page {
 	return h
 }
 
-// quiet has the test log nothing.
+// quiet keeps the test from logging.
 func quiet(t testing.TB) {
 	was := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))

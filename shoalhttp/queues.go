@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A queue is measured at most this often, and at most for a tenth of the time. Who asks every
-	// two seconds gets a new measurement each time.
+	// A queue is measured at most this often, and at most for a tenth of the time. A client that
+	// asks every two seconds gets a new measurement each time.
 	measureEvery = 2*time.Second - 100*time.Millisecond
 	measureShare = 10
 	// measureFor is how long a queue may take to answer.
@@ -96,8 +96,8 @@ func (h *Page) queueCount() int {
 	return len(h.queues)
 }
 
-// measureQueues has all queues measured that are due, and waits a moment for them. If first is set,
-// it waits only for those of which nothing recent is known.
+// measureQueues begins to measure all queues that are due, and waits a moment for them. If first is
+// set, it waits only for those of which nothing recent is known.
 func (h *Page) measureQueues(ctx context.Context, wait time.Duration, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -24,7 +24,7 @@ const (
 	// mostSaid is how many bytes of the error of a job are in a sentence.
 	mostSaid = 200
 	// A task hangs if it has run for hangsFor, and for hangsTimes as long as 99 of 100 tasks. If no
-	// task was measured so far, nobody knows what is usual: it hangs after hangsUnknown.
+	// task was measured so far, it is not known what is usual: it hangs after hangsUnknown.
 	hangsFor     = 10 * time.Second
 	hangsTimes   = 10
 	hangsUnknown = 30 * time.Second

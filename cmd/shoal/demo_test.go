@@ -60,7 +60,7 @@ func TestDemoWorksUntilItIsTold(t *testing.T) {
 	for range 3 { // the other lines of the beginning
 		lines.Scan()
 	}
-	// All pools get something done, and the dependency that hangs is told of.
+	// All pools get something done, and the dependency that hangs is reported.
 	for {
 		var s shoalhttp.Snapshot
 		if err := json.Unmarshal([]byte(get("/debug/shoal/stats.json")), &s); err != nil {

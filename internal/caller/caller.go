@@ -1,5 +1,5 @@
-// Package caller answers the question who is calling: whether the calling goroutine
-// is inside a function that was called in the name of an [ID]. Go has no
+// Package caller tells whether the calling goroutine is inside a function that was
+// called in the name of an [ID]. Go has no
 // goroutine-local storage, but every goroutine has a stack, and the return
 // addresses on it can be read. So a call is made from nested call instructions that
 // spell a number, one digit each. [ID.Depth] walks the stack and reads the number.
@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 )
 
-// An ID is the name in which calls are made. The zero ID is nobody's.
+// An ID is the name in which calls are made. No call is made in the name of the zero ID.
 //
 // It is a number that is never used again: a 64-bit count does not wrap. So the
 // answer is never about another ID, and nothing has to be given back.

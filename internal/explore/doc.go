@@ -4,7 +4,7 @@
 // The threads of a model are coroutines, of which one runs at a time. Before
 // each access to something shared a thread announces it and hands control to
 // the explorer, which therefore knows what every thread would do next and
-// decides who goes on. A schedule is the list of these decisions. The explorer
+// decides which one goes on. A schedule is the list of these decisions. The explorer
 // runs the model again and again, depth first, each time with the decisions of
 // the last run up to some point and another one there, until none is left.
 //

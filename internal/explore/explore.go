@@ -30,8 +30,8 @@ const (
 // All explores every schedule, or one of each class of equivalent ones.
 func All() Mode { return Mode{kind: all} }
 
-// Bound explores the schedules in which no more than n times a thread that
-// could go on does not.
+// Bound explores the schedules with at most n preemptions: a preemption is that a thread
+// could go on and another one does.
 func Bound(n int) Mode { return Mode{kind: bounded, bound: n} }
 
 // Random draws n schedules, each decision by itself.
@@ -385,7 +385,7 @@ func (r *run) pending() (sum uint32) {
 	return sum
 }
 
-// stuck says who waits for what.
+// stuck says what each thread waits for.
 func (r *run) stuck() string {
 	var list []string
 	for _, t := range r.threads {
@@ -520,7 +520,7 @@ func (r *run) perform(t *thread) {
 	ev := event{thread: int8(t.id), node: int32(r.depth - 1), a: o.a}
 	for k, a := range o.a[:o.n] {
 		ev.prev[k] = a.o.write
-		if r.x.mode.kind == all { // nobody else asks what came before what
+		if r.x.mode.kind == all { // the other modes need not know what came before what
 			r.order(&c, a)
 		}
 	}
@@ -558,7 +558,7 @@ func (r *run) perform(t *thread) {
 	r.events = append(r.events, ev)
 }
 
-// order has the clock c know the events that access a comes after.
+// order adds to the clock c the events that access a comes after.
 func (r *run) order(c *clock, a access) {
 	if w := a.o.write; w >= 0 {
 		c.join(&r.events[w].clock)
@@ -652,13 +652,13 @@ func (r *run) enabled(e int16, o *op) bool {
 	return mine && !other
 }
 
-// reverse has some later run take another decision at event e, so that what t
+// reverse makes a later run take another decision at event e, so that what t
 // does now comes before it.
 func (r *run) reverse(e int16, t *thread, c *clock, locks bool) {
 	x := r.x
 	n := &x.stack[r.events[e].node]
 	// The events after e that do not come after it, and then this one, could
-	// have been without e. Who could have begun with that?
+	// have been without e. Which threads could have begun with that?
 	first := none // their first event of each thread
 	var initials uint16
 	isInitial := func(id int, c *clock) bool {

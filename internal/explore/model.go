@@ -28,7 +28,7 @@ func Env() *M {
 // Go starts a thread of the model.
 func (m *M) Go(name string, f func()) { m.r.start(name, m.r.current, f) }
 
-// After has f run when all threads have ended. It is for checks.
+// After makes f run when all threads have ended. It is for checks.
 func (m *M) After(f func()) { m.after = append(m.after, f) }
 
 // Failf ends the run: it has failed.

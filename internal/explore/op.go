@@ -94,7 +94,7 @@ func (f *Flag) Set() {
 // Clear undoes Set.
 func (f *Flag) Clear() { f.on = false }
 
-// waits reports whether it waits for something that somebody does, not just for
+// waits reports whether it waits for an act of another thread, not just for
 // a mutex.
 func (o *op) waits() bool { return o.flag != nil || o.await }
 
@@ -128,7 +128,7 @@ func Lock(o *Object, held *bool) {
 	*held = true
 }
 
-// Unlock undoes Lock. It is no access of its own: nobody can tell whether it
+// Unlock undoes Lock. It is no access of its own: no thread can tell whether it
 // comes right after what the thread did before, or later.
 func Unlock(o *Object, held *bool) {
 	*held = false
@@ -168,8 +168,8 @@ func Await(o *Object) {
 	}
 }
 
-// Yield lets others run. It depends on nothing; but who yields is not preempted
-// if others go on then.
+// Yield lets other threads run. It depends on nothing. But if another thread goes
+// on then, that is no preemption.
 func Yield() {
 	if r := now; r != nil {
 		r.current.do(op{yield: true, what: "Yield"})
@@ -387,8 +387,8 @@ func (c *Context) Cancel() {
 	}
 }
 
-// AfterFunc has f run on a thread of its own when c has ended. Package context
-// knows it.
+// AfterFunc runs f on a thread of its own when c has ended. Package context calls
+// it.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	Access(&c.o, Write, "AfterFunc")
 	if c.ended.on {

@@ -80,8 +80,8 @@ func (c *coro) runThread() {
 			t.end()
 			return
 		}
-		// Goexit cannot be undone. The goroutine stays here until somebody has
-		// time to bury it.
+		// Goexit cannot be undone. The goroutine stays here until its coroutine is
+		// buried.
 		c.retired = true
 		t.end()
 		c.yield(struct{}{})
@@ -91,7 +91,7 @@ func (c *coro) runThread() {
 	c.t.end()
 }
 
-// end marks the thread as ended and decides who goes on.
+// end marks the thread as ended and decides which thread goes on.
 func (t *thread) end() {
 	t.ended = true
 	r := t.run
@@ -101,9 +101,9 @@ func (t *thread) end() {
 	r.next(t)
 }
 
-// next has somebody go on, now that t has announced what it does next, or has
-// ended: who started it, if this is its first access; else that is to be
-// decided.
+// next makes a thread go on, now that t has announced what it does next, or has
+// ended. If this is t's first access, that is the thread that started t; else it
+// is to be decided.
 func (r *run) next(t *thread) {
 	if n := len(r.starters); n > 0 {
 		r.current = r.starters[n-1]
@@ -143,8 +143,8 @@ func (t *thread) abort() {
 	t.handOver()
 }
 
-// start makes a thread and has it run up to its first access: what comes
-// before that concerns nobody else.
+// start makes a thread and runs it up to its first access: what comes before
+// that does not concern other threads.
 func (r *run) start(name string, parent *thread, body func()) *thread {
 	if parent != nil && parent.kill {
 		runtime.Goexit()

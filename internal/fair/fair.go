@@ -1,4 +1,4 @@
-// Package fair decides whose turn it is: strict priorities first, then shares of the workers'
+// Package fair decides which item is served next: strict priorities first, then shares of the workers'
 // time in proportion to weights. It sees numbers and no pool.
 //
 // It is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each [Item] has a virtual time,
@@ -88,7 +88,7 @@ func (it *Item[T]) Queued() bool { return it.pos != 0 }
 // Len is the number of items in q.
 func (q *Queue[T]) Len() int { return len(q.heap) }
 
-// First is the item whose turn it is; nil if there is none.
+// First is the item to be served next; nil if there is none.
 func (q *Queue[T]) First() *Item[T] {
 	if len(q.heap) == 0 {
 		return nil

@@ -50,9 +50,9 @@ func binaries() (string, error) {
 	return found, nil
 }
 
-// New makes a cluster and starts its server, with settings such as "fsync=off". Who
-// connects to it over the socket is trusted, but for the role stranger, which needs a
-// password.
+// New makes a cluster and starts its server, with settings such as "fsync=off".
+// Connections over the socket are trusted, except those of the role stranger, which needs
+// a password.
 func New(settings ...string) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// server is who the server runs as: root may not.
+// server is the user that the server runs as, because root may not run it.
 var server = sync.OnceValues(func() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

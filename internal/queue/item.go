@@ -55,8 +55,8 @@ func (c *Cell) Put(it Item) {
 	atomic.StorePointer(&c.p, it.p)
 }
 
-// Peek is what Put has put, and nobody has taken yet, or the zero Item. The
-// caller sees to it that nobody takes it meanwhile.
+// Peek is what Put has put and was not taken yet, or the zero Item. The caller
+// makes sure that it is not taken meanwhile.
 func (c *Cell) Peek() Item {
 	sy.Access(&c.o, sy.Read)
 	return Item{atomic.LoadPointer(&c.p)}
@@ -64,7 +64,7 @@ func (c *Cell) Peek() Item {
 
 // TryTake empties the cell, or returns the zero Item where Put has not come
 // yet. One goroutine owns the taking side of a cell, so clearing it needs no
-// atomic: nobody looks at the cell any more.
+// atomic: no other goroutine looks at the cell any more.
 func (c *Cell) TryTake() Item {
 	sy.Access(&c.o, sy.Read)
 	p := atomic.LoadPointer(&c.p)

@@ -1,4 +1,4 @@
-// Package servetest has pools work off durable queues, for the tests of what shows it.
+// Package servetest makes pools work off durable queues, for tests of what shows that.
 package servetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/shoal-go/shoal/jobs/jobstest"
 )
 
-// Start has p work off a queue of five jobs, until the test ends. It returns when the
+// Start makes p work off a queue of five jobs, until the test ends. It returns when the
 // jobs that p has workers for are leased.
 func Start(t testing.TB, p *shoal.Pool, h jobs.Handler) {
 	t.Helper()

@@ -36,7 +36,7 @@ var upward = map[string]string{
 	"crew.go Lane.ring":      "the timer holds the root while its function runs",
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
-	// Who claims a task runs it.
+	// The goroutine that claims a task runs it.
 	"record.go Lane.runHere":   "inline join",
 	"record.go Lane.enterFrom": "inline join",
 	"record.go Lane.exitTo":    "inline join",
@@ -106,7 +106,7 @@ func nameOf(fn *types.Func) string {
 	return fn.Name()
 }
 
-// directions says which calls go up, and which rows of upward nobody needs.
+// directions says which calls go up, and which rows of upward are not needed.
 func (c *code) directions() (faults []string) {
 	used := map[string]bool{}
 	for _, k := range c.calls() {
@@ -133,7 +133,7 @@ func (c *code) directions() (faults []string) {
 	return slices.Compact(faults)
 }
 
-// owned says which files may write a field. What is not here is written by whom its comment names.
+// owned says which files may write a field. For other fields their comments say what writes them.
 var owned = map[string]string{
 	"line.tail":       "line account",
 	"line.head":       "line account take",
@@ -222,7 +222,7 @@ func (c *code) writes() (writes []write) {
 	return writes
 }
 
-// ownership says which fields of owned are written elsewhere, and which entries nobody needs.
+// ownership says which fields of owned are written elsewhere, and which entries are not needed.
 func (c *code) ownership() (faults []string) {
 	used := map[string]bool{}
 	for _, w := range c.writes() {

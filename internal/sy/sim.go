@@ -10,7 +10,7 @@ import (
 )
 
 // These are the controlled definitions. Every access to shared memory is
-// announced to package explore first, which decides who goes on. They are for
+// announced to package explore first, which decides which thread goes on. They are for
 // models only: without one that runs, they work for one goroutine.
 
 // AccessKind says what an access does.
@@ -341,7 +341,7 @@ type Gate struct {
 	shut bool
 }
 
-// Shut has those wait who come later.
+// Shut makes later calls of Wait park.
 func (g *Gate) Shut() {
 	explore.Access(&g.s.o, Write, "Gate.Shut")
 	if g.shut {

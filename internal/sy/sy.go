@@ -31,7 +31,7 @@ const (
 
 // An Object stands for shared memory that is not of a type of this package. In
 // a normal build it is nothing. It must not be the last field of a struct: there
-// it would take room.
+// it would take memory.
 type Object struct{}
 
 // Access announces an access to o. In a normal build it is nothing.
@@ -218,12 +218,12 @@ func (l Latch) WaitOr(cancel <-chan struct{}) bool {
 }
 
 // A Gate lets every waiter through until it is shut, and again from when it is
-// opened. It is for those who wait for nothing else, and needs no allocation. It
-// must be shut in the testing/synctest bubble of those who wait and of who opens
-// it, if there is one, and must not be copied.
+// opened. It is for goroutines that wait for nothing else, and needs no allocation.
+// If the goroutines that wait and the one that opens it are in a testing/synctest
+// bubble, it must be shut there too. It must not be copied.
 type Gate struct{ wg sync.WaitGroup }
 
-// Shut has those wait who come later. Once only.
+// Shut makes later calls of Wait park. Once only.
 func (g *Gate) Shut() { g.wg.Add(1) }
 
 // Open lets all waiters through. Once only, after Shut.
@@ -232,7 +232,7 @@ func (g *Gate) Open() { g.wg.Done() }
 // Wait parks while g is shut.
 func (g *Gate) Wait() { g.wg.Wait() }
 
-// Peek is the value of x. In models it is no access: it is for checks, and for what nobody writes
+// Peek is the value of x. In models it is no access: it is for checks, and for what is not written
 // while the caller holds a lock.
 func Peek(x *Uint64) uint64 { return x.Load() }
 

@@ -147,7 +147,7 @@ func Lane(pool any) *kernel.Lane { return (*kernel.Lane)(Field(pool, "lane").Add
 // Field is the field of what a pointer points to.
 func Field(of any, name string) reflect.Value { return reflect.ValueOf(of).Elem().FieldByName(name) }
 
-// FirstTicket has the pools that f makes begin with that ticket: so far an old pool has come.
+// FirstTicket makes the pools that f makes begin with that ticket, as if they had run for long.
 func FirstTicket(first uint64, f func()) {
 	kernel.FirstTicket = first
 	defer func() { kernel.FirstTicket = 0 }()

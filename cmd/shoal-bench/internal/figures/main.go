@@ -2,7 +2,7 @@
 // docs/performance.md, between the marks that are there for them, and its
 // plots into docs/figures. It takes the folder that shoal-bench -out has
 // written, and perhaps more, of later runs, whose rows replace those of the
-// first, but for rows with nobody but shoal, of which only the profile is taken;
+// first, but for rows with shoal alone, of which only the profile is taken;
 // and runs in the root of the repository:
 //
 //	go run ./cmd/shoal-bench/internal/figures figures

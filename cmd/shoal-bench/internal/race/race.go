@@ -99,9 +99,9 @@ type Step struct {
 
 func (s Step) String() string { return s.Row.Name + " " + s.Subject }
 
-// Watcher is told how the race goes.
+// A Watcher follows the race.
 type Watcher interface {
-	Checking() // whether the machine is quiet
+	Checking() // whether other programs use the machine
 	Begin(total time.Duration)
 	Next(Step)
 	Done(Step, Measurement, time.Duration) // what it takes of the total

@@ -129,7 +129,7 @@ func (r *Results) Figure(row Row, subject, unit string) Figure {
 }
 
 // Best is the subject with the lowest median, the first of equals, and its
-// figure. Without any figure it is nobody.
+// figure. The name is empty if there is no figure.
 func (r *Results) Best(row Row, unit string, subjects ...string) (name string, best Figure) {
 	for _, s := range subjects {
 		if f := r.Figure(row, s, unit); f.OK() && (!best.OK() || f.Median < best.Median) {
@@ -212,7 +212,7 @@ const (
 	Unknown
 )
 
-// Verdict says who is ahead.
+// Verdict says whether shoal is ahead.
 func (s Standing) Verdict() Verdict {
 	overlap := s.Shoal.N < 3 || s.Best.N < 3 || s.Shoal.Low <= s.Best.High && s.Best.Low <= s.Shoal.High
 	switch {

@@ -22,9 +22,9 @@ import (
 type engine interface {
 	// place is what tells the commands of it.
 	place() []string
-	// restart has it fail, under load, and begin again.
+	// restart makes it fail, under load, and begin again.
 	restart(ctx context.Context, f *field) error
-	// away has nobody reach it for a while.
+	// away makes it unreachable for a while.
 	away(ctx context.Context, f *field, d time.Duration) error
 	close() error
 }
@@ -127,7 +127,7 @@ func (s sqlite) place() []string                     { return []string{"-dir", s
 func (sqlite) close() error                          { return nil }
 func (sqlite) restart(context.Context, *field) error { return nil }
 
-// away has somebody else lock the file.
+// away locks the file, as another process would.
 func (s sqlite) away(ctx context.Context, _ *field, d time.Duration) error {
 	db, err := sql.Open("sqlite", shoalsql.SQLiteDSN(filepath.Join(s.dir, "jobs.db"))+"&_pragma=busy_timeout(30000)")
 	if err != nil {

@@ -1,11 +1,11 @@
 //go:build unix
 
-// Command chaos has processes of shoal work share a queue, and one more process that serves
-// this queue and a second one on one pool. It does to them, in an order made by a seed, what
-// can happen: it kills them with SIGKILL; it ends them with SIGINT or SIGTERM to their whole
-// group, as Ctrl-C does; it stops them with SIGSTOP for longer than a lease; it has the engine
-// fail and begin again under load, and be away for a while. Some jobs hang until their process
-// ends. It counts what became of the jobs, and ends with
+// Command chaos runs processes of shoal work that share a queue, and one more process that
+// serves this queue and a second one on one pool. It does to them, in an order made by a seed,
+// what can happen: it kills them with SIGKILL; it ends them with SIGINT or SIGTERM to their whole
+// group, as Ctrl-C does; it stops them with SIGSTOP for longer than a lease; it kills the engine
+// under load and starts it again, and makes it unreachable for a while. Some jobs hang until their
+// process ends. It counts what became of the jobs, and ends with
 //
 //	chaos: J jobs, K kills, 0 lost, D ran twice; at most B may: …
 //
@@ -150,7 +150,7 @@ func run(c config) (err error) {
 	return f.count(ctx)
 }
 
-// faults has all go wrong that is to, in an order that the seed makes.
+// faults makes everything fail that is to fail, in an order that the seed makes.
 func (f *field) faults(ctx context.Context) error {
 	const (
 		kill = iota
@@ -339,7 +339,7 @@ func (f *field) end(ctx context.Context, i int, s syscall.Signal) error {
 	return f.start(i)
 }
 
-// stop has process i stand still for longer than a lease.
+// stop makes process i stand still for longer than a lease.
 func (f *field) stop(ctx context.Context, i int) error {
 	if err := f.ready(ctx); err != nil {
 		return err

@@ -70,7 +70,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	pools.end(c.Drain, out)
 	bye, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := server.Shutdown(bye); err != nil { // who watches has a stream that does not end
+	if err := server.Shutdown(bye); err != nil { // the stream of a viewer does not end
 		server.Close()
 	}
 	return nil

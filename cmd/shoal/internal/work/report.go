@@ -37,12 +37,12 @@ type reporter struct {
 	err   io.Writer // for people
 	fatal func(error)
 
-	mu  sync.Mutex // is held for as long as nobody reads what is written
+	mu  sync.Mutex // is held as long as a write waits for its reader
 	out io.Writer  // what commands write, or JSON
 
 	tallyMu sync.Mutex
 	tally   Tally
-	failure string              // the last failure that nobody was told of
+	failure string              // the last failure that was not shown yet
 	runs    map[*jobs.Job]*aRun // those that go on
 }
 
@@ -123,9 +123,8 @@ func (r *reporter) event(v any) error {
 	return err
 }
 
-// output writes what the job has written, in one piece. That it cannot be written is a
-// failure of the job; if nobody reads it any more, it is the end of the work, and the job is
-// given back.
+// output writes what the job has written, in one piece. If it cannot be written, the job has
+// failed. But if its reader is gone, the work ends, and the job is given back.
 func (r *reporter) output(j *jobs.Job, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -215,8 +214,8 @@ func (d *toldDelivery) Term(ctx context.Context, reason string) error {
 	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead)
 }
 
-// told says what has become of the job, if the queue has confirmed it. It waits for who reads
-// that until ctx ends.
+// told says what has become of the job, if the queue has confirmed it. If that is not read, told
+// waits until ctx ends.
 func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int) error {
 	if err != nil {
 		return err

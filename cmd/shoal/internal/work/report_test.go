@@ -19,7 +19,7 @@ func (s shrinking) Depth(context.Context) (jobs.Depth, error) {
 	return jobs.Depth{Ready: max(20, 100-5*int64(time.Since(s.start)/time.Second))}, nil
 }
 
-// TestTheTimeLeft is not told of a queue that shrinks no more, though it has shrunk before.
+// TestTheTimeLeft is not said of a queue that shrinks no more, though it has shrunk before.
 func TestTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := depths{q: shrinking{time.Now()}}

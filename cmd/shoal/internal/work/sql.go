@@ -64,7 +64,7 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	return &Queue{Source: q, Sink: q, Where: where, close: func() error {
 		once, cancel := context.WithTimeout(context.Background(), flushFor)
 		defer cancel()
-		_ = q.Flush(once) // what others are not told of, their poll finds
+		_ = q.Flush(once) // if it fails, the poll of the others finds the jobs
 		return db.Close()
 	}}, nil
 }
