@@ -73,7 +73,7 @@ func ExampleWithPanicHandler() {
 	// failed: 1
 }
 
-// Whoever waits for a task gets its panic as an error.
+// A caller that waits for a task gets its panic as an error.
 func ExamplePanicError() {
 	pool := shoal.Must(shoal.New(shoal.WithPanicHandler(func(*shoal.PanicError) {})))
 	defer pool.Close()
@@ -188,7 +188,7 @@ func ExampleWithTiming() {
 	// 99 % took less than a minute: true
 }
 
-// Who is busy, and since when.
+// Which workers are busy, and since when.
 func ExamplePool_Workers() {
 	pool := shoal.Must(shoal.New(
 		shoal.WithMinWorkers(1),
@@ -292,7 +292,7 @@ func ExampleWithStallAfter() {
 
 func waitForPayment(paid <-chan struct{}) { <-paid }
 
-// A task that takes too long is told of while it runs.
+// A task that takes too long is reported while it runs.
 func ExampleWithSlowTask() {
 	told := make(chan struct{})
 	pool := shoal.Must(shoal.New(

@@ -145,7 +145,7 @@ func ExampleWithMaxTasksPerWorker() {
 	// Output: 3 workers
 }
 
-// full makes a pool that has no room: its only worker is busy until release
+// full makes a pool without free capacity: its only worker is busy until release
 // is called, and one task, "oldest", waits.
 func full(policy shoal.FullPolicy) (pool *shoal.Pool, release func()) {
 	pool = shoal.Must(shoal.New(
@@ -160,7 +160,7 @@ func full(policy shoal.FullPolicy) (pool *shoal.Pool, release func()) {
 	return pool, func() { close(busy) }
 }
 
-// The default: Submit waits for room.
+// The default: Submit waits for free capacity.
 func ExampleWithFullPolicy_block() {
 	pool, release := full(shoal.Block)
 	defer pool.Close()
@@ -189,7 +189,7 @@ func ExampleWithFullPolicy_reject() {
 	// oldest runs
 }
 
-// A goroutine of its own: nobody waits, and the limit is only for the pool.
+// A goroutine of its own: Submit does not wait, and the task is beyond the limit.
 func ExampleWithFullPolicy_spawn() {
 	pool, release := full(shoal.Spawn)
 	defer pool.Close()
@@ -205,7 +205,7 @@ func ExampleWithFullPolicy_spawn() {
 }
 
 // The submitter does the work itself, and submits nothing meanwhile: the
-// simplest way to slow down whoever is too fast.
+// simplest way to slow down a submitter that is too fast.
 func ExampleWithFullPolicy_callerRuns() {
 	pool, release := full(shoal.CallerRuns)
 	defer pool.Close()
@@ -349,7 +349,7 @@ func ExamplePool_SubmitBatch() {
 	// Output: 1000 <nil> 499500
 }
 
-// Where there is no room for all, the first ones are accepted.
+// If there is not enough capacity for all, the first ones are accepted.
 func ExamplePool_SubmitBatch_full() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.Reject)))
 	defer pool.Close()
@@ -537,8 +537,8 @@ func ExamplePool_Close() {
 	// dropped: 5
 }
 
-// Drain lets go of a pool: nobody has to wait for its end, and it leaves nothing
-// behind.
+// Drain ends a pool without waiting. When the accepted tasks have run, nothing of
+// the pool is left.
 func ExamplePool_Drain() {
 	p := shoal.Must(shoal.New())
 	p.Submit(func() { fmt.Println("accepted, so it runs") })

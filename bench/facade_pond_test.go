@@ -153,8 +153,8 @@ func comparePonds(t *testing.T, program func(k pondKind, at func(p pondPool, ste
 	}
 }
 
-// anyPondProgram submits tasks, some of them of a group, and ends the group's context. It has
-// room for all, takes less time than idle workers live, and no two tasks end at once.
+// anyPondProgram submits tasks, some of them of a group, and ends the group's context. The queue
+// takes all of them, the program takes less time than idle workers live, and no two tasks end at once.
 func anyPondProgram(r *rand.Rand, k pondKind, at func(p pondPool, step string, more ...any)) {
 	bound := 1 + r.IntN(5)
 	p := k.new(1+r.IntN(6), 100, func(running int) bool { return running < bound })

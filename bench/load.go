@@ -73,7 +73,7 @@ func baselineFrom(users, n int, task func()) {
 func baselinePerCPU(n int, task func()) { baselineFrom(runtime.GOMAXPROCS(0), n, task) }
 
 // baselineTurns runs n tasks in the given number of goroutines, which draw them
-// from a counter: for tasks that sleep, when nobody knows who is free next.
+// from a counter: for tasks that sleep, where it is not known which goroutine is free next.
 // The users are started too, and do nothing.
 func baselineTurns(users, goroutines, n int, task func()) {
 	var (
@@ -102,7 +102,7 @@ func measure(b *testing.B, s Subject, c Config, body func(p Pool)) {
 }
 
 // bursts times rounds of size tasks, run by burst, with a pause after each. The
-// pause is nobody's work, and stopping the benchmark's timer stops the world,
+// pause is no work, and stopping the benchmark's timer stops the world,
 // so the rounds are timed here and replace ns/op.
 func bursts(b *testing.B, rounds int, burst func()) {
 	var busy time.Duration
@@ -115,7 +115,7 @@ func bursts(b *testing.B, rounds int, burst func()) {
 	b.ReportMetric(float64(busy.Nanoseconds())/float64(b.N), "ns/op")
 }
 
-// inline is a pool that is none: whoever submits runs the task.
+// inline is a pool that is none: the submitter runs the task.
 var inline Pool = funcs{submit: func(task func()) { task() }, close: func() {}}
 
 // spin keeps a CPU busy for d.

@@ -98,7 +98,7 @@ func tenants(b *testing.B, pools func(n int) (all []Pool, closeAll func())) {
 		}
 		wg.Wait()
 	}
-	round() // who starts workers late has started them now
+	round() // a pool that starts workers late has started them now
 
 	time.Sleep(100 * time.Millisecond) // they park
 	bytes := inUse() - before
@@ -123,8 +123,8 @@ func grow(ctx context.Context, newGroup func(context.Context) group, depth int) 
 	g.wait()
 }
 
-// loopRows are loops whose iterations are shared out. Who has no loop is given four chunks for each
-// CPU, as one writes it by hand.
+// loopRows are loops whose iterations are shared out. A subject without loops is given four chunks
+// for each CPU, as one writes it by hand.
 var loopRows = rows("Range", "shoal",
 	loop("items=1000000", "a loop over 1,000,000 items of 1 ns", 1_000_000, func(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 >> 7 }),
 	loop("items=10000", "a loop over 10,000 items of 100 ns, of which ten in a row of each thousand take 100 µs", 10_000, func(i int) uint64 {

@@ -20,7 +20,7 @@ import (
 // own, not when the last one is done. The moments at which they are due are
 // drawn beforehand (a Poisson process, always the same). A second process, the
 // metronome, writes a byte to a pipe whenever one is due, as a client would
-// write to a server; whoever reads them submits. A task is late from the moment
+// write to a server; the goroutine that reads them submits. A task is late from the moment
 // it was due: what a slow Submit or a busy CPU holds up counts, so nothing is
 // omitted because the pool was slow.
 //

@@ -177,7 +177,7 @@ func must(err error) {
 	}
 }
 
-// Groups. Who has no pool for tasks that wait for others makes a group with a limit in each.
+// Groups. A subject whose pool is not for tasks that wait for others makes a group with a limit in each.
 
 func groupGoroutines(ctx context.Context, _ Pool) group {
 	var wg sync.WaitGroup

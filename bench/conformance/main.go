@@ -1,6 +1,6 @@
-// Command conformance puts every pool through one contract: 120
+// Command conformance tests every pool against one contract: 120
 // named cases, each with each pool in a process of its own, because a pool that
-// fails may hang or crash. It prints who passes what, as a table in Markdown.
+// fails may hang or crash. It prints which pool passes which case, as a table in Markdown.
 //
 //	go run ./bench/conformance                # all
 //	go run ./bench/conformance -pools shoal   # one

@@ -19,7 +19,7 @@ import (
 
 // An engine keeps the jobs. Each measurement has one of its own, in a new folder.
 type engine struct {
-	place string // what a process of the subject is told of it
+	place string // how the processes of the subject find it
 	pids  func() []int
 	close func() error
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A subject is a queue with those who work it off.
+// A subject is a queue with the processes that work it off.
 type subject struct {
 	name   string
 	engine string

@@ -80,7 +80,7 @@ func sumAll(ctx context.Context, pool *shoal.Pool, dir root, r *report, out io.W
 	return failed, ctx.Err()
 }
 
-// walk sends all files under dir to order and has the pool read them. It
+// walk sends all files under dir to order and submits them to the pool. It
 // returns early when ctx ends.
 func walk(ctx context.Context, pool *shoal.Pool, dir root, r *report, order chan<- *file) {
 	// The error is ctx's, or is with the file that it stopped at.

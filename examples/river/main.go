@@ -4,7 +4,7 @@
 //	go run . -dsn postgres://localhost/mydb
 //
 // Every minute, by a cron schedule, a job called digest asks for a mail to each of three
-// people. The mails are unique: who has had one in this hour gets no other. A mail is noted
+// people. The mails are unique: a person gets at most one in each hour. A mail is noted
 // in the table example_mail in the transaction that completes its job.
 //
 // Without -token the program makes a token, and prints it. A browser asks for a name and a
@@ -103,7 +103,7 @@ func run(ctx context.Context, dsn, token string, ln net.Listener) (err error) {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	// Who looks at a page is sent away, and jobs have ten seconds.
+	// Open requests of the pages are ended, and jobs have ten seconds.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Close(), client.Stop(end), pool.Shutdown(end))
@@ -209,7 +209,7 @@ func newPages(ctx context.Context, token string, pool *shoal.Pool, client *river
 	return behind(token, mux), nil
 }
 
-// behind lets only those pass who know the token. A browser asks for it as a password, and
+// behind serves only requests that have the token. A browser asks for it as a password, and
 // sends it with each request from then on, so requests that another site makes it send are
 // refused: River UI itself does not look.
 func behind(token string, h http.Handler) http.Handler {
