@@ -449,8 +449,8 @@ func TestWaitingSubmittersAreServedInOrder(t *testing.T) {
 	}
 }
 
-// Where there is room for all who wait and nobody else, they get it, however
-// hard others try.
+// If there is free capacity for exactly those submitters that wait, they get it,
+// however hard others try.
 func TestNobodyOvertakesWaitingSubmitters(t *testing.T) {
 	for round := range testpool.Reps(300, 50, 50) {
 		inBubble(t, func(t *testing.T) {
@@ -969,7 +969,7 @@ func TestSubmitWaitReturnsWhatBecameOfTheTask(t *testing.T) {
 						wantErr(t, "Goexit", p.SubmitWait(ctx, func(context.Context) error { runtime.Goexit(); return nil }), shoal.ErrGoexit)
 						want++
 					}
-					// The counters are right for whoever was told the result.
+					// When a result is returned, the counters are right.
 					if s := p.Stats(); s.Failed != want {
 						t.Errorf("Failed %d, want %d", s.Failed, want)
 					}
@@ -1098,8 +1098,8 @@ func TestS14_SubmitWaitReturnsWhenItsTaskDoesNotRunAnyMore(t *testing.T) {
 	}
 }
 
-// A task that has not started when the context ends never does, and nobody waits
-// for a worker to come to it.
+// A task that has not started when the context ends never does, and its caller does
+// not wait until a worker comes to it.
 func TestS14_SubmitWaitTakesBackWhatHasNotStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(10))...)
@@ -1362,9 +1362,9 @@ func TestEveryKindOfSubmitAtOnceExactlyOnce(t *testing.T) {
 	}
 }
 
-// A worker that finds the queue empty while others wait for room counts its
-// last task as finished. Whoever waits for that, in Wait or in SubmitWait, must
-// be told, although no further task comes.
+// A worker that finds the queue empty while others wait for free capacity counts
+// its last task as finished. The callers that wait for that, in Wait or in
+// SubmitWait, must be woken, although no further task comes.
 func TestWaitIsToldOfTheLastTaskOfAStorm(t *testing.T) {
 	for round := range testpool.Reps(600, 100, 100) {
 		inBubble(t, func(t *testing.T) {

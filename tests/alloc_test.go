@@ -236,9 +236,9 @@ func TestMemoryReturnsAfterABurstOfDelayedTasks(t *testing.T) {
 	runtime.KeepAlive(stops)
 }
 
-// The segments of the queue are linked: whoever holds on to an old one holds
-// on to all that come after it. So a worker that has been in one task, or
-// asleep, for many tasks must not hold on to where it was.
+// The segments of the queue are linked: a reference to an old one keeps all that
+// come after it. So a worker that has been in one task, or asleep, for many tasks
+// must not refer to the segment where it was.
 func TestAWorkerInALongTaskHoldsOnToNothing(t *testing.T) {
 	weighs(t)
 	const n = many

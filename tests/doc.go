@@ -1,7 +1,7 @@
 // Package tests asks pools from outside what the documentation promises. It has tests
 // only, most of which see no more of a pool than its users do:
 //
-//   - Tasks and room: admission, waiters, trygo, reserve.
+//   - Tasks and capacity: admission, waiters, trygo, reserve.
 //   - Life and time: life, time (in bubbles, whose clock stands still), hooks, alloc.
 //   - Results: future, group, map, range, keyed, func, local.
 //   - Sub-pools, growth, observation: sub, sizing, stats, watch, tracer, whose.

@@ -23,7 +23,7 @@ import (
 )
 
 // Every fault is put into every place where the pool runs a function of the
-// user's, alone, and then in random pairs. Whatever it was, afterwards the pool
+// user's, alone, and then in random pairs. After any of them the pool
 // runs 100 more tasks exactly once, the counters agree, Shutdown returns nil
 // and no goroutine is left. The numbers of the faults are those of the
 // project's list.

@@ -271,7 +271,7 @@ func TestFutureWaitDoesNotHelpFromOutside(t *testing.T) {
 		other := newPool(t, fixed(1)...)
 		release := hold(t, p, 1)
 		f := shoal.Go(bg, p, func(context.Context) (bool, error) { return true, nil })
-		// Neither a goroutine of nobody nor a task of another pool runs it.
+		// Neither a goroutine that is in no task nor a task of another pool runs it.
 		got := shoal.Go(bg, other, func(ctx context.Context) (bool, error) { return f.Wait(ctx) })
 		waited := inBackground(func() { f.Wait(bg) })
 		synctest.Wait()

@@ -37,7 +37,7 @@ type mTask struct {
 	canceled bool
 }
 
-// A mSubmit is a submission that may still be waiting for room.
+// A mSubmit is a submission that may still be waiting for free capacity.
 type mSubmit struct {
 	t    *mTask
 	err  error
@@ -59,14 +59,14 @@ type poolModel struct {
 	refusing, stopped  bool // Shutdown or Close; Close
 
 	queue   []*mTask   // accepted, waiting
-	room    []*mSubmit // waiting for room, in order
+	room    []*mSubmit // waiting for free capacity, in order
 	running []*mTask   // held, on workers
 	outside []*mTask   // held, on other goroutines
 	started map[int]bool
 	count   mCount
 	cut     bool // Close dropped something
 
-	wasQuiet bool // it may have been quiet for a moment as it came to rest
+	wasQuiet bool // it may have been quiescent for a moment as it came to rest
 
 	all     []*mSubmit
 	waits   []<-chan struct{} // calls of Wait that must not have returned
@@ -94,8 +94,9 @@ func (m *poolModel) roomLeft() int {
 	return m.capacity + m.max - len(m.queue) - len(m.running)
 }
 
-// settle lets the model's workers do what they can. Whoever waits for room is called to take it,
-// and the tasks that are there may have ended before it comes: then the pool was quiet.
+// settle lets the model's workers do what they can. A submitter that waits for free capacity is
+// called to take it. The tasks that are there may have ended before it comes: then the pool was
+// quiescent for a moment.
 func (m *poolModel) settle() {
 	m.wasQuiet = false
 	for {

@@ -517,7 +517,7 @@ func TestGroupWaitRunsTasksThatComeMeanwhile(t *testing.T) {
 				time.Sleep(time.Second) // the other worker waits for the group by now
 				late := make(chan int)
 				g.Go(func(context.Context) error { close(late); return nil })
-				<-late // nobody but who waits can run it
+				<-late // only the goroutine that waits for the group can run it
 				return nil
 			})
 			time.Sleep(time.Millisecond) // until the other worker has it
@@ -552,8 +552,8 @@ func TestGroupWaitInATaskRunsOnlyTheGroupsTasks(t *testing.T) {
 	})
 }
 
-// Whoever waits brings what is waited at: a group may be made before a bubble is
-// entered in which it is used.
+// What a goroutine waits at is made by that goroutine. So a group may be made before
+// a bubble is entered in which it is used.
 func TestGroupMadeOutsideABubble(t *testing.T) {
 	p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithIdleTimeout(shoal.Forever))
 	g := p.Group(bg)

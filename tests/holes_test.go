@@ -545,7 +545,7 @@ func TestH10_CountersKeepTheirIdentityUnderLoad(t *testing.T) {
 	}
 }
 
-// H11: a submitter that waits for room is parked.
+// H11: a submitter that waits for free capacity is parked.
 
 func TestH11_BlockedSubmittersArePark(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -909,9 +909,9 @@ func TestH23_AnIdlePoolHasNoGoroutineBesideItsParkedWorkers(t *testing.T) {
 }
 
 // H24: a panic handler that panics, or calls runtime.Goexit, ends the process, after the
-// task was counted and those who wait for it were told.
+// task was counted and its waiters have got its result.
 
-// A lateValue is what a task panics with. Who prints it, as the end of the process does,
+// A lateValue is what a task panics with. To print it, as the end of the process does,
 // waits until the counters and the waiters were seen to be right.
 type lateValue struct{ seen chan struct{} }
 
@@ -1658,8 +1658,8 @@ func TestH30_WhoClosesALocalIsKnown(t *testing.T) {
 	})
 }
 
-// TestH30_ATaskThatOutlivesTheTaskItRunsInIsKnown: a goroutine of a task runs a task of a sub-pool, in the
-// place of the first task's worker, which has none any more.
+// TestH30_ATaskThatOutlivesTheTaskItRunsInIsKnown: a goroutine of a task runs a task of a sub-pool as a part
+// of the first task. Meanwhile the first task ends, and has no worker any more.
 func TestH30_ATaskThatOutlivesTheTaskItRunsInIsKnown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)

@@ -18,7 +18,7 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// Tasks whose context ends before their turn do not run; the others keep their order.
+// Tasks whose context ends before they start do not run; the others keep their order.
 func TestKeyedOrderIsKeptBesideTasksThatAreCancelled(t *testing.T) {
 	for _, workers := range []int{1, 2, 8} { // with more than one turns are left
 		for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Spawn, shoal.CallerRuns, shoal.DropOldest} {
@@ -180,7 +180,7 @@ func TestKeyedContextOfNothing(t *testing.T) {
 	open.Wait()
 }
 
-// ctx bounds the wait for room, and what was refused is not in the line.
+// ctx bounds the wait for free capacity, and a task that was refused is not in the strand.
 func TestKeyedContextEndsTheWaitForRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0))...)

@@ -180,8 +180,8 @@ func TestKeyedUnderDropOldest(t *testing.T) {
 	})
 }
 
-// A key has one place in the queue. So DropOldest displaces the first task of the key whose
-// place is the oldest, and that key is the youngest then; tasks that wait behind others of
+// A key has one activation in the queue. So DropOldest displaces the first task of the key whose
+// activation is the oldest, and that key is the youngest then. Tasks that wait behind others of
 // their key cannot be displaced before those.
 func TestKeyedDropOldestDisplacesTheFirstTaskOfTheOldestKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestKeyedDropOldestDisplacesTheFirstTaskOfTheOldestKey(t *testing.T) {
 	})
 }
 
-// Tasks that wait for a task of their key that runs have no place in the queue. If there are
-// no others there is nothing to displace.
+// While a task of a key runs, the tasks that wait behind it are not in the queue. If no others
+// wait, there is nothing to displace.
 func TestKeyedDropOldestRefusesIfAllWaitForTheirKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)

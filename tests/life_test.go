@@ -1281,7 +1281,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A pool that nobody ends is garbage when it has done what it has accepted and its
+// A pool that is never ended is garbage when it has done what it has accepted and its
 // workers have left; one with a minimum of workers is not.
 func TestAPoolThatIsDroppedIsCollected(t *testing.T) {
 	ran := make(chan int, 3)

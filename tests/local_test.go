@@ -394,7 +394,7 @@ func TestS8_LocalOpenIsKnownWhereverItRuns(t *testing.T) {
 	})
 }
 
-// S8: what was opened for a Local that nobody has any more is closed with its worker.
+// S8: what was opened for a Local that is not referenced any more is closed with its worker.
 func TestS8_LocalThatIsAbandonedIsClosedWithItsWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)

@@ -14,8 +14,8 @@ import (
 )
 
 // TestReserveKeepsItsBooks runs random programs of submissions, tasks of keys, delayed ones,
-// reservations and changes of the pool. Whenever everything has come to rest the books add up,
-// and nobody waits for a place, or for room, while there is some. At the end nothing is lost.
+// reservations and changes of the pool. Whenever everything has come to rest the books add up, and
+// no call waits for a place, or for capacity, while some is free. At the end nothing is lost.
 func TestReserveKeepsItsBooks(t *testing.T) {
 	for seed := range uint64(testpool.Reps(4000, 400, 150)) {
 		inBubble(t, func(t *testing.T) {

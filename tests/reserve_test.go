@@ -121,7 +121,7 @@ func TestReserveTakesWhatIsFree(t *testing.T) {
 	})
 }
 
-// TestReserveTellsOfTheLost: what does not run after all is told of, once.
+// TestReserveTellsOfTheLost: lost is called once for each task that was accepted and does not run.
 func TestReserveTellsOfTheLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(p *shoal.Pool, cancel func())
@@ -289,7 +289,7 @@ func TestReserveHoldsNoMoreThanThereIs(t *testing.T) {
 								t.Error(err)
 								return
 							}
-							// Whoever drops a task tells of it when its place may be another's already.
+							// When lost is called for a dropped task, another one may have its permit already.
 							if now := held.Add(int64(r.Len())); now > most && policy != shoal.DropOldest {
 								t.Errorf("%d places are held, of %d", now, most)
 							}
@@ -407,7 +407,7 @@ func TestReserveSeesAWorkerGoOnInASubPool(t *testing.T) {
 	})
 }
 
-// TestReserveAfterASubmitterGaveUp: with tasks that wait for their key there may be a free worker, and no room.
+// TestReserveAfterASubmitterGaveUp: while tasks wait for their key, a worker may be free though no capacity is.
 func TestReserveAfterASubmitterGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(1))
@@ -621,7 +621,7 @@ func ExamplePool_Reserve() {
 	// Output: 5 jobs, never more than 2 at once: true
 }
 
-// DropOldest is one for one: a task that there is no room for displaces the oldest one that
+// DropOldest is one for one: without free capacity a new task displaces the oldest one that
 // waits, and no more than that, also if Resize has left more than the bound.
 func TestDropOldestIsOneForOne(t *testing.T) {
 	for _, lower := range []bool{false, true} {

@@ -14,8 +14,8 @@ import (
 	"github.com/shoal-go/shoal/internal/testpool"
 )
 
-// An askingContext calls ask in its methods. If ask needs the lock of a pool, nobody may call them
-// under that.
+// An askingContext calls ask in its methods. If ask needs the lock of a pool, they must not be called
+// under that lock.
 type askingContext struct {
 	context.Context
 	ask func()

@@ -42,7 +42,7 @@ func TestReviewWaitBesideDropOldestAndAKey(t *testing.T) {
 	})
 }
 
-// After Pause no worker takes a task, also not one of a sub-pool in which it has a turn.
+// After Pause no worker takes a task, not even one of the sub-pool that it serves.
 func TestReviewPauseOfAParentEndsTurnsInSubPools(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)
@@ -76,8 +76,8 @@ func TestReviewPauseOfAParentEndsTurnsInSubPools(t *testing.T) {
 	})
 }
 
-// What a sub-pool has accepted runs, though nobody refers to it any more, also if it was paused: the
-// end of its parent ends the pause.
+// What a sub-pool has accepted runs, though the sub-pool is not referenced any more. This holds also if
+// it was paused, because the end of its parent ends the pause.
 func TestTasksOfAPausedSubPoolThatWasDroppedRun(t *testing.T) {
 	p := newPool(t, fixed(1)...)
 	var ran atomic.Int32

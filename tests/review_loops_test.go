@@ -13,7 +13,7 @@ import (
 )
 
 // A task of the group goes to the limit itself, and runs its child beyond it. When the child has
-// ended, the limit is still reached: whoever waits there must go on waiting.
+// ended, the limit is still reached: a Go that waits there must go on waiting.
 func TestReviewGroupLimitIsKeptWhenATaskGoesBeyondIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(16))

@@ -748,7 +748,8 @@ func TestReviewTheContextOfATaskThatHasEndedIsNoPlace(t *testing.T) {
 	})
 }
 
-// A guest that waits for tasks for ever, behind a task that nobody takes, fills the queue.
+// A task of the parent that submits to the sub-pool and waits, again and again, fills the queue
+// with tombstones if the first task there is never taken.
 func TestReviewGuestsFillTheQueue(t *testing.T) {
 	p := newPool(t, shoal.WithMaxWorkers(1))
 	sub := newSub(t, p, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.Reject))
@@ -765,8 +766,8 @@ func TestReviewGuestsFillTheQueue(t *testing.T) {
 	shutClean(t, p)
 }
 
-// The watchdog tells of a stall at the same time wherever the task lies that somebody waits
-// for and runs: that counts as an end.
+// A task that its waiter runs counts as one that has ended. So the watchdog reports a stall at the
+// same time wherever that task lies in the queue.
 func TestReviewAWaitThatRunsItsTaskIsNoStall(t *testing.T) {
 	noLog(t)
 	for _, front := range []bool{true, false} {
@@ -843,8 +844,8 @@ func TestReviewGroupKeepsNoTaskThatRanInItsGo(t *testing.T) {
 	}
 }
 
-// A key whose worker has stopped has its place in the queue again: what waits there can be
-// displaced, the first task first.
+// When the worker of a key has stopped, the activation of the key is in the queue again. Then its
+// waiting tasks can be displaced, the first one first.
 func TestReviewDropOldestDisplacesWhatWaitsBehindATaskThatHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(3, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(shoal.DropOldest))...)

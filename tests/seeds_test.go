@@ -325,7 +325,7 @@ func TestSeedF2_FixedWorkersAreThereFromTheStartToTheEnd(t *testing.T) {
 }
 
 // Flock has a queue per worker and a shared one behind them. What two tiers
-// cannot promise, one queue does: whoever is free takes what waits longest.
+// cannot promise, one queue does: any free worker takes the task that waits longest.
 func TestSeedF4_WhicheverWorkerIsFreeTakesTheTaskThatWaitsLongest(t *testing.T) {
 	const workers = 4
 	p := openPool(t, fixed(workers)...)
@@ -591,8 +591,8 @@ func TestSeedT8_LastParkedWorkerFirstThenANewOneThenTheQueue(t *testing.T) {
 	})
 }
 
-// With a backlog and every worker busy, or one on its way, Submit has nobody to
-// wake: the workers come back by themselves.
+// With a backlog and every worker busy, or one on its way, Submit wakes no worker:
+// the workers come back by themselves.
 func TestSeedT9_SubmitWakesNobodyWhileThereIsABacklog(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		l := newHookLog()

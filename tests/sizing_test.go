@@ -241,7 +241,7 @@ func TestSizerThatCallsTheSnapshotsOfItsPool(t *testing.T) {
 	}
 }
 
-// A Sizer that takes its time keeps nobody from submitting, and no worker from
+// A Sizer that takes its time keeps no goroutine from submitting, and no worker from
 // running tasks.
 func TestSizerThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -425,8 +425,8 @@ func TestAutoGrowsForTasksThatBlockBesideGoroutinesThatCompute(t *testing.T) {
 	}
 }
 
-// A pool yields, but not all that it has to those who never do. A part that is 5 to 35 %
-// here was under 1 % when workers yielded as often as if nobody else computed.
+// A pool yields, but does not leave all CPU time to goroutines that never yield. Its part is 5 to
+// 35 % here. It was under 1 % when workers yielded as often as if no other goroutine computed.
 func TestTasksThatComputeHaveAPartOfTheCPUsBesideGoroutinesThatCompute(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	others := 10 * procs

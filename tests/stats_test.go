@@ -374,7 +374,7 @@ func TestStatsAreExactWhenQuiet(t *testing.T) {
 	})
 }
 
-// Busy is who is not parked. Time passes in the bubble only while all sleep.
+// A worker is busy while it is not parked. Time passes in the bubble only while all sleep.
 func TestBusyTimeIsExact(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := openPool(t, shoal.WithMaxWorkers(3), shoal.WithSizing(shoal.Eager()), shoal.WithIdleTimeout(5*time.Second))
@@ -716,8 +716,8 @@ func TestTimingSampledMeasuresOneTaskIn64(t *testing.T) {
 	}
 }
 
-// Every task here makes room for one that waits for it, at the moment its own
-// result is due. A result or a quiet moment that is lost is a deadlock.
+// Every task here frees the capacity that another one waits for, at the moment its
+// own result is due. If a result or a moment of quiescence is lost, that is a deadlock.
 func TestSubmitWaitAndWaitEndWhileOthersWaitForRoom(t *testing.T) {
 	for _, capacity := range []int{0, 1} {
 		inBubble(t, func(t *testing.T) {
@@ -740,7 +740,7 @@ func TestSubmitWaitAndWaitEndWhileOthersWaitForRoom(t *testing.T) {
 	}
 }
 
-// Whoever has waited for a task finds it in the counters and histograms.
+// A caller that has waited for a task finds it in the counters and histograms.
 func TestSubmitWaitReturnsAfterItsTaskWasCountedAndMeasured(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithTiming(shoal.TimingFull), shoal.WithPanicHandler(func(*shoal.PanicError) {}))
 	for i := range uint64(3000) {

@@ -475,8 +475,8 @@ func TestSubTasksThatWaitForEachOtherNeedOneWorker(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		for workers := 1; workers <= 2; workers++ {
 			p := newPool(t, shoal.WithMaxWorkers(workers))
-			// A task waits for pools that come later only, and a sub-pool of a
-			// sub-pool needs a place in that too: so nobody waits in a circle.
+			// A task waits only for pools that come later, and a task of a sub-pool of a
+			// sub-pool counts against the maximum of both. So no tasks wait in a circle.
 			mid := newSub(t, p, shoal.WithMaxWorkers(limit))
 			pools := []*shoal.Pool{p, mid, newSub(t, mid, shoal.WithMaxWorkers(limit)), newSub(t, p, shoal.WithMaxWorkers(limit), shoal.WithQueueCapacity(1))}
 			var running gauge
@@ -555,7 +555,7 @@ func TestSubWaitInATaskOfTheFamily(t *testing.T) {
 			wantErr(t, "its own WaitContext", s.WaitContext(ctx), shoal.ErrWouldDeadlock)
 			return nil
 		}))
-		// Room in a sub-pool is not waited for by a task of the parent.
+		// A task of the parent does not wait for free capacity of a sub-pool.
 		tight := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0))
 		n := 0
 		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
@@ -890,8 +890,8 @@ func TestTaskAgeAfterASubPoolWasServed(t *testing.T) {
 	})
 }
 
-// With Auto a worker on standby gives way as long as the workers there are get on, but not while something
-// waits in a lane that has none.
+// With Auto a searching worker yields as long as the other workers make progress, but not while a task
+// waits in a lane that no worker serves.
 func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 	const rounds, most = 20, 40_000
 	for name, priority := range map[string]int{"of the same priority": 0, "of a higher one, with a limit": 1} {

@@ -435,8 +435,8 @@ func TestSubmitAfterStopIsFalseOnceSubmitted(t *testing.T) {
 	})
 }
 
-// Stop, the timer and the close of the pool at one moment: whoever wins, the
-// task runs, or is stopped, or dropped, once.
+// Stop, the timer and the close of the pool at one moment: whichever comes first,
+// the task runs, or is stopped, or dropped, once.
 func TestSubmitAfterStoppedClosedAndDueAtTheSameMoment(t *testing.T) {
 	for range 200 {
 		inBubble(t, func(t *testing.T) {
@@ -494,7 +494,7 @@ func TestSubmitAfterWaitsForRoomInItsTurn(t *testing.T) {
 	}
 }
 
-// Under DropOldest a task that is due and waits for room is in front of a task
+// Under DropOldest a task that is due and waits for capacity is in front of a task
 // that is submitted now. It must not cost the queue all it holds.
 func TestSubmitBehindADueTaskDropsNoMoreThanItNeeds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/shoal-go/shoal/internal/testpool"
 )
 
-// TestNobodyWaitsInVain runs random rounds of calls that wait, for room, for places, for
-// results, for the pool, beside what makes room and takes it away, on a pool and a sub-pool
-// of few workers. In each round everybody must come back without another call.
+// TestNobodyWaitsInVain runs random rounds of calls that wait: for capacity, for places, for
+// results, for the pool. Beside them others free capacity and take it away, on a pool and a
+// sub-pool of few workers. In each round all calls must return without a further call.
 func TestNobodyWaitsInVain(t *testing.T) {
 	for seed := range testpool.Reps(750, 100, 100) {
 		if !roundsOfWaiters(t, uint64(seed)) {

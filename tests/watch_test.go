@@ -55,7 +55,7 @@ func (l *alarmLog) want(t *testing.T, want ...string) {
 }
 
 // wantSlow is want for tasks of which it is not certain whether the pool knows when they began:
-// they have run for at least d, and are told of at most d/4 late.
+// they have run for at least d, and are reported at most d/4 late.
 func (l *alarmLog) wantSlow(t *testing.T, d time.Duration, at ...time.Duration) {
 	t.Helper()
 	synctest.Wait()

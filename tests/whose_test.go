@@ -13,11 +13,10 @@ import (
 	"github.com/shoal-go/shoal/internal/testpool"
 )
 
-// This file is whether a task is known as one of its pool where no context tells.
+// This file tests whether a pool recognizes its tasks where no context shows them.
 
-// asks is what a task of p, which has one worker and room for one task in its queue,
-// may do without its ctx, and what comes of it. The error says what is wrong; the last
-// of them ends the pool.
+// asks makes the calls that a task of p may make without its ctx, and checks their results. p has
+// one worker and a queue of capacity 1. The error says what is wrong; the last call ends the pool.
 func asks(p *shoal.Pool, closes bool) error {
 	ran := 0
 	task := func(context.Context) error { ran++; return nil }

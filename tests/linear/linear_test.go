@@ -109,7 +109,7 @@ func (r *recorder) add(client int, in input, call int64, out any, ret int64) {
 const tasks = 12
 
 // record runs a pool for a moment: goroutines that submit tasks without
-// waiting for room, one that waits for them, and one that ends the pool.
+// waiting for capacity, one that waits for them, and one that ends the pool.
 func record(rng *rand.Rand, workers, capacity int) []porcupine.Operation {
 	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(workers), shoal.WithMinWorkers(rng.IntN(workers+1)),
 		shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(shoal.Reject), shoal.WithTiming(shoal.TimingOff)))

@@ -94,8 +94,9 @@ func (s *sim) to(p *shoal.Pool, i int, f func()) {
 	}
 }
 
-// oneGivesUp has two wait, in a task of the parent, for what begin submits to a sub-pool
-// whose one place is taken; it is free when one of them, whose context ends, has returned.
+// oneGivesUp makes two goroutines of a task of the parent wait for what begin submits to a
+// sub-pool, whose maximum of 1 is reached. The sub-pool is below its maximum again when the one whose
+// context ends has returned.
 func (s *sim) oneGivesUp(begin func(ctx context.Context) (wait func(), impatient func(short context.Context))) {
 	s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)})
 	s.result(context.Background(), 0, s.begin(context.Background(), 0, func(ctx context.Context) error {
@@ -120,7 +121,7 @@ func (s *sim) inline() {
 	s.fill()
 }
 
-// fill pauses the pool, of one worker and capacity 0, and has a task take the one place.
+// fill pauses the pool, of one worker and capacity 0, and submits a task that takes the one permit.
 func (s *sim) fill() {
 	s.p.Pause()
 	if err := s.p.Submit(func() {}); err != nil {
@@ -189,7 +190,7 @@ func (s *sim) gets(f *shoal.Future[int], i int, lost error) bool {
 // keep submits task i under the one key.
 func (s *sim) keep(i int) { s.keepAs("key", i, func() {}) }
 
-// keepOrFull submits task i under the one key, which may be refused for want of room.
+// keepOrFull submits task i under the one key. It may be refused because the pool is full.
 func (s *sim) keepOrFull(i int) bool {
 	s.accepted[i] = true
 	ok := s.took(i, s.keys.Submit("key", func() { s.did(i) }))
