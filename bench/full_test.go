@@ -10,8 +10,8 @@ import (
 )
 
 // BenchmarkFull keeps the queue full, so that submitters wait for free capacity nearly all the time. A
-// round is a second. Of empty tasks the time of each counts. Of tasks of 10 µs also how long a Submit
-// takes that has to wait, and how many tasks the slowest submitter got rid of, beside the mean.
+// round is a second. For empty tasks the time of each is measured. For tasks of 10 µs it is also measured how
+// long a Submit takes that has to wait, and how many tasks the slowest submitter has submitted, relative to the mean.
 func BenchmarkFull(b *testing.B) {
 	for _, row := range []struct {
 		task                 string

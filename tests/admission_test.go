@@ -1262,8 +1262,8 @@ func TestATaskMayRunWhatItSubmitsInDepth(t *testing.T) {
 
 // ----- storms -----
 
-// submitStorm has several goroutines submit the tasks of a tally through submit,
-// waits for them and for the pool, in a bubble so that a hang is found.
+// submitStorm makes several goroutines submit the tasks of a tally through submit,
+// and waits for them and for the pool, in a bubble so that a hang is found.
 func submitStorm(t *testing.T, p *shoal.Pool, submitters, each int, submit func(r *rand.Rand, y *tally, id int)) *tally {
 	t.Helper()
 	y := newTally(submitters * each)

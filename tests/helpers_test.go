@@ -219,7 +219,7 @@ func checkEnded(t testing.TB, p *shoal.Pool) {
 	}
 }
 
-// hold has n tasks run on p, until the returned func is called. It returns
+// hold runs n tasks on p that end when the returned func is called. It returns
 // when all of them have started.
 func hold(t testing.TB, p *shoal.Pool, n int) (release func()) {
 	t.Helper()

@@ -192,7 +192,7 @@ func (s *storm) wait(result error) {
 	}
 }
 
-// rage has n goroutines submit ops tasks each, while another one pauses,
+// rage makes n goroutines submit ops tasks each, while another one pauses,
 // resumes and resizes the pool. It leaves the pool open and running.
 func (s *storm) rage(n, ops, maxWorkers int) {
 	var users sync.WaitGroup

@@ -691,7 +691,7 @@ func TestSubWhoWaitsForAPlaceIsToldOfOne(t *testing.T) {
 		wantResult(t, "c", c, 1, nil)
 		shutClean(t, p)
 	})
-	inBubble(t, func(t *testing.T) { // while the sub-pool is paused nobody is lent any more
+	inBubble(t, func(t *testing.T) { // while the sub-pool is paused no worker takes its tasks
 		p := newPool(t, fixed(2)...)
 		s := newSub(t, p, shoal.WithMaxWorkers(1))
 		must(t, s.Submit(func() { time.Sleep(time.Second) }))

@@ -133,7 +133,7 @@ func putAll(ctx context.Context, c config, q queue) error {
 	return nil
 }
 
-// flow puts all jobs, and then has them done.
+// flow enqueues all jobs, and then works them off.
 func flow(ctx context.Context, c config, q queue) error {
 	start := time.Now()
 	if err := putAll(ctx, c, q); err != nil {

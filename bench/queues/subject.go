@@ -35,7 +35,7 @@ type subject struct {
 	open   func(ctx context.Context, place string) (queue, error)
 }
 
-// errAgain is what a handler returns to have the job again after again.
+// errAgain is what a handler returns so that the job runs again after again.
 var errAgain = errors.New("again")
 
 const (

@@ -426,8 +426,8 @@ func TestRefusedAfterSubmitterHasEnded(t *testing.T) {
 	}
 }
 
-// A task that is displaced is told of where it was submitted, not where the one was
-// that displaced it.
+// A task that is displaced is reported in the span in which it was submitted, and not in
+// that of the task that displaced it.
 func TestDropOldest(t *testing.T) {
 	tr := newTracing(t)
 	p, release := held(t, shoal.WithFullPolicy(shoal.DropOldest), shoal.WithTracer(shoalotel.Tracer(tr)))
