@@ -34,6 +34,7 @@ type step struct {
 type task struct {
 	at    int64 // submitted
 	steps []step
+	many  int // it stands for so many tasks that compute steps[0] each; 0: it is one
 	began func(late int64)
 	ended func()
 }
@@ -88,6 +89,7 @@ type pool struct {
 	waiters   []*G
 	extra     int64 // CPU time of starting workers, charged to the next take
 	trace     func(r Rule, s Sight, start bool)
+	pace      *pacing // nil: submitters do not park
 }
 
 // An omit says which manners a pool leaves out, to show what they are for.
@@ -195,7 +197,7 @@ func (w *worker) step() op {
 				return op{k: opYield}
 			}
 			w.asks, w.look = false, Look{}
-			w.t = p.q.pop()
+			w.t = p.take(w)
 			if w.searching {
 				w.searching = false
 				if p.q.n > 0 && p.searching <= p.procs {
@@ -254,7 +256,8 @@ func (w *worker) step() op {
 				continue
 			}
 			p.inTask--
-			p.ended++
+			p.ended += uint64(max(1, w.t.many))
+			w.seat.left -= int8(max(1, w.t.many) - 1)
 			w.state = looking
 			if w.t.ended != nil {
 				w.t.ended()
@@ -262,6 +265,9 @@ func (w *worker) step() op {
 			w.t = task{}
 			if !w.seat.Ended() {
 				continue
+			}
+			if p.pace != nil && !w.seat.EachTask() {
+				p.pace.follow()
 			}
 			switch yield, aside := w.seat.Tick(&p.crew, p.inTask+1, p.began); {
 			case aside:
@@ -290,16 +296,33 @@ func (w *worker) step() op {
 	}
 }
 
+// take takes a task. Of one that stands for many it takes as many as there are before the next tick.
+func (p *pool) take(w *worker) task {
+	if t := p.q.first(); t.many > int(w.seat.left) && t.many > 1 {
+		part := *t
+		part.many = max(1, int(w.seat.left))
+		t.many -= part.many
+		return part
+	}
+	return p.q.pop()
+}
+
+// takeCost is the CPU time of taking a task, if the one before was taken on the same CPU.
+const takeCost = 30
+
 func (w *worker) begin() op {
 	p, s := w.p, w.p.s
-	cost := int64(30)
+	cost := int64(takeCost)
 	if p.lastP != s.cp {
 		cost, p.lastP = 130, s.cp // the queue's cache line has moved
 	}
 	w.seat.Begin(&p.crew)
 	cost += p.extra
 	p.extra = 0
-	p.began++
+	if n := w.t.many; n > 1 {
+		cost += int64(n-1) * (takeCost + w.t.steps[0].d)
+	}
+	p.began += uint64(max(1, w.t.many))
 	p.inTask++
 	w.state, w.pc = inTask, 0
 	if w.t.began != nil {

@@ -105,6 +105,8 @@ func (r *ring[T]) pop() T {
 
 func (r *ring[T]) at(i int) T { return r.a[(r.head+i)%len(r.a)] }
 
+func (r *ring[T]) first() *T { return &r.a[r.head] }
+
 type evKind uint8
 
 const (

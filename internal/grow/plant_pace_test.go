@@ -1,0 +1,517 @@
+//go:build !poolsim
+
+package grow
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// This file tries on the plant how submitters that are far ahead of the workers let them follow. The
+// rule is pace.go of internal/kernel. It is about the words and the lock of a lane, which the plant does
+// not have. So the plant has a copy of it, function by function. The workers' Seat, whose tick calls
+// follow, is the real one.
+//
+// What the plant says of the figures, on one CPU and two:
+//
+//	farAhead   A quarter of it does for short tasks. Long tasks hold the submitters up once more, for
+//	           10 ms. Four times as much takes four times the memory, and a producer is parked for four
+//	           times as long. On one CPU tasks of 1 µs are then taken for long ones.
+//	wakeSome   If one is woken at a time, the workers wait for tasks: a crowd of producers with few tasks
+//	           each takes 1.2 times as long on one CPU, and 1.6 times on two. If all are woken, 256
+//	           producers park 27 and 46 times as often, which costs 3 %. To wake as many as bring all that
+//	           is missing, instead of half of it, is as good here.
+//	far x 4    With twice the queue, submitters of long tasks lose 10 ms for each doubling. If parking
+//	           were never in vain, they would wait for the workers.
+//
+// The plant also shows where the rule fails: see TestWhereThePaceIsLost.
+//
+// What the plant cannot show: it has no cache lines, and no garbage collector. On a real machine two
+// CPUs that submit hinder each other, and the queue is to fit into the caches. On the plant two are twice
+// as fast as one, and a long queue costs nothing. So pace gains memory here, and no time, and the plant
+// cannot tell which farAhead is the best. Nor does a visit to the lock cost more if others come too.
+
+// The figures of the kernel: see TestThePaceIsTheKernels.
+const (
+	farAhead  = 1 << 16
+	paceTime  = 10 * ms
+	firstTime = paceTime / 40
+	mostSlow  = 10
+	mostTime  = 10 * paceTime
+)
+
+// The CPU time, in nanoseconds, of a submit by the lease, and of one that comes to the lock.
+const (
+	submitCost = 20
+	lockCost   = 100
+)
+
+// A paceRule is what may be varied.
+type paceRule struct {
+	far  uint64                                    // farAhead
+	wake func(p *pacing, n, brought uint64) uint64 // how many to wake
+	vain uint64                                    // after parking in vain far is so many times the queue; 0: it never is in vain
+
+	// What the kernel does not have: the largest lease of a submitter that is far ahead, and that parking
+	// is not in vain before a round of the scheduler is over.
+	ahead uint64
+	round bool
+}
+
+var (
+	kernelPace = paceRule{far: farAhead, wake: wakeHalf, vain: 4, ahead: farAhead / 16}
+	noPace     = paceRule{far: 1 << 62}
+)
+
+// but is the kernel's rule with a change.
+func but(change func(r *paceRule)) paceRule {
+	r := kernelPace
+	change(&r)
+	return r
+}
+
+// The variations that are tried.
+var (
+	quarterAhead = but(func(r *paceRule) { r.far /= 4 })
+	timesAhead   = but(func(r *paceRule) { r.far *= 4 })
+	oneWoken     = but(func(r *paceRule) { r.wake = wakeOne })
+	missingWoken = but(func(r *paceRule) { r.wake = wakeMissing })
+	allWoken     = but(func(r *paceRule) { r.wake = wakeAll })
+	vainTwice    = but(func(r *paceRule) { r.vain = 2 })
+	neverVain    = but(func(r *paceRule) { r.vain = 0 })
+	shortLease   = but(func(r *paceRule) { r.ahead = 64 })
+	afterRound   = but(func(r *paceRule) { r.round = true })
+)
+
+// wakeOne, wakeHalf, wakeMissing and wakeAll say how many parked submitters a worker wakes that sees
+// n tasks wait. Those that were woken last have brought some since.
+func wakeOne(*pacing, uint64, uint64) uint64       { return 1 }
+func wakeAll(p *pacing, _, _ uint64) uint64        { return uint64(len(p.parked)) }
+func wakeHalf(p *pacing, n, brought uint64) uint64 { return p.enough(n, brought, 2) }
+
+// wakeMissing wakes as many as bring all that is missing, if each brings as many tasks as before.
+func wakeMissing(p *pacing, n, brought uint64) uint64 { return p.enough(n, brought, 1) }
+
+// enough is how many submitters bring one part in parts of what is missing to half of far.
+func (p *pacing) enough(n, brought, parts uint64) uint64 {
+	if half := p.rule.far / 2; p.woken > 0 && n < half {
+		return max(1, (half-n)*uint64(p.woken)/(parts*max(1, brought)))
+	}
+	return 1
+}
+
+// A pacing is a lane's queue as submitters see it, and its pace. The fields before rule are those of the
+// kernel's, but for waits and set.
+type pacing struct {
+	far    uint64
+	parked []pacer
+	wakeAt uint64
+	waits  bool // wakeAt is set
+	sent   uint64
+	woken  int
+	alarm  bool
+	slow   int
+	head   uint64
+	tail   uint64
+	set    int64 // when the alarm was set
+
+	rule  paceRule
+	pool  *pool
+	lease uint64
+	given uint64 // tasks submitted
+
+	length  int64  // producers stop then; 0: never
+	left    int    // producers that have not stopped
+	longest uint64 // the most tasks that waited
+	parks   int
+	parkMax int64 // for how long a producer was parked, at most
+}
+
+type pacer struct {
+	g     *G
+	since int64
+}
+
+func (p *pacing) backlog() uint64 { return p.given - p.pool.began }
+
+func (p *pacing) isFarAhead() bool {
+	n := p.backlog()
+	if n <= p.rule.far/2 {
+		p.far = p.rule.far
+	}
+	return n > p.far
+}
+
+func (p *pacing) leaseFor(ahead bool) {
+	n := p.rule.far / 16
+	if ahead {
+		n = min(n, p.rule.ahead, uint64(len(p.parked)))
+	}
+	p.lease = max(p.lease, n)
+}
+
+func (p *pacing) park(g *G) {
+	p.parks++
+	if p.parked = append(p.parked, pacer{g, p.pool.s.now}); len(p.parked) == 1 {
+		p.woken = 0
+		p.wakeAfter(min(p.backlog()-p.far/2, p.rule.far/2))
+		if !p.alarm {
+			p.slow = 0
+			p.setAlarm(firstTime)
+		}
+	}
+}
+
+func (p *pacing) wakeAfter(n uint64) { p.wakeAt, p.waits = p.pool.began+n, true }
+
+func (p *pacing) wake(n int) {
+	s := p.pool.s
+	for _, w := range p.parked[:n] {
+		p.parkMax = max(p.parkMax, s.now-w.since)
+		p.pool.extra += wakeCost
+		s.ready(s.cp, w.g, true)
+	}
+	if p.parked = p.parked[n:]; len(p.parked) == 0 {
+		p.parked, p.waits = nil, false
+	}
+}
+
+// follow is also the kernel's wakeSome.
+func (p *pacing) follow() {
+	if !p.waits || p.pool.began < p.wakeAt {
+		return
+	}
+	n := p.backlog()
+	wake := p.rule.wake(p, n, p.given-p.sent)
+	p.far = p.rule.far
+	p.woken, p.sent = int(min(wake, uint64(len(p.parked)))), p.given
+	p.wakeAfter(min(n/2, p.rule.far/2))
+	p.wake(p.woken)
+}
+
+// setAlarm makes the alarm ring after d.
+func (p *pacing) setAlarm(d int64) {
+	p.head, p.tail, p.set = p.pool.began, p.given, p.pool.s.now
+	p.startAlarm(d)
+}
+
+// startAlarm starts a timer of the P on which it is called.
+func (p *pacing) startAlarm(d int64) {
+	s := p.pool.s
+	p.alarm = true
+	s.seq++
+	s.cp.timers.push(timer{s.now + d, &G{state: gWaiting, fn: func() op {
+		p.check(d)
+		return op{k: opExit}
+	}}, s.seq})
+	s.add(event{at: s.now + d + timerLat, k: evTimer})
+}
+
+func (p *pacing) check(d int64) {
+	s := p.pool.s
+	p.alarm = false
+	p.follow()
+	taken, enough := p.pool.began-p.head, p.rule.far/16
+	moved := taken + p.given - p.tail
+	if p.slow++; taken >= enough {
+		p.slow = 0
+	}
+	switch {
+	case len(p.parked) == 0:
+	case p.rule.round && moved < enough && s.now-p.set < int64(s.runnable)*slice/int64(len(s.ps)):
+		p.startAlarm(paceTime)
+	case p.rule.vain > 0 && (moved == 0 || d == paceTime && moved < enough || p.slow > mostSlow):
+		p.far = p.rule.vain * p.backlog()
+		p.wake(len(p.parked))
+	default:
+		long := 0
+		for long < len(p.parked) && s.now-p.parked[long].since >= mostTime {
+			long++
+		}
+		p.wake(long)
+		p.setAlarm(paceTime)
+	}
+}
+
+// submitMany is [pool.submit] for n tasks.
+func (p *pacing) submitMany(n uint64, t task) {
+	if n == 0 {
+		return
+	}
+	t.many = int(n)
+	p.given += n
+	p.longest = max(p.longest, p.backlog())
+	p.pool.submit(t)
+}
+
+// produce starts a producer of n tasks like t, which pauses after each burst of them.
+func (p *pacing) produce(n, burst uint64, pause int64, t task) {
+	const chunk = 256 // tasks that are simulated at once
+	s, g := p.pool.s, new(G)
+	var sent, step uint64 // sent: in this burst
+	p.left++
+	g.fn = func() op {
+		p.submitMany(step, t)
+		sent, n = sent+step, n-step
+		step = 0
+		if n == 0 || p.length > 0 && s.now >= p.length {
+			p.left--
+			return op{k: opExit}
+		}
+		if sent == burst {
+			sent = 0
+			return op{opSleep, pause}
+		}
+		cost := int64(0)
+		if p.lease == 0 {
+			ahead := p.isFarAhead()
+			p.submitMany(1, t)
+			sent, n = sent+1, n-1
+			p.leaseFor(ahead)
+			if ahead {
+				p.park(g)
+				return op{k: opBlock}
+			}
+			cost = lockCost
+		}
+		step = min(p.lease, chunk, n, burst-sent)
+		p.lease -= step
+		return op{opRun, cost + int64(step)*submitCost}
+	}
+	s.ready(nil, g, false)
+}
+
+// A paceRow is a program of producers. Each of their tasks takes each nanoseconds.
+type paceRow struct {
+	name, what string
+	producers  int
+	length     int64  // until they stop; or
+	tasks      uint64 // how many they submit in all
+	each       int64
+	burst      uint64 // between two pauses; 0: they never pause
+	pause      int64
+	drain      bool // until all is done
+	beside     func(s *Sim)
+	pins       [2]pacePin // on one CPU and on two
+}
+
+// A pacePin is what a row is to keep to. 0 means that nothing is said.
+type pacePin struct {
+	done    float64 // per cent, at least
+	mb      float64 // of the queue, at most
+	lost    float64 // time in all as against no pace, at most
+	park    float64 // ms for which a producer is parked, at most
+	without float64 // per cent done without pace, at most: what the row is for
+}
+
+const endless = 200 * ms
+
+var paceRows = []paceRow{
+	{name: "1 endless", what: "a producer submits tasks of 50 ns without pause for 200 ms", producers: 1, length: endless, each: 50, drain: true,
+		pins: [2]pacePin{{96, .7, 1.01, 3, 8}, {98, .7, 1.01, 2, 25}}},
+	{name: "8 endless", what: "the same, eight producers", producers: 8, length: endless, each: 50, drain: true,
+		pins: [2]pacePin{{done: 96, mb: .7, park: 20, without: 1}, {done: 98, mb: .7, park: 12, without: 2}}},
+	{name: "32 endless", what: "the same, 32 producers", producers: 32, length: endless, each: 50, drain: true,
+		pins: [2]pacePin{{done: 96, mb: .7, park: 80, without: .1}, {done: 98, mb: .7, park: 45, without: .1}}},
+	{name: "256 endless", what: "the same, 256 producers", producers: 256, length: endless, each: 50, drain: true,
+		pins: [2]pacePin{{96, 1, 1.01, 111, .1}, {98, 1, 1.01, 111, .1}}},
+	{name: "4,000 endless", what: "the same, 4,000 producers", producers: 4000, length: endless, each: 50},
+	{name: "burst", what: "a producer submits 100,000 tasks of 50 ns; until all are done", producers: 1, tasks: 100_000, each: 50, drain: true,
+		pins: [2]pacePin{{lost: 1.01, park: 3}, {lost: 1.01, park: 2}}},
+	{name: "pauses", what: "256 producers submit bursts of 1,000 tasks of 50 ns, with pauses of 5 ms, for 200 ms", producers: 256, length: endless, each: 50, burst: 1000, pause: 5 * ms, drain: true,
+		pins: [2]pacePin{{96, .8, 1.01, 111, 1}, {98, .8, 1.01, 111, 24}}},
+	{name: "crowd", what: "10,000 producers submit 100 tasks of 50 ns each; until all are done", producers: 10_000, tasks: 1_000_000, each: 50, drain: true,
+		pins: [2]pacePin{{done: 98, lost: 1.01, park: 100, without: 1}, {done: 97, lost: 1.01, park: 50, without: 1}}},
+	{name: "1 µs", what: "eight producers submit tasks of 1 µs without pause for 200 ms", producers: 8, length: endless, each: us,
+		pins: [2]pacePin{{mb: .7, park: 111}, {mb: .7, park: 111}}},
+	{name: "3 µs", what: "the same, 3 µs: on one CPU they are long", producers: 8, length: endless, each: 3 * us,
+		pins: [2]pacePin{{park: 30}, {mb: .7, park: 111}}},
+	{name: "long", what: "eight producers submit a million tasks of 100 µs; until all are submitted", producers: 8, tasks: 1_000_000, each: 100 * us,
+		pins: [2]pacePin{{lost: 2.1, park: 11}, {lost: 3.3, park: 11}}},
+	{name: "stolen", what: "eight endless producers, on a machine that takes each CPU away half of the time, for 8 ms", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.theft(8*ms, 16*ms) },
+		pins: [2]pacePin{{done: 95, mb: .7, park: 50, without: 2}, {done: 96, mb: .7, park: 50, without: 4}}},
+	{name: "beside spinning", what: "eight endless producers beside 4 P foreign goroutines that spin", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.spin(4 * len(s.ps)) }},
+	{name: "beside polite", what: "the same, the foreign ones yield every 100 µs", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.foreign(4*len(s.ps), 100*us, 0) }},
+}
+
+// A paceResult is what came of a row.
+type paceResult struct {
+	done  float64 // share of tasks that were done when the producers stopped; in per cent
+	mb    float64 // of the longest queue
+	took  float64 // nanoseconds for a task, until the row was over
+	parks int
+	park  float64 // ms for which a producer was parked, at most
+}
+
+func (r paceResult) String() string {
+	return fmt.Sprintf("%6.1f%% %7.1f MB %7.1f ns %6d parks, to %5.1f ms", r.done, r.mb, r.took, r.parks, r.park)
+}
+
+func (row paceRow) run(procs int, rule paceRule) (r paceResult) {
+	const taskBytes, most = 8.5, 2000 * ms
+	s := newSim(procs, 1)
+	p := newPool(s, procs)
+	pace := &pacing{rule: rule, pool: p, far: rule.far, length: row.length}
+	p.pace = pace
+	if row.beside != nil {
+		row.beside(s)
+	}
+	n, burst := uint64(forever), uint64(forever)
+	if row.length == 0 {
+		n = row.tasks / uint64(row.producers)
+	}
+	if row.burst > 0 {
+		burst = row.burst
+	}
+	for range row.producers {
+		pace.produce(n, burst, row.pause, task{steps: compute(row.each)})
+	}
+	s.run(row.length)
+	for row.length == 0 && pace.left > 0 && s.now < most {
+		s.run(s.now + 10*us)
+	}
+	r.done = 100 * float64(p.ended) / float64(pace.given)
+	over := s.now
+	for row.drain && (pace.left > 0 || p.ended < pace.given) && s.now < most {
+		s.run(s.now + 10*us)
+		over = s.now
+	}
+	r.took = float64(over) / float64(pace.given)
+	r.mb = float64(pace.longest) * taskBytes / 1e6
+	r.parks, r.park = pace.parks, float64(pace.parkMax)/float64(ms)
+	return r
+}
+
+func paceOn(name string, procs int, rule paceRule) paceResult {
+	for _, row := range paceRows {
+		if row.name == name {
+			return row.run(procs, rule)
+		}
+	}
+	panic("no row " + name)
+}
+
+// TestPaceTable prints what the rows are with each variation.
+func TestPaceTable(t *testing.T) {
+	if !*table {
+		t.Skip("only with -grow.table")
+	}
+	for _, procs := range []int{1, 2, 8} {
+		for _, row := range paceRows {
+			fmt.Printf("\n%s, %d CPUs: %s\n", row.name, procs, row.what)
+			for _, v := range []struct {
+				name string
+				rule paceRule
+			}{
+				{"no pace", noPace}, {"the rule", kernelPace},
+				{"farAhead / 4", quarterAhead}, {"farAhead x 4", timesAhead},
+				{"wake one", oneWoken}, {"wake missing", missingWoken}, {"wake all", allWoken},
+				{"far 2x", vainTwice}, {"never in vain", neverVain}, {"short lease", shortLease}, {"after a round", afterRound},
+			} {
+				fmt.Printf("  %-14s %v\n", v.name, row.run(procs, v.rule))
+			}
+		}
+	}
+}
+
+// TestThePaceIsTheKernels: the copy has the figures of the kernel.
+func TestThePaceIsTheKernels(t *testing.T) {
+	text, err := os.ReadFile("../kernel/pace.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(string(text)), " ")
+	for _, want := range []string{
+		"farAhead = 1 << 16 >>", "// farAhead / 16", "paceTime = 10 * time.Millisecond", "firstTime = paceTime / 40", "mostSlow = 10 >>", "mostTime = 10 * paceTime",
+		"p.far = 4 * l.backlog()", "(farAhead/2-n)*uint64(p.woken)/(2*max(1, (sent-p.sent)&mask))",
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("pace.go has no %q: change the copy too", want)
+		}
+	}
+}
+
+func TestEachPaceRowKeepsToItsPins(t *testing.T) {
+	for _, row := range paceRows {
+		for i, pin := range row.pins {
+			if pin == (pacePin{}) {
+				continue // see TestWhereThePaceIsLost
+			}
+			procs := i + 1
+			row.drain = pin.lost > 0 && row.drain
+			t.Run(fmt.Sprintf("%s on %d", row.name, procs), func(t *testing.T) {
+				r, none := row.run(procs, kernelPace), paceResult{}
+				if pin.lost > 0 || pin.without > 0 {
+					none = row.run(procs, noPace)
+				}
+				if r.done < pin.done || pin.mb > 0 && r.mb > pin.mb || pin.lost > 0 && r.took > pin.lost*none.took || r.park > pin.park {
+					t.Errorf("%v, pinned at %+v; without pace %v", r, pin, none)
+				}
+				if pin.without > 0 && none.done > pin.without {
+					t.Errorf("without pace %v, pinned at %+v", none, pin)
+				}
+			})
+		}
+	}
+}
+
+// TestEachFigureOfThePaceIsForARow: with another one, the row suffers.
+func TestEachFigureOfThePaceIsForARow(t *testing.T) {
+	took := func(r paceResult) float64 { return r.took }
+	mb := func(r paceResult) float64 { return r.mb }
+	park := func(r paceResult) float64 { return r.park }
+	parks := func(r paceResult) float64 { return float64(r.parks) }
+	for _, v := range []struct {
+		what   string
+		rule   paceRule
+		row    string
+		procs  int
+		figure func(paceResult) float64
+		times  float64
+	}{
+		{"a quarter of farAhead", quarterAhead, "long", 2, took, 1.2},
+		{"four times farAhead", timesAhead, "8 endless", 1, mb, 3.5},
+		{"four times farAhead", timesAhead, "8 endless", 1, park, 3.5},
+		{"four times farAhead", timesAhead, "1 µs", 1, mb, 50},
+		{"one is woken", oneWoken, "crowd", 2, took, 1.5},
+		{"all are woken", allWoken, "256 endless", 2, parks, 40},
+		{"far grows to twice the queue", vainTwice, "long", 2, took, 1.4},
+		{"parking is never in vain", neverVain, "long", 2, took, 100},
+	} {
+		is, would := v.figure(paceOn(v.row, v.procs, kernelPace)), v.figure(paceOn(v.row, v.procs, v.rule))
+		if would < v.times*is {
+			t.Errorf("%s: row %s has %.4g, and %.4g with the kernel's figure", v.what, v.row, would, is)
+		}
+	}
+}
+
+// TestWhereThePaceIsLost: in these rows the queue grows without end, and with a change of the rule it does
+// not. Whoever changes the kernel gives the row a pin instead.
+//
+// A submitter that is far ahead gets a lease for as many tasks as submitters are parked, for the others
+// that come. But it is one submitter that uses it, and does not park meanwhile. So n submitters bring
+// about n²/2 tasks before all are parked. With 256 that is little.
+//
+// The alarm cannot tell long tasks from workers that wait for a CPU. Foreign goroutines that compute keep
+// the workers from it for longer than the alarm waits. So parking looks in vain. A round of the scheduler
+// takes a slice for each runnable goroutine, over the CPUs.
+func TestWhereThePaceIsLost(t *testing.T) {
+	const most = 5 // MB
+	for _, v := range []struct {
+		row  string
+		rule paceRule
+	}{
+		{"4,000 endless", shortLease},
+		{"beside spinning", afterRound},
+		{"beside polite", afterRound},
+	} {
+		for procs := 1; procs <= 2; procs++ {
+			is, would := paceOn(v.row, procs, kernelPace), paceOn(v.row, procs, v.rule)
+			if is.mb <= most || would.mb > most {
+				t.Errorf("%s on %d: %v, and %v with the change", v.row, procs, is, would)
+			}
+		}
+	}
+}
