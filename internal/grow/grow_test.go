@@ -310,10 +310,10 @@ func TestAWorkerGoesOnBesideGoroutinesThatDoNotYield(t *testing.T) {
 		away, runnable int64
 		least, most    int64
 	}{
-		{"a short yield", 100 * us, 10, 0, 0},
-		{"a long one, and nobody is there any more", 20 * ms, 0, 0, 0},
+		{"a short yield", 100 * us, 10, window, window},
+		{"a long one, and nobody is there any more", 20 * ms, 0, window, window},
 		{"a long one beside 4 that compute", 20 * ms, 4, ms, longYield},
-		{"a long one in a crowd with short turns", 20 * ms, 1000, 0, 0},
+		{"a long one in a crowd with short turns", 20 * ms, 1000, window, window},
 	} {
 		c, h := newHand(2)
 		var s Seat
@@ -321,7 +321,7 @@ func TestAWorkerGoesOnBesideGoroutinesThatDoNotYield(t *testing.T) {
 		if d := yieldsFor(c, h, &s, x.away, x.runnable); d < x.least || d > x.most {
 			t.Errorf("%s: it goes on for %d µs", x.what, d/us)
 		}
-		if shuns := c.shun.Load() > c.Now(); shuns != (x.most > 0) {
+		if shuns := c.shun.Load() > c.Now(); shuns != (x.most > window) {
 			t.Errorf("%s: no yields before parking: %v", x.what, shuns)
 		}
 	}
@@ -337,7 +337,7 @@ func TestWorkersDoNotTakeEachOtherForForeignOnes(t *testing.T) {
 	h.now = 5 * ms
 	s.Tick(c, 1, 0)
 	s.back = s.last - 5*ms // it has run for 5 ms
-	if d := yieldsFor(c, h, &s, 45*ms, 20); d != 0 {
+	if d := yieldsFor(c, h, &s, 45*ms, 20); d != window {
 		t.Errorf("it goes on for %d µs", d/us)
 	}
 }

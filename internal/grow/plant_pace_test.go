@@ -19,10 +19,13 @@ import (
 //	farAhead   A quarter of it does for short tasks. Long tasks hold the submitters up once more, for
 //	           10 ms. Four times as much takes four times the memory, and a producer is parked for four
 //	           times as long. On one CPU tasks of 1 µs are then taken for long ones.
-//	wakeSome   If one is woken at a time, the workers wait for tasks: a crowd of producers with few tasks
-//	           each takes 1.2 times as long on one CPU, and 1.6 times on two. If all are woken, 256
-//	           producers park 27 and 46 times as often, which costs 3 %. To wake as many as bring all that
-//	           is missing, instead of half of it, is as good here.
+//	wake one   If as many are woken as bring half of what is missing to half of farAhead, by what those
+//	           woken last have brought, the last tasks of 32 or 256 producers are done 5 to 9 % earlier:
+//	           some of them are still parked when the others stop. On a real machine it cost 3 to 18 %
+//	           of Rand and Submitters. If all are woken, 256 producers park 38 times as often.
+//	no lease   If a submitter that is far ahead got a lease for as many tasks as submitters are parked,
+//	           it would use that itself, and not park meanwhile. So n submitters would bring n²/2 tasks
+//	           before all are parked: the queue of 4,000 would grow without end.
 //	far x 4    With twice the queue, submitters of long tasks lose 10 ms for each doubling. If parking
 //	           were never in vain, they would wait for the workers.
 //
@@ -54,14 +57,14 @@ type paceRule struct {
 	wake func(p *pacing, n, brought uint64) uint64 // how many to wake
 	vain uint64                                    // after parking in vain far is so many times the queue; 0: it never is in vain
 
-	// What the kernel does not have: the largest lease of a submitter that is far ahead, and that parking
-	// is not in vain before a round of the scheduler is over.
+	// What the kernel does not have: a submitter that is far ahead gets a lease of at most ahead tasks,
+	// and parking is not in vain before a round of the scheduler is over.
 	ahead uint64
 	round bool
 }
 
 var (
-	kernelPace = paceRule{far: farAhead, wake: wakeHalf, vain: 4, ahead: farAhead / 16}
+	kernelPace = paceRule{far: farAhead, wake: wakeOne, vain: 4}
 	noPace     = paceRule{far: 1 << 62}
 )
 
@@ -76,28 +79,21 @@ func but(change func(r *paceRule)) paceRule {
 var (
 	quarterAhead = but(func(r *paceRule) { r.far /= 4 })
 	timesAhead   = but(func(r *paceRule) { r.far *= 4 })
-	oneWoken     = but(func(r *paceRule) { r.wake = wakeOne })
-	missingWoken = but(func(r *paceRule) { r.wake = wakeMissing })
+	halfWoken    = but(func(r *paceRule) { r.wake = wakeHalf })
 	allWoken     = but(func(r *paceRule) { r.wake = wakeAll })
 	vainTwice    = but(func(r *paceRule) { r.vain = 2 })
 	neverVain    = but(func(r *paceRule) { r.vain = 0 })
-	shortLease   = but(func(r *paceRule) { r.ahead = 64 })
+	aheadLease   = but(func(r *paceRule) { r.ahead = farAhead / 16 })
 	afterRound   = but(func(r *paceRule) { r.round = true })
 )
 
-// wakeOne, wakeHalf, wakeMissing and wakeAll say how many parked submitters a worker wakes that sees
+// wakeOne, wakeHalf and wakeAll say how many parked submitters a worker wakes that sees
 // n tasks wait. Those that were woken last have brought some since.
-func wakeOne(*pacing, uint64, uint64) uint64       { return 1 }
-func wakeAll(p *pacing, _, _ uint64) uint64        { return uint64(len(p.parked)) }
-func wakeHalf(p *pacing, n, brought uint64) uint64 { return p.enough(n, brought, 2) }
-
-// wakeMissing wakes as many as bring all that is missing, if each brings as many tasks as before.
-func wakeMissing(p *pacing, n, brought uint64) uint64 { return p.enough(n, brought, 1) }
-
-// enough is how many submitters bring one part in parts of what is missing to half of far.
-func (p *pacing) enough(n, brought, parts uint64) uint64 {
+func wakeOne(*pacing, uint64, uint64) uint64 { return 1 }
+func wakeAll(p *pacing, _, _ uint64) uint64  { return uint64(len(p.parked)) }
+func wakeHalf(p *pacing, n, brought uint64) uint64 {
 	if half := p.rule.far / 2; p.woken > 0 && n < half {
-		return max(1, (half-n)*uint64(p.woken)/(parts*max(1, brought)))
+		return max(1, (half-n)*uint64(p.woken)/(2*max(1, brought)))
 	}
 	return 1
 }
@@ -178,7 +174,7 @@ func (p *pacing) wake(n int) {
 	}
 }
 
-// follow is also the kernel's wakeSome.
+// follow is also the kernel's wakeNext.
 func (p *pacing) follow() {
 	if !p.waits || p.pool.began < p.wakeAt {
 		return
@@ -310,20 +306,21 @@ const endless = 200 * ms
 
 var paceRows = []paceRow{
 	{name: "1 endless", what: "a producer submits tasks of 50 ns without pause for 200 ms", producers: 1, length: endless, each: 50, drain: true,
-		pins: [2]pacePin{{96, .7, 1.01, 3, 8}, {98, .7, 1.01, 2, 25}}},
+		pins: [2]pacePin{{96, .7, 1.01, 3, 8}, {98, .7, 1.01, 2, 26}}},
 	{name: "8 endless", what: "the same, eight producers", producers: 8, length: endless, each: 50, drain: true,
 		pins: [2]pacePin{{done: 96, mb: .7, park: 20, without: 1}, {done: 98, mb: .7, park: 12, without: 2}}},
 	{name: "32 endless", what: "the same, 32 producers", producers: 32, length: endless, each: 50, drain: true,
 		pins: [2]pacePin{{done: 96, mb: .7, park: 80, without: .1}, {done: 98, mb: .7, park: 45, without: .1}}},
 	{name: "256 endless", what: "the same, 256 producers", producers: 256, length: endless, each: 50, drain: true,
-		pins: [2]pacePin{{96, 1, 1.01, 111, .1}, {98, 1, 1.01, 111, .1}}},
-	{name: "4,000 endless", what: "the same, 4,000 producers", producers: 4000, length: endless, each: 50},
+		pins: [2]pacePin{{96, .7, 1.1, 111, .1}, {98, .7, 1.06, 111, .1}}},
+	{name: "4,000 endless", what: "the same, 4,000 producers", producers: 4000, length: endless, each: 50,
+		pins: [2]pacePin{{done: 96, mb: .7, park: 111, without: .1}, {done: 98, mb: .7, park: 111, without: .1}}},
 	{name: "burst", what: "a producer submits 100,000 tasks of 50 ns; until all are done", producers: 1, tasks: 100_000, each: 50, drain: true,
 		pins: [2]pacePin{{lost: 1.01, park: 3}, {lost: 1.01, park: 2}}},
 	{name: "pauses", what: "256 producers submit bursts of 1,000 tasks of 50 ns, with pauses of 5 ms, for 200 ms", producers: 256, length: endless, each: 50, burst: 1000, pause: 5 * ms, drain: true,
-		pins: [2]pacePin{{96, .8, 1.01, 111, 1}, {98, .8, 1.01, 111, 24}}},
+		pins: [2]pacePin{{96, .7, 1.1, 111, 1}, {98, .7, 1.05, 111, 24}}},
 	{name: "crowd", what: "10,000 producers submit 100 tasks of 50 ns each; until all are done", producers: 10_000, tasks: 1_000_000, each: 50, drain: true,
-		pins: [2]pacePin{{done: 98, lost: 1.01, park: 100, without: 1}, {done: 97, lost: 1.01, park: 50, without: 1}}},
+		pins: [2]pacePin{{done: 98, mb: .7, lost: 1.06, park: 111, without: 1}, {done: 98, mb: .7, lost: 1.07, park: 60, without: 1}}},
 	{name: "1 µs", what: "eight producers submit tasks of 1 µs without pause for 200 ms", producers: 8, length: endless, each: us,
 		pins: [2]pacePin{{mb: .7, park: 111}, {mb: .7, park: 111}}},
 	{name: "3 µs", what: "the same, 3 µs: on one CPU they are long", producers: 8, length: endless, each: 3 * us,
@@ -331,9 +328,10 @@ var paceRows = []paceRow{
 	{name: "long", what: "eight producers submit a million tasks of 100 µs; until all are submitted", producers: 8, tasks: 1_000_000, each: 100 * us,
 		pins: [2]pacePin{{lost: 2.1, park: 11}, {lost: 3.3, park: 11}}},
 	{name: "stolen", what: "eight endless producers, on a machine that takes each CPU away half of the time, for 8 ms", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.theft(8*ms, 16*ms) },
-		pins: [2]pacePin{{done: 95, mb: .7, park: 50, without: 2}, {done: 96, mb: .7, park: 50, without: 4}}},
+		pins: [2]pacePin{{done: 95, mb: 2, park: 50, without: 2}, {done: 96, mb: .7, park: 50, without: 4}}},
 	{name: "beside spinning", what: "eight endless producers beside 4 P foreign goroutines that spin", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.spin(4 * len(s.ps)) }},
-	{name: "beside polite", what: "the same, the foreign ones yield every 100 µs", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.foreign(4*len(s.ps), 100*us, 0) }},
+	{name: "beside polite", what: "the same, the foreign ones yield every 100 µs", producers: 8, length: endless, each: 50, beside: func(s *Sim) { s.foreign(4*len(s.ps), 100*us, 0) },
+		pins: [2]pacePin{{done: 89, mb: .7, park: 80, without: 1}, {done: 94, mb: .7, park: 50, without: 2}}},
 }
 
 // A paceResult is what came of a row.
@@ -407,8 +405,8 @@ func TestPaceTable(t *testing.T) {
 			}{
 				{"no pace", noPace}, {"the rule", kernelPace},
 				{"farAhead / 4", quarterAhead}, {"farAhead x 4", timesAhead},
-				{"wake one", oneWoken}, {"wake missing", missingWoken}, {"wake all", allWoken},
-				{"far 2x", vainTwice}, {"never in vain", neverVain}, {"short lease", shortLease}, {"after a round", afterRound},
+				{"wake half", halfWoken}, {"wake all", allWoken},
+				{"far 2x", vainTwice}, {"never in vain", neverVain}, {"a lease", aheadLease}, {"after a round", afterRound},
 			} {
 				fmt.Printf("  %-14s %v\n", v.name, row.run(procs, v.rule))
 			}
@@ -425,7 +423,7 @@ func TestThePaceIsTheKernels(t *testing.T) {
 	words := strings.Join(strings.Fields(string(text)), " ")
 	for _, want := range []string{
 		"farAhead = 1 << 16 >>", "// farAhead / 16", "paceTime = 10 * time.Millisecond", "firstTime = paceTime / 40", "mostSlow = 10 >>", "mostTime = 10 * paceTime",
-		"p.far = 4 * l.backlog()", "(farAhead/2-n)*uint64(p.woken)/(2*max(1, (sent-p.sent)&mask))",
+		"p.far = 4 * l.backlog()", "l.wakeAfter(p, min(l.backlog()/2, farAhead/2)) p.wake(1)",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("pace.go has no %q: change the copy too", want)
@@ -475,10 +473,10 @@ func TestEachFigureOfThePaceIsForARow(t *testing.T) {
 		{"four times farAhead", timesAhead, "8 endless", 1, mb, 3.5},
 		{"four times farAhead", timesAhead, "8 endless", 1, park, 3.5},
 		{"four times farAhead", timesAhead, "1 µs", 1, mb, 50},
-		{"one is woken", oneWoken, "crowd", 2, took, 1.5},
-		{"all are woken", allWoken, "256 endless", 2, parks, 40},
+		{"all are woken", allWoken, "256 endless", 2, parks, 30},
 		{"far grows to twice the queue", vainTwice, "long", 2, took, 1.4},
 		{"parking is never in vain", neverVain, "long", 2, took, 100},
+		{"a lease far ahead", aheadLease, "4,000 endless", 1, mb, 10},
 	} {
 		is, would := v.figure(paceOn(v.row, v.procs, kernelPace)), v.figure(paceOn(v.row, v.procs, v.rule))
 		if would < v.times*is {
@@ -487,25 +485,21 @@ func TestEachFigureOfThePaceIsForARow(t *testing.T) {
 	}
 }
 
-// TestWhereThePaceIsLost: in these rows the queue grows without end, and with a change of the rule it does
-// not. Whoever changes the kernel gives the row a pin instead.
-//
-// A submitter that is far ahead gets a lease for as many tasks as submitters are parked, for the others
-// that come. But it is one submitter that uses it, and does not park meanwhile. So n submitters bring
-// about n²/2 tasks before all are parked. With 256 that is little.
-//
-// The alarm cannot tell long tasks from workers that wait for a CPU. Foreign goroutines that compute keep
+// TestWhereThePaceIsLost: in this row the queue grows without end, and with a change of the rule it does
+// not. The alarm cannot tell long tasks from workers that wait for a CPU. Foreign goroutines that spin keep
 // the workers from it for longer than the alarm waits. So parking looks in vain. A round of the scheduler
 // takes a slice for each runnable goroutine, over the CPUs.
+//
+// The kernel does not wait for a round nevertheless. On a real machine the queue was as short as here, and
+// the pool got only 0.4 to 0.8 of the work done: submitters that park leave their turns to the foreign
+// goroutines, and workers that find no task do too. The capacity of the queue bounds it.
 func TestWhereThePaceIsLost(t *testing.T) {
 	const most = 5 // MB
 	for _, v := range []struct {
 		row  string
 		rule paceRule
 	}{
-		{"4,000 endless", shortLease},
 		{"beside spinning", afterRound},
-		{"beside polite", afterRound},
 	} {
 		for procs := 1; procs <= 2; procs++ {
 			is, would := paceOn(v.row, procs, kernelPace), paceOn(v.row, procs, v.rule)

@@ -185,8 +185,9 @@ func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 // Found is called when a task came after Rest.
 func (s *Seat) Found() { s.luck = goodLuck }
 
-// goOn returns the time, and until when a worker need not yield again. The worker has yielded since
-// from, and had run for ran before that; others more workers still yield. goOn may set shun.
+// goOn returns the time, and until when a worker need not yield again: for a window, or for longer. The
+// worker has yielded since from, and had run for ran before that; others more workers still yield.
+// goOn may set shun.
 //
 // A goroutine that computes and does not yield keeps a CPU for a slice. If workers gave the CPU
 // back after a window each time, they would have a hundredth of the CPUs, and timers would be as
@@ -199,10 +200,10 @@ func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
 	procs, away := c.procs.Load(), now-from
 	foreign := away*procs - others*min(ran, longYield)
 	if foreign < longYield*procs {
-		return now, now
+		return now, now + window
 	}
 	if n := c.runnable() - others; n < 1 || foreign < n*longTurn {
-		return now, now
+		return now, now + window
 	}
 	c.shun.Store(now + shunFor*away)
 	return now, now + min(foreign/(procs+others), longYield)

@@ -15,7 +15,7 @@ import (
 // A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under
 // Block, a submitter that comes there while more than far tasks wait parks after its own task was
 // admitted, unless it is a task of the family. A worker that sees in its tick that half of what
-// waited is taken wakes the first parked submitter, and more if one does not bring enough tasks.
+// waited is taken wakes the submitter that has been parked for longest.
 //
 // Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
 // submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
@@ -26,7 +26,8 @@ import (
 // submitters that have waited for 100 ms.
 
 // Two figures were measured, on two CPUs with one or more submitters and tasks of some nanoseconds:
-// farAhead and paceTime. The others are parts of them.
+// farAhead and paceTime. The others are parts of them. What the simulated scheduler of package grow says
+// of them stands in its plant_pace_test.go.
 const (
 	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as
 	// many the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A
@@ -48,8 +49,6 @@ type pacing struct {
 	far    uint64    // a submitter that sees more tasks wait is far ahead
 	parked []pacer   // parked submitters, in the order in which they came
 	wakeAt sy.Uint64 // ticket of head from which on one of them is to be woken, and bit 0; 0: none is parked
-	sent   uint64    // ticket of tail when some were last woken
-	woken  int       // how many were woken then; 0: none yet
 
 	alarm alarm
 	slow  int    // rings in a row with fewer than mostLease tasks taken before each
@@ -80,16 +79,10 @@ func (l *Lane) isFarAhead() bool {
 	return p != nil && n > p.far
 }
 
-// leaseFor gives out a lease. If the caller is far ahead, and n others are parked, the lease is for
-// n tasks only, so that others come here too, but not all of thousands at once. An idle lane gets
-// no lease. Locked.
-func (l *Lane) leaseFor(ahead bool) {
-	n := int64(mostLease)
-	if ahead {
-		n = min(n, int64(len(sy.PeekPointer(&l.pacing).parked)))
-	}
+// openLease gives out a lease, unless l is idle. Locked.
+func (l *Lane) openLease() {
 	if l.leaf().Queued() || l.muted && l.kids == nil {
-		l.lease(n)
+		l.lease(mostLease)
 	}
 }
 
@@ -99,7 +92,6 @@ func (l *Lane) pace() pacer {
 	sy.Reach("ahead")
 	w := pacer{sy.MakeEvent(), c.clock.Now()}
 	if p.parked = append(p.parked, w); len(p.parked) == 1 {
-		p.woken = 0
 		l.wakeAfter(p, min(l.backlog()-p.far/2, farAhead/2))
 		if p.alarm.stop == nil {
 			p.slow = 0
@@ -162,26 +154,18 @@ func (l *Lane) follow() {
 	if p := l.pacing.Load(); p != nil && l.mayWake(p) {
 		sy.Reach("follow")
 		l.crew.enter()
-		l.wakeSome(p)
+		l.wakeNext(p)
 		l.crew.leave()
 	}
 }
 
-// wakeSome wakes some submitters, if it is time. If each brings as many tasks as those that were
-// woken last, they bring half of what is missing to half of farAhead. All of it would be too much,
-// since some of those woken last may have begun only now. Locked.
-func (l *Lane) wakeSome(p *pacing) {
-	if !l.mayWake(p) {
-		return
+// wakeNext wakes the submitter that has been parked for longest, if it is time. Locked.
+func (l *Lane) wakeNext(p *pacing) {
+	if l.mayWake(p) {
+		p.far = farAhead
+		l.wakeAfter(p, min(l.backlog()/2, farAhead/2))
+		p.wake(1)
 	}
-	n, sent, wake := l.backlog(), ticketOf(l.tail.Load()), uint64(1)
-	if p.woken > 0 && n < farAhead/2 {
-		wake = max(1, (farAhead/2-n)*uint64(p.woken)/(2*max(1, (sent-p.sent)&mask)))
-	}
-	p.far = farAhead
-	p.woken, p.sent = int(min(wake, uint64(len(p.parked)))), sent
-	l.wakeAfter(p, min(n/2, farAhead/2))
-	p.wake(p.woken)
 }
 
 // setPaceAlarm makes the alarm ring after d. Locked.
@@ -198,7 +182,7 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	defer c.leave()
 	p.alarm.stop = nil
 	c.touch(l) // its end may wait for that
-	l.wakeSome(p)
+	l.wakeNext(p)
 	taken := (ticketOf(l.head.Load()) - p.head) & mask
 	moved := taken + (ticketOf(l.tail.Load())-p.tail)&mask
 	if p.slow++; taken >= mostLease {

@@ -102,8 +102,8 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
 			}
 			l.accept(it)
-			l.leaseFor(ahead)
-			if !ahead {
+			if !ahead { // else others are to come here too
+				l.openLease()
 				c.leave()
 				return nil
 			}

@@ -251,6 +251,9 @@ var kernelMutants = []mutant{
 		old: "c.inline > 0 || c.live > len(c.idle)+c.departing+c.searching()",
 		new: "c.inline > 0"},
 	// ----- pace -----
+	{name: "kernel: who is far ahead gets a lease", tests: "TestASubmitterFarAheadGetsNoLease",
+		old: "			if !ahead { // else others are to come here too\n				l.openLease()\n",
+		new: "			l.openLease()\n			if !ahead {\n"},
 	{name: "kernel: workers wake nobody who is far ahead", models: "pace/",
 		old: "\t\tl.follow()\n",
 		new: ""},
