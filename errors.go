@@ -19,7 +19,7 @@ var (
 	// ErrConfig is matched by every error about an invalid value: an option of
 	// [New], an argument of [Pool.Resize] or of another call, a nil context.
 	ErrConfig = errors.New("shoal: invalid configuration")
-	// ErrNilTask means that the task was nil.
+	// ErrNilTask means that the task was nil, or the function of a loop or of a [Local].
 	ErrNilTask = errors.New("shoal: nil task")
 	// ErrQueueFull means that there was no free capacity, and that the call does
 	// not wait.

@@ -71,7 +71,7 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	var none S
 	if l.p == nil || l.open == nil {
-		return none, errNilFunc
+		return none, ErrNilTask
 	}
 	c := l.p.lane.TaskIn(ctx)
 	if c == nil || c.Worker == nil {

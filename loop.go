@@ -134,25 +134,20 @@ type helping struct {
 
 // loop runs f for [0, n).
 func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error {
-	err := checkArgs(ctx, p, true)
-	switch {
-	case err != nil:
+	if err := checkArgs(ctx, p, f != nil); err != nil {
 		return err
-	case f == nil:
-		return errNilFunc
-	case n < 0:
+	}
+	if n < 0 {
 		return fmt.Errorf("%w: Range(n = %d): want at least 0", ErrConfig, n)
 	}
 	l := &loop{p: p, f: f, n: uint64(n), loopOptions: o}
 	l.parent = ctx
-	up, _ := ctx.(*loop)
-	nested := up != nil && up.p == p && !up.ended.Load()
-	if nested {
+	if up, _ := ctx.(*loop); up != nil && up.p == p && !up.ended.Load() {
 		l.all, l.root = up.all, up.root
-	} else {
-		l.all, l.root = p.lane.Max(), l
+		return l.Run()
 	}
-	if nested || p.lane.InTask(ctx) {
+	l.all, l.root = p.lane.Max(), l
+	if p.lane.InTask(ctx) {
 		return l.Run()
 	}
 	l.bind(l, ctx, p)

@@ -11,10 +11,7 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-var (
-	errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
-	errNilFunc     = fmt.Errorf("%w: nil function", ErrNilTask)
-)
+var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 
 // Map runs f for every item of in, on p, and yields the results in the order of
 // the items. An item whose f fails, panics or is discarded yields its error, as
@@ -54,7 +51,7 @@ func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f 
 // are those of Map.
 func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
 	if f == nil {
-		return errNilFunc
+		return ErrNilTask
 	}
 	var errs []error
 	for _, err := range Map(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }) {
@@ -79,7 +76,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 // error if ctx ends, [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx.
 func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Context, T) error) error {
 	if f == nil {
-		return errNilFunc
+		return ErrNilTask
 	}
 	return p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) error {
 		return f(ctx, in[lo])
@@ -102,7 +99,7 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 // an invalid option.
 func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
 	if f == nil {
-		return nil, errNilFunc
+		return nil, ErrNilTask
 	}
 	var c groupConfig
 	c.apply(opts)
@@ -140,13 +137,9 @@ type mapTask[In, Out any] struct {
 }
 
 func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
-	err := checkArgs(ctx, p, true)
-	switch {
-	case err != nil:
-	case in == nil:
+	err := checkArgs(ctx, p, f != nil)
+	if err == nil && in == nil {
 		err = errNilIterator
-	case f == nil:
-		err = errNilFunc
 	}
 	return func(yield func(Out, error) bool) {
 		if err != nil {

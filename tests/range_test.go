@@ -972,14 +972,14 @@ func TestLoopsOfABadCallSayWhy(t *testing.T) {
 		says string
 	}{
 		{"n", shoal.Range(bg, p, -3, ok), shoal.ErrConfig, "n = -3"},
-		{"f", shoal.Range(bg, p, 1, nil), shoal.ErrNilTask, "nil function"},
+		{"f", shoal.Range(bg, p, 1, nil), shoal.ErrNilTask, "nil task"},
 		{"ctx", shoal.Range(none, p, 1, ok), shoal.ErrConfig, "nil context"},
 		{"pool", shoal.Range(bg, nil, 1, ok), shoal.ErrClosed, "closed"},
 		{"zero pool", shoal.Range(bg, new(shoal.Pool), 1, ok), shoal.ErrClosed, "closed"},
-		{"slice f", shoal.ForEachSlice(bg, p, []int{1}, nil), shoal.ErrNilTask, "nil function"},
+		{"slice f", shoal.ForEachSlice(bg, p, []int{1}, nil), shoal.ErrNilTask, "nil task"},
 		{"slice ctx", shoal.ForEachSlice(none, p, []int{1}, one), shoal.ErrConfig, "nil context"},
 		{"slice pool", shoal.ForEachSlice(bg, nil, []int{1}, one), shoal.ErrClosed, "closed"},
-		{"map f", results(shoal.MapSlice[int, int](bg, p, []int{1}, nil)), shoal.ErrNilTask, "nil function"},
+		{"map f", results(shoal.MapSlice[int, int](bg, p, []int{1}, nil)), shoal.ErrNilTask, "nil task"},
 		{"map ctx", results(shoal.MapSlice(none, p, []int{1}, mapped)), shoal.ErrConfig, "nil context"},
 		{"map pool", results(shoal.MapSlice(bg, nil, []int{1}, mapped)), shoal.ErrClosed, "closed"},
 		{"limit", results(shoal.MapSlice(bg, p, []int{1}, mapped, nil, shoal.Limit(0))), shoal.ErrConfig, "Limit(0)"},
