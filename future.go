@@ -147,18 +147,14 @@ func (c *waitedCall) latch() sy.Latch {
 	return c.done
 }
 
-// isResolved reports whether there is a result.
-func (c *waitedCall) isResolved() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.resolved
-}
+// isResolved reports whether there is a result. Locked.
+func (c *waitedCall) isResolved() bool { return c.resolved }
 
 // await parks until c is resolved, or until ctx ends: then it returns ctx's
 // error. If ctx, or the stack, shows that a task of c's family is the caller,
 // await runs c, if c has not started.
 func (c *waitedCall) await(ctx context.Context) error {
-	if c.isResolved() {
+	if c.is(c.isResolved) {
 		return nil
 	}
 	h, err := helperWith(&c.call, ctx)
@@ -174,12 +170,19 @@ type waker struct {
 	wake sy.Latch // made by the first waiter, and used by all until it is opened
 }
 
-// await parks until over reports true, or until ctx ends: then it returns ctx's error. Before it
-// parks it calls help, which runs awaited tasks of l if it can.
+// is calls over with the lock, and returns what it reports.
+func (w *waker) is(over func() bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return over()
+}
+
+// await parks until over, which it calls with the lock, reports true, or until ctx ends: then it
+// returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can.
 func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
 	var n kernel.Nudger // notified when the limit that kept help from running a task may be gone
-	for !over() {
-		if err := ctx.Err(); err != nil && !over() {
+	for !w.is(over) {
+		if err := ctx.Err(); err != nil && !w.is(over) {
 			return err // and does not help
 		}
 		got := help(nil)
@@ -191,7 +194,7 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 			defer l.Unstrand(n)
 		}
 		wake := w.arm()
-		if over() { // what has come before arm has woken nobody
+		if w.is(over) { // what has come before arm has woken nobody
 			break
 		}
 		if got = help(n); got == kernel.NotClaimed || got == kernel.NoPlace && n != nil {

@@ -343,7 +343,7 @@ func (g *Group) WaitContext(ctx context.Context) error {
 		r.gate.Wait()
 	default:
 		sy.Reach("wait for a group")
-		err = r.await(ctx, &g.p.lane, r.isOver, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) })
+		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) })
 	}
 	switch {
 	case err == nil:
@@ -352,12 +352,6 @@ func (g *Group) WaitContext(ctx context.Context) error {
 		return err
 	}
 	return cmp.Or(r.errs.result(), err)
-}
-
-func (r *round) isOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over()
 }
 
 // A failures holds the errors of tasks, or of items: the first one, which ends the others, or all.

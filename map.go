@@ -152,7 +152,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 		defer m.end(cancel)
 		limit := p.lookAhead()
 		for v := range in {
-			for m.left > 0 && (m.left >= limit || m.isReady()) {
+			for m.left > 0 && (m.left >= limit || m.is(m.isReady)) {
 				if t := m.next(); !yield(t.out, t.err) {
 					return
 				}
@@ -199,10 +199,8 @@ func (m *mapping[In, Out]) submit(v In) error {
 	return nil
 }
 
-// isReady reports whether next would not wait.
+// isReady reports whether next would not wait. Locked.
 func (m *mapping[In, Out]) isReady() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.results.len() > 0 && m.results.first().resolved
 }
 
