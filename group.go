@@ -317,12 +317,9 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if g.invalid != nil {
-		return g.invalid
-	}
 	r := g.round.Load()
-	if r == nil {
-		return ErrClosed // the zero Group
+	if r == nil || g.invalid != nil {
+		return cmp.Or(g.invalid, ErrClosed) // the latter for the zero Group
 	}
 	var h helper
 	if g.helps {
@@ -333,17 +330,14 @@ func (g *Group) WaitContext(ctx context.Context) error {
 		r.gate.Shut()
 	}
 	r.waited = true
-	over := r.over()
 	r.mu.Unlock()
 	var err error
-	switch {
-	case over:
-	case !h.any() && ctx.Done() == nil:
-		sy.Reach("wait for a round")
-		r.gate.Wait()
-	default:
+	if h.any() || ctx.Done() != nil {
 		sy.Reach("wait for a group")
 		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) })
+	} else {
+		sy.Reach("wait for a round")
+		r.gate.Wait()
 	}
 	switch {
 	case err == nil:
