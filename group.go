@@ -166,11 +166,14 @@ func (g *Group) Go(f func(context.Context) error) {
 		return
 	}
 	r, place, turn := g.enter(refuseAtLimit)
-	here := false
+	by := func(it queue.Item) error { return g.p.put(it, kernel.Policy(g.p.policy), r) }
 	if place == 0 {
 		then := waitAtLimit
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
-			then, here = passLimit, kernel.Nests(n)
+			then = passLimit
+			if kernel.Nests(n) {
+				by = g.p.lane.RunInline
+			}
 		}
 		r, place, turn = g.enter(then)
 	}
@@ -178,7 +181,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		sy.Reach("limit")
 		turn.WaitOr(r.Done()) // after which no task of r starts
 	}
-	r.submit(f, place, here, g.p.policy, nil)
+	r.submit(f, place, by, nil)
 }
 
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
@@ -194,7 +197,8 @@ func (g *Group) TryGo(f func(context.Context) error) bool {
 		return false
 	}
 	r, place, _ := g.enter(refuseAtLimit)
-	return place > 0 && r.submit(f, place, false, Reject, ErrQueueFull)
+	by := func(it queue.Item) error { return g.p.put(it, kernel.Reject, r) }
+	return place > 0 && r.submit(f, place, by, ErrQueueFull)
 }
 
 // over reports whether no task is left, and none comes any more. Locked.
@@ -227,15 +231,15 @@ func (g *Group) enter(atLimit int) (r *round, place int, turn sy.Event) {
 // isFull reports whether the limit is reached by tasks that do not wait there. Locked.
 func (r *round) isFull() bool { return r.g.limit > 0 && r.tasks-len(r.atLimit) >= r.g.limit }
 
-// submit submits f, as a task that was counted, by policy. If here is set, it runs f instead. It
-// reports whether f was accepted. If not, the reason is the group's error, unless it is excuse.
-func (r *round) submit(f func(context.Context) error, place int, here bool, policy FullPolicy, excuse error) bool {
-	err := r.Err()
+// submit hands f, as a task that was counted, to by, which submits it. It reports whether f was
+// accepted. If not, the reason is the group's error, unless it is excuse.
+func (r *round) submit(f func(context.Context) error, place int, by func(queue.Item) error, excuse error) bool {
+	err := r.Err() // put asks again; here it costs no groupTask
 	if f == nil {
 		err = ErrNilTask
 	}
 	if err == nil {
-		err = r.put(f, place, here, policy)
+		err = r.put(f, place, by)
 	}
 	if err == nil {
 		return true
@@ -247,7 +251,7 @@ func (r *round) submit(f func(context.Context) error, place int, here bool, poli
 	return false
 }
 
-func (r *round) put(f func(context.Context) error, place int, here bool, policy FullPolicy) (err error) {
+func (r *round) put(f func(context.Context) error, place int, by func(queue.Item) error) error {
 	p := r.g.p
 	t := &r.first
 	if place > 1 || p.follows() { // a traced task refers to more than the group does
@@ -255,17 +259,10 @@ func (r *round) put(f func(context.Context) error, place int, here bool, policy 
 	}
 	t.Context, t.r, t.f, t.place = r, r, f, place
 	t.Init(t, &p.lane)
-	p.trace(&t.call, t, &t.Context, "Group")
-	it := queue.Record(&t.call)
-	if here {
-		err = p.lane.RunInline(it)
-	} else {
-		err = p.put(it, kernel.Policy(policy), r)
-	}
+	err := p.submitBy(by, &t.call, t, &t.Context, "Group")
 	switch {
 	case err != nil:
 		t.f = nil // t may live as long as the group
-		t.Body.Over(err)
 	case r.g.helps:
 		r.list(&t.call)
 	}

@@ -123,7 +123,7 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 // submitCall submits c as a task of key. kind is for a Tracer.
 func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	c.Kept = true
-	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, c, kind)
+	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, &c.call, c, &c.parent, kind)
 }
 
 // submit submits a task of key. ctx, if not nil, bounds the wait for free capacity.

@@ -126,7 +126,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 
 // runHere runs c on the calling goroutine, and returns its result.
 func (p *Pool) runHere(c *waitedCall, kind string) error {
-	if err := p.submitBy(p.lane.RunInline, &c.contextCall, kind); err != nil {
+	if err := p.submitBy(p.lane.RunInline, &c.call, c, &c.parent, kind); err != nil {
 		return err
 	}
 	return c.err
@@ -135,15 +135,16 @@ func (p *Pool) runHere(c *waitedCall, kind string) error {
 // submitCall submits c, whose context also bounds the wait for free capacity. kind is for a
 // Tracer.
 func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
-	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, c, kind)
+	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, &c.call, c, &c.parent, kind)
 }
 
-// submitBy submits c by submit. If submit refuses, c is over, and its Tracer is called.
-func (p *Pool) submitBy(submit func(queue.Item) error, c *contextCall, kind string) error {
-	err := c.parent.Err()
+// submitBy submits c by submit, unless the context at up has ended. If c is not accepted, c is over,
+// and its Tracer is called. See trace for own, up and kind.
+func (p *Pool) submitBy(submit func(queue.Item) error, c *call, own context.Context, up *context.Context, kind string) error {
+	err := (*up).Err()
 	if err == nil {
-		p.trace(&c.call, c, &c.parent, kind)
-		err = submit(queue.Record(&c.call))
+		p.trace(c, own, up, kind)
+		err = submit(queue.Record(c))
 	}
 	if err != nil {
 		c.Body.Over(err)
@@ -396,7 +397,7 @@ func (r *Reservation) Submit(ctx context.Context, task func(context.Context) err
 	}
 	c := &reservedTask{f: task, lost: lost, p: p}
 	c.bind(c, ctx, p)
-	return p.submitBy(r.put, &c.contextCall, "Reservation")
+	return p.submitBy(r.put, &c.call, c, &c.parent, "Reservation")
 }
 
 func (r *Reservation) put(it queue.Item) error {
