@@ -28,8 +28,8 @@ import (
 //	    withdraws the helper that waits in the queue, and waits for those that have begun.
 //	    Helpers run chunks and nothing else.
 //	R3. A loop calls at most as many helpers as it may have participants beside its caller.
-//	    A helper is offered to the pool and listed under the lock, and wants is cleared under
-//	    the lock. So the caller finds all helpers.
+//	    A helper is offered to the pool and listed under the lock, and wants becomes 0 for
+//	    good under the lock. So the caller finds all helpers.
 //	R4. A chunk is one item, or as many as take less than chunkTime at the participant's last
 //	    speed, and no more than its share of half of what was left a moment before.
 
@@ -114,11 +114,10 @@ type loop struct {
 	root *loop           // the outermost of the loops that are nested on this goroutine
 	ctx  context.Context // l, unless l is traced
 
-	wants  sy.Bool             // more helpers may be called; written under lock
+	wants  sy.Int64            // how many more helpers may be called; written under lock
 	latest sy.Pointer[helping] // in the root: the last helper that it, or a loop nested in it, has called
 
 	helpers *helping // the latest one; see helping.before
-	called  int      // their number
 	errs    failures
 
 	_    sy.Pad    // keeps what participants read for each item off the cache line that they write
@@ -164,7 +163,7 @@ func (l *loop) Run() (err error) {
 	}
 	l.errs.collect = l.collect
 	l.limit = min(cmp.Or(l.limit, l.all), l.all)
-	l.wants.Store(l.limit > 1)
+	l.wants.Store(int64(l.limit - 1))
 	if l.p.lane.Stops() {
 		return ErrClosed
 	}
@@ -188,14 +187,14 @@ func (l *loop) Run() (err error) {
 // callHelper submits one more helper, if there may be one.
 func (l *loop) callHelper() {
 	latest := l.root.latest.Load()
-	if !l.wants.Load() || latest != nil && latest.Waits() {
+	if l.wants.Load() == 0 || latest != nil && latest.Waits() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := &helping{l: l}
 	h.bind(h, l.ctx, l.p)
-	if !l.wants.Load() || !l.root.latest.CompareAndSwap(latest, h) {
+	if l.wants.Load() == 0 || !l.root.latest.CompareAndSwap(latest, h) {
 		return
 	}
 	// A helper is useful only if a worker is free. So the policy does not apply, and no task counts as
@@ -205,8 +204,7 @@ func (l *loop) callHelper() {
 		return
 	}
 	h.before, l.helpers = l.helpers, h
-	l.called++
-	l.wants.Store(l.called+1 < l.limit)
+	l.wants.Add(-1)
 }
 
 // Run makes a helping the body of its call. The helper has left the queue, so the next one may be
@@ -224,7 +222,7 @@ func (h *helping) Run() error {
 // join ends l: it waits until no participant works on l any more. See R2 and R3.
 func (l *loop) join() {
 	l.mu.Lock()
-	l.wants.Store(false)
+	l.wants.Store(0)
 	l.mu.Unlock()
 	for h := l.helpers; h != nil; h = h.before {
 		if !h.Withdraw(context.Canceled) {
@@ -261,7 +259,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 			break
 		}
 		rest := l.n - lo - n
-		if rest > 0 && l.wants.Load() && l.p.lane.HasSpare() {
+		if rest > 0 && l.wants.Load() > 0 && l.p.lane.HasSpare() {
 			l.callHelper()
 		}
 		timed := step < l.most && l.share(rest) > step // else the next chunk cannot be larger

@@ -75,7 +75,11 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 		c.start()
 	}
 	if c.parent != context.Background() {
-		p.follow(c.parent)
+		end := func() { p.end(true, ErrClosed) }
+		p.lane.Follow(c.parent, end)
+		if c.parent.Err() != nil {
+			end() // now, not when the function runs
+		}
 	}
 	return p, nil
 }
@@ -406,12 +410,4 @@ func (p *Pool) join() {
 func (p *Pool) end(stop bool, cause error) {
 	p.lane.End(stop, cause)
 	p.dropDelayed()
-}
-
-// follow closes the pool when parent is done.
-func (p *Pool) follow(parent context.Context) {
-	p.lane.Follow(parent, func() { p.end(true, ErrClosed) })
-	if parent.Err() != nil {
-		p.end(true, ErrClosed) // now, not when the function runs
-	}
 }

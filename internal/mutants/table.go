@@ -243,7 +243,7 @@ var mutants = []mutant{
 		old: "			h.latch().Wait()\n		}\n	}\n	l.end",
 		new: "		}\n	}\n	l.end"},
 	{name: "a loop that ends may still call helpers", models: "loop/",
-		old: "	l.mu.Lock()\n	l.wants.Store(false)\n	l.mu.Unlock()\n",
+		old: "	l.mu.Lock()\n	l.wants.Store(0)\n	l.mu.Unlock()\n",
 		new: ""},
 	{name: "a loop goes on after an error", tests: "TestNoItemBeginsAfterTheFirstError",
 		old: "at, err, false, l.end)",
