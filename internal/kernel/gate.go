@@ -109,14 +109,10 @@ func (c *Crew) leave() {
 // restore makes R, W and L true.
 func (c *Crew) restore() {
 	c.settle()
-	for {
-		c.announce()
-		wake := c.wake.Load()
-		if !c.understaffed(wake) {
-			break
-		}
-		first, l, parked := wake&searchMask == 0, c.top(), len(c.idle)
+	for c.announce(); c.understaffed(c.wake.Load()); c.announce() {
+		first, l, parked := c.searching() == 0, c.top(), len(c.idle)
 		if l == nil || parked == 0 && !c.mayHire(l) {
+			c.announce() // top mutes lanes
 			break
 		}
 		if !first {
@@ -133,7 +129,6 @@ func (c *Crew) restore() {
 		}
 	}
 	c.staff.replaces = false
-	c.announce()
 }
 
 // settle settles the lanes whose state was changed.

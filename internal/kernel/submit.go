@@ -89,8 +89,10 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		if !l.enterOpen() {
 			return ErrClosed
 		}
-		c.touch(l)
-		c.settle() // waiters go first
+		if l.blocked.Len()+len(l.reservers) > 0 {
+			c.touch(l)
+			c.settle() // waiters go first
+		}
 		if (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0 {
 			ahead := l.isFarAhead()
 			switch {

@@ -6,11 +6,11 @@ func init() { mutants = append(mutants, kernelMutants...) }
 var kernelMutants = []mutant{
 	// ----- gate -----
 	{name: "kernel: looks for tasks before it announces", models: "one/",
-		old: "\tfor {\n\t\tc.announce()\n\t\twake",
-		new: "\tfor {\n\t\twake"},
+		old: "\tfor c.announce(); c.under",
+		new: "\tfor ; c.under"},
 	{name: "kernel: a worker is woken though one searches", models: "one/",
-		old: "if !c.understaffed(wake) {\n\t\t\tbreak",
-		new: "if wake < availOne {\n\t\t\tbreak"},
+		old: "\tfor c.announce(); c.understaffed(c.wake.Load()); c.announce() {",
+		new: "\tfor c.announce(); c.wake.Load() >= availOne; c.announce() {"},
 	{name: "kernel: no second worker is woken", models: "one/",
 		old: "n <= coming || n == searchOne+coming && c.wantsSecond()",
 		new: "n <= coming"},
