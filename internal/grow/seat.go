@@ -15,7 +15,7 @@ const (
 	shortStep = 20 * us
 	longStep  = 40 * us
 
-	// window is the time in which the workers of a crew yield once for each CPU. Go's scheduler lets
+	// window is the time in which the workers of a crew yield at most once for each CPU. Go's scheduler lets
 	// a goroutine compute for a slice, and looks at timers between two goroutines only. So without
 	// these yields a timer is late by as much as a slice (N).
 	window = 100 * us
@@ -102,7 +102,7 @@ func (s *Seat) Now() int64 { return s.last }
 func (s *Seat) EachTask() bool { return s.step <= 1 }
 
 // Short reports whether the last tasks were so short that workers may hinder each other.
-func (s *Seat) Short() bool { return s.step >= maxStep/4 }
+func (s *Seat) Short() bool { return s.step >= maxStep/4>>(4*sy.Shorter/3) }
 
 // Tick is called when a tick is due. It reports whether the worker is to yield, or to park
 // although tasks wait. inTask and began are as for [Look.Ask].
@@ -206,5 +206,5 @@ func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
 		return now, now + window
 	}
 	c.shun.Store(now + shunFor*away)
-	return now, now + min(foreign/(procs+others), longYield)
+	return now, now + max(window, min(foreign/(procs+others), longYield))
 }

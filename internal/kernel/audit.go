@@ -48,7 +48,7 @@ func (c *Crew) audit() string {
 		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),
 		fault(c.tooMany() && len(c.idle) > 0, "too many workers, and some are parked"),
 		fault(c.dirty != nil || c.apart < 0 || c.asking < 0, "something is left over"),
-		fault(c.searching() > c.live, "more workers search than there are"),
+		fault(wake&searchMask/searchOne > uint64(c.live), "more workers search than there are"),
 		fault(c.toSay() != c.announced(), "something else is to be said"),
 	)
 	if what != "" {

@@ -145,6 +145,9 @@ func (c *Crew) depart(w *Worker) {
 // arrived notes that no worker is on its way beside which a second one may be needed.
 func (c *Crew) arrived() { c.wake.And(^uint64(coming)) }
 
+// noSubmitter notes that no submitter searches, and returns the new wake.
+func (c *Crew) noSubmitter() uint64 { return c.wake.And(^uint64(submitter)) &^ submitter }
+
 // search counts w as searching. Meanwhile submitters need not wake another worker.
 func (w *Worker) search() {
 	if !w.searches {
@@ -227,6 +230,7 @@ func (c *Crew) park(w *Worker) {
 	}
 	w.parked = true
 	c.idle = append(c.idle, w)
+	c.noSubmitter() // the queue is not full any more: w has found no task
 }
 
 // unpark takes the worker at i, which is the first or the last, off the list.

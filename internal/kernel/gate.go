@@ -8,7 +8,7 @@ import "github.com/shoal-go/shoal/internal/sy"
 //
 //	R  In no lane does a waiter or a reservation wait for capacity that is free.
 //	W  If a ready lane has a task and a worker is available, one is searching, or is in a function
-//	   of the user after which it searches (mayHire); or a submitter searches (yield).
+//	   of the user after which it searches (mayHire); or a submitter searches (leaveAndYield).
 //	L  A lane that is not ready has no task and no lease; or it is muted: at its maximum, or paused.
 //
 // restore announces, then looks, then acts, until there is nothing to do. A goroutine can break R or
@@ -29,6 +29,19 @@ func (l *Lane) enterOpen() bool {
 	}
 	l.crew.leave()
 	return false
+}
+
+// leaveAndYield leaves, and yields once, for a submitter without capacity. It says so in wake. So a worker
+// that takes the first task of a full queue need not wake another one, which would find no task if
+// tasks are short: see stopSearch. The submitter comes to the lock next, and its exit looks for a
+// worker. Others may yield still. Each of them does the same. Locked.
+func (l *Lane) leaveAndYield() {
+	c := l.crew
+	sy.Reach("submitter yields")
+	c.wake.Or(submitter)
+	c.leave()
+	sy.Yield()
+	c.noSubmitter()
 }
 
 // read calls f under the lock, and wakes no goroutine afterwards. So f may change only what keeps a
@@ -230,13 +243,10 @@ func (c *Crew) look() {
 	}
 }
 
-// yield yields for a submitter without capacity. It says so in wake, and looks for a worker after that.
-// So a worker that takes the first task of a full queue need not wake another one, which would
-// find no task if tasks are short.
-func (c *Crew) yield() {
-	c.wake.Or(submitter)
-	sy.Reach("submitter yields")
-	sy.Yield()
-	c.wake.And(^uint64(submitter)) // others may yield still: each of them looks
-	c.look()
+// backlog reports whether tasks wait for workers. It is a guess that may be too high.
+func (c *Crew) backlog() bool {
+	if l := c.solo.Load(); l != nil {
+		return l.waits()
+	}
+	return c.urgent.Load() != none
 }

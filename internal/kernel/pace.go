@@ -15,7 +15,7 @@ import (
 // A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under
 // Block, a submitter that comes there while more than far tasks wait parks after its own task was
 // admitted, unless it is a task of the family. A worker that sees in its tick that half of what
-// waited is taken wakes the submitter that has been parked for longest.
+// waited is taken wakes the submitter that has been parked for longest, and some more if few wait.
 //
 // Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
 // submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
@@ -159,12 +159,17 @@ func (l *Lane) follow() {
 	}
 }
 
-// wakeNext wakes the submitter that has been parked for longest, if it is time. Locked.
+// wakeNext wakes the submitter that has been parked for longest, if it is time. If few tasks wait it wakes
+// more of them, since each may bring few. Locked.
 func (l *Lane) wakeNext(p *pacing) {
 	if l.mayWake(p) {
+		n, wake := l.backlog(), 1
+		if n < mostLease {
+			wake = farAhead / mostLease // they bring farAhead tasks at most
+		}
 		p.far = farAhead
-		l.wakeAfter(p, min(l.backlog()/2, farAhead/2))
-		p.wake(1)
+		l.wakeAfter(p, min(n/2, farAhead/2))
+		p.wake(min(wake, len(p.parked)))
 	}
 }
 

@@ -82,10 +82,7 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 // wait of Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
 	c, depth := l.crew, -1 // -1: not known
-	for yields := 0; policy == Block && yields < sy.Times(submitYields) && l.looksFull(); yields++ {
-		c.yield()
-	}
-	for {
+	for yields := 0; ; {
 		if !l.enterOpen() {
 			return ErrClosed
 		}
@@ -118,6 +115,10 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		case Block:
 			// A task of this lane must not wait: it could be what keeps capacity from being freed.
 			switch {
+			case l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
+				yields++
+				l.leaveAndYield()
+				continue
 			case depth < 0:
 				c.leave() // finding out takes a while
 				depth = l.Nesting(ctx)
@@ -184,13 +185,6 @@ func (l *Lane) compact() {
 		l.putLocked(it)
 	}
 	l.exitTo(l)
-}
-
-// looksFull is a guess, without the lock, whether a submitter is to yield: no capacity is free, and
-// none waits.
-func (l *Lane) looksFull() bool {
-	h, t := l.head.Load(), l.tail.Load()
-	return l.crew != nil && l.crew.Spin > 0 && numOf(t) == 0 && h&flag == 0 && (ticketOf(t)-ticketOf(h)+numOf(h))&mask >= l.limit.Load()+l.capacity
 }
 
 // AcceptLater admits task it when there is free capacity, whatever the policy. AcceptLater does not wait.

@@ -264,17 +264,13 @@ func (w *Worker) finish() {
 // stopSearch is called by a searching worker that has taken a task. A submitter that saw it search
 // has woken no worker, and relies on the look here.
 func (w *Worker) stopSearch() {
-	if c := w.crew; c.understaffed(w.cease()) && c.backlog() {
+	c, wake := w.crew, w.cease()
+	if wake&submitter != 0 && !w.seat.Short() {
+		wake = c.noSubmitter() // it may take long to come, if other goroutines compute
+	}
+	if c.understaffed(wake) && c.backlog() {
 		c.look()
 	}
-}
-
-// backlog reports whether tasks wait for workers. It is a guess that may be too high.
-func (c *Crew) backlog() bool {
-	if l := c.solo.Load(); l != nil {
-		return l.waits()
-	}
-	return c.urgent.Load() != none
 }
 
 // rest looks for tasks a few times, then parks.

@@ -65,7 +65,7 @@ var mutants = []mutant{
 		old: "now, done := c.Now(), s.Done()",
 		new: "now, done := c.Now(), s.ends"},
 	{name: "does not go on beside long turns", tests: "GoesOn|EachManner",
-		old: "now, now + min(foreign/(procs+others), longYield)",
+		old: "now, now + max(window, min(foreign/(procs+others), longYield))",
 		new: "now, now"},
 	{name: "takes workers for foreign goroutines", tests: "DoNotTakeEachOther",
 		old: "away*procs - others*min(ran, longYield)",
