@@ -15,9 +15,9 @@ const (
 	shortStep = 20 * us
 	longStep  = 40 * us
 
-	// window is the time in which the workers of a crew yield at most once for each CPU. Go's scheduler lets
-	// a goroutine compute for a slice, and looks at timers between two goroutines only. So without
-	// these yields a timer is late by as much as a slice (N).
+	// window is the time in which the workers of a crew yield at most once for each CPU. Go's
+	// scheduler lets a goroutine compute for a slice, and looks at timers between two goroutines only.
+	// So without these yields a timer is late by as much as a slice (N).
 	window = 100 * us
 
 	// After a yield that took at least longYield, and in which other goroutines had turns of at
@@ -101,7 +101,8 @@ func (s *Seat) Now() int64 { return s.last }
 // EachTask reports whether a tick comes after every task.
 func (s *Seat) EachTask() bool { return s.step <= 1 }
 
-// Short reports whether the last tasks were so short that workers may hinder each other.
+// Short reports whether the last tasks were so short that workers may hinder each other, and that most of
+// those that wait are done before another worker has come. In models one task is enough for that.
 func (s *Seat) Short() bool { return s.step >= maxStep/4>>(4*sy.Shorter/3) }
 
 // Tick is called when a tick is due. It reports whether the worker is to yield, or to park
@@ -151,12 +152,14 @@ func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) boo
 // and not before: see Ask.
 func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 
-// Yielded follows Yields, and the yield, if there was one. The worker had run from back to last.
+// Yielded follows Yields, and the yield, if there was one. The worker had run from back to last. It need
+// not yield again for a window: at its next tick it would be too early, beside goroutines that take turns
+// (beside polite).
 func (s *Seat) Yielded(c *Crew) {
 	others := yielders.Add(-1)
 	c.yielding.Add(-1)
 	now, until := c.goOn(s.last, s.last-s.back, others)
-	s.last, s.back, s.until, s.marked = now, now, until, false
+	s.last, s.back, s.until, s.marked = now, now, max(until, now+window), false
 }
 
 // Rest yields before the worker parks, now and then: the goroutine that submits next may be waiting
@@ -185,7 +188,7 @@ func (s *Seat) rests(c *Crew) (from int64, ok bool) {
 // Found is called when a task came after Rest.
 func (s *Seat) Found() { s.luck = goodLuck }
 
-// goOn returns the time, and until when a worker need not yield again: for a window, or for longer. The
+// goOn returns the time, and until when a worker goes on because of goroutines that do not yield. The
 // worker has yielded since from, and had run for ran before that; others more workers still yield.
 // goOn may set shun.
 //
@@ -200,11 +203,11 @@ func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
 	procs, away := c.procs.Load(), now-from
 	foreign := away*procs - others*min(ran, longYield)
 	if foreign < longYield*procs {
-		return now, now + window
+		return now, now
 	}
 	if n := c.runnable() - others; n < 1 || foreign < n*longTurn {
-		return now, now + window
+		return now, now
 	}
 	c.shun.Store(now + shunFor*away)
-	return now, now + max(window, min(foreign/(procs+others), longYield))
+	return now, now + min(foreign/(procs+others), longYield)
 }
