@@ -108,20 +108,21 @@ func wakeHalf(p *pacing, n, brought uint64) uint64 {
 	return 1
 }
 
-// A pacing is a lane's queue as submitters see it, and its pace. The fields before rule are those of the
+// A pacing is a lane's queue as submitters see it, and its pace. The first fields are those of the
 // kernel's, but for waits and set.
 type pacing struct {
 	far    uint64
 	parked []pacer
 	wakeAt uint64
 	waits  bool // wakeAt is set
-	sent   uint64
-	woken  int
 	alarm  bool
 	slow   int
 	head   uint64
 	tail   uint64
 	set    int64 // when the alarm was set
+
+	sent  uint64 // given when some were last woken, and how many: for wakeHalf
+	woken int
 
 	rule  paceRule
 	pool  *pool

@@ -39,6 +39,9 @@ type task struct {
 	ended func()
 }
 
+// n is how many tasks t stands for.
+func (t *task) n() int { return max(1, t.many) }
+
 type workerState uint8
 
 const (
@@ -256,8 +259,8 @@ func (w *worker) step() op {
 				continue
 			}
 			p.inTask--
-			p.ended += uint64(max(1, w.t.many))
-			w.seat.left -= int8(max(1, w.t.many) - 1)
+			p.ended += uint64(w.t.n())
+			w.seat.left -= int8(w.t.n() - 1)
 			w.state = looking
 			if w.t.ended != nil {
 				w.t.ended()
@@ -319,10 +322,10 @@ func (w *worker) begin() op {
 	w.seat.Begin(&p.crew)
 	cost += p.extra
 	p.extra = 0
-	if n := w.t.many; n > 1 {
+	if n := w.t.n(); n > 1 {
 		cost += int64(n-1) * (takeCost + w.t.steps[0].d)
 	}
-	p.began += uint64(max(1, w.t.many))
+	p.began += uint64(w.t.n())
 	p.inTask++
 	w.state, w.pc = inTask, 0
 	if w.t.began != nil {

@@ -293,22 +293,6 @@ func oneModels() (ms []suite.Model) {
 		s.submit(0, 0)
 		s.submit(0, 1)
 	})
-	add("a submitter without capacity searches, first waits for second", 3, []string{"submitter yields"}, func(s *sim) {
-		s.pool(3, conf{Max: 2, Config: Config{Spin: 1}})
-		e := sy.MakeEvent()
-		s.and(0, 0, e.Wait)
-		s.and(0, 1, e.Set)
-		s.submit(0, 2)
-		s.end()
-	})
-	add("two submitters without capacity search", 3, []string{"submitter yields", "wait for capacity"}, func(s *sim) {
-		s.pool(3, conf{Max: 1, Config: Config{Spin: 1}})
-		s.Go("closer", s.end)
-		for i := range 2 {
-			s.Go("other", func() { s.submit(0, i) })
-		}
-		s.submit(0, 2)
-	})
 	add("spin, two workers, first waits for second", 2, nil, func(s *sim) {
 		s.pool(2, conf{Max: 2, Capacity: 4, Config: Config{Spin: 1, Min: 1}})
 		e := sy.MakeEvent()

@@ -7,12 +7,37 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
+// waitsForOther submits two tasks, and waits for their end. The first waits for one of another submitter.
+func waitsForOther(s *sim) {
+	e := sy.MakeEvent()
+	s.Go("other", func() { s.and(0, 1, e.Set) })
+	s.and(0, 0, e.Wait)
+	s.submit(0, 2)
+	s.end()
+}
+
 // yieldModels are about submitters that yield before a full queue, and say so in wake.
 func yieldModels() (ms []suite.Model) {
-	add := func(name string, bound int, run func(s *sim)) {
-		ms = append(ms, suite.Model{Name: "yield/" + name, Bound: bound, Reach: []string{"submitter yields"}, Run: on(run)})
+	add := func(name string, bound int, run func(s *sim), reach ...string) {
+		ms = append(ms, suite.Model{Name: "yield/" + name, Bound: bound, Reach: append(reach, "submitter yields"), Run: on(run)})
 	}
 	spin := Config{Spin: 1}
+	add("first waits for second", 3, func(s *sim) {
+		s.pool(3, conf{Max: 2, Config: spin})
+		e := sy.MakeEvent()
+		s.and(0, 0, e.Wait)
+		s.and(0, 1, e.Set)
+		s.submit(0, 2)
+		s.end()
+	})
+	add("two yield, one worker", 3, func(s *sim) {
+		s.pool(3, conf{Max: 1, Config: spin})
+		s.Go("closer", s.end)
+		for i := range 2 {
+			s.Go("other", func() { s.submit(0, i) })
+		}
+		s.submit(0, 2)
+	}, "wait for capacity")
 	add("two yield, two workers, the third task waits for the fourth", 2, func(s *sim) {
 		s.pool(4, conf{Max: 2, Config: spin})
 		e := sy.MakeEvent()
@@ -23,11 +48,7 @@ func yieldModels() (ms []suite.Model) {
 	})
 	add("capacity, first waits for third", 3, func(s *sim) {
 		s.pool(3, conf{Max: 2, Capacity: 1, Config: spin})
-		e := sy.MakeEvent()
-		s.Go("other", func() { s.and(0, 1, e.Set) })
-		s.and(0, 0, e.Wait)
-		s.submit(0, 2)
-		s.end()
+		waitsForOther(s)
 	})
 	add("Pause and Resume", 2, func(s *sim) {
 		s.pool(3, conf{Max: 1, Config: spin})
@@ -74,28 +95,16 @@ func yieldModels() (ms []suite.Model) {
 	})
 	add("a start hook", 2, func(s *sim) {
 		s.pool(3, conf{Max: 2, Config: Config{Spin: 1, Start: func(int) {}}})
-		e := sy.MakeEvent()
-		s.Go("other", func() { s.and(0, 1, e.Set) })
-		s.and(0, 0, e.Wait)
-		s.submit(0, 2)
-		s.end()
+		waitsForOther(s)
 	})
 	add("a Sizer", 2, func(s *sim) {
-		s.pool(3, conf{Max: 2, Config: Config{Spin: 1, Sizer: func(z Sizing) bool { return true }}})
-		e := sy.MakeEvent()
-		s.Go("other", func() { s.and(0, 1, e.Set) })
-		s.and(0, 0, e.Wait)
-		s.submit(0, 2)
-		s.end()
+		s.pool(3, conf{Max: 2, Config: Config{Spin: 1, Sizer: func(Sizing) bool { return true }}})
+		waitsForOther(s)
 	})
 	add("the rule of growth", 2, func(s *sim) {
 		s.pool(3, conf{Max: 2, Config: spin})
 		s.root.crew.Eager = false
-		e := sy.MakeEvent()
-		s.Go("other", func() { s.and(0, 1, e.Set) })
-		s.and(0, 0, e.Wait)
-		s.submit(0, 2)
-		s.end()
+		waitsForOther(s)
 	})
 	add("a worker that has run short tasks", 2, func(s *sim) {
 		s.pool(5, conf{Max: 2, Config: spin})

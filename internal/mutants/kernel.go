@@ -378,7 +378,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: looks, then ceases to search", models: "one/",
 		old: "\tc, wake := w.crew, w.cease()\n",
 		new: "\tc, b, wake := w.crew, w.crew.backlog(), w.cease()\n\tif c.understaffed(wake) && !b {\n\t\treturn\n\t}\n"},
-	{name: "kernel: a submitter searches on after its yield", models: "one/",
+	{name: "kernel: a submitter searches on after its yield", models: "yield/",
 		old: "\tsy.Yield()\n\tc.noSubmitter()\n",
 		new: "\tsy.Yield()\n"},
 	{name: "kernel: a search that begins is not announced", models: "one/",
