@@ -33,9 +33,8 @@ type Pool struct {
 	wtime, rtime sy.Pointer[recorder]
 	panics       sy.Uint64 // of tasks
 
-	mu      sy.Mutex // guards what follows
-	delayed map[*delayed]func()
-	watch   watchdog
+	mu    sy.Mutex // guards what follows
+	watch watchdog
 }
 
 // New makes a pool. Its error matches [ErrConfig] and names every invalid
@@ -75,7 +74,7 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 		c.start()
 	}
 	if c.parent != context.Background() {
-		end := func() { p.end(true, ErrClosed) }
+		end := func() { p.lane.End(true, ErrClosed) }
 		p.lane.Follow(c.parent, end)
 		if c.parent.Err() != nil {
 			end() // now, not when the function runs
@@ -347,11 +346,11 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	if p.lane.InTask(ctx) {
 		return ErrWouldDeadlock
 	}
-	p.end(false, nil)
+	p.lane.End(false, nil)
 	if done := p.lane.Done(); !done.IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
 	} else if !done.WaitOr(ctx.Done()) {
-		p.end(true, ctx.Err())
+		p.lane.End(true, ctx.Err())
 		// If no function of the user runs, the goroutines that are left run only the pool's own
 		// code, and do not keep join waiting. Such a function may run on a worker that has left the
 		// lane of its task, and that lane may have ended. So both flags are those of the family.
@@ -369,7 +368,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
 // new tasks, and ends when those that were accepted have run. Then [Pool.Done]
 // is closed. A task of the pool may call Drain.
-func (p *Pool) Drain() { p.end(false, nil) }
+func (p *Pool) Drain() { p.lane.End(false, nil) }
 
 // Close ends the pool at once. It refuses new tasks and drops what is queued:
 // those tasks count in [Stats].Dropped, and callers that wait for them get
@@ -383,7 +382,7 @@ func (p *Pool) Drain() { p.end(false, nil) }
 // count as the task here: if the task waits for them, Close must not be called
 // there.
 func (p *Pool) Close() error {
-	p.end(true, ErrClosed)
+	p.lane.End(true, ErrClosed)
 	if !p.lane.Done().IsOpen() && p.onOwnWorker() {
 		return ErrWouldDeadlock
 	}
@@ -403,11 +402,4 @@ func (p *Pool) join() {
 	for range 3 {
 		sy.Yield()
 	}
-}
-
-// end begins the end of p and of its sub-pools, because of cause. They drain, or drop what is queued
-// if stop is set.
-func (p *Pool) end(stop bool, cause error) {
-	p.lane.End(stop, cause)
-	p.dropDelayed()
 }

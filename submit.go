@@ -186,10 +186,6 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	return n, nil
 }
 
-// A delayed is a task of SubmitAfter that is not yet due. It keeps the lane from its end until its
-// timer has been stopped, or the timer's function has run. Guarded by Pool.mu.
-type delayed struct{ timer *sy.Timer }
-
 // SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
 // block. Its error is [ErrNilTask] or [ErrClosed]. A call of stop prevents the
 // task from being submitted, and reports whether it did. It returns false if
@@ -203,73 +199,11 @@ func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err 
 	if task == nil {
 		return nil, ErrNilTask
 	}
-	if d <= 0 {
-		if err := p.lane.AcceptLater(queue.Func(task)); err != nil {
-			return nil, err
-		}
-		return func() bool { return false }, nil
+	t, err := p.lane.SubmitAfter(d, queue.Func(task))
+	if err != nil {
+		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.lane.Retain() {
-		return nil, ErrClosed
-	}
-	t := new(delayed)
-	if p.delayed == nil {
-		p.delayed = map[*delayed]func(){}
-	}
-	p.delayed[t] = task // here, so that a stop function that is kept does not keep the task in memory
-	t.timer = sy.AfterFunc(d, func() { p.due(t) })
-	return func() bool { return p.stopDelayed(t) }, nil
-}
-
-// takeDelayed returns the task of t, unless it was taken before. The caller holds p.mu.
-func (p *Pool) takeDelayed(t *delayed) (task func()) {
-	task = p.delayed[t]
-	if delete(p.delayed, t); len(p.delayed) == 0 {
-		p.delayed = nil // frees a map that was large
-	}
-	return task
-}
-
-// due submits t. It runs on the timer's goroutine.
-func (p *Pool) due(t *delayed) {
-	p.mu.Lock()
-	// It is submitted under the lock. So if stop returns false, and Shutdown is called after that, the
-	// task was accepted, and runs unless it still waits for free capacity: then it is dropped.
-	if task := p.takeDelayed(t); task != nil && p.lane.AcceptLater(queue.Func(task)) != nil {
-		p.lane.CountDropped(1)
-	}
-	p.mu.Unlock()
-	p.lane.Release()
-}
-
-// stopDelayed keeps t from being submitted, and reports whether it did.
-func (p *Pool) stopDelayed(t *delayed) bool {
-	p.mu.Lock()
-	stopped := p.takeDelayed(t) != nil
-	p.mu.Unlock()
-	if stopped && t.timer.Stop() {
-		p.lane.Release()
-	}
-	return stopped
-}
-
-// dropDelayed drops all tasks of p, and of its sub-pools, that are not yet due. They accept no more.
-func (p *Pool) dropDelayed() {
-	p.mu.Lock()
-	all := p.delayed
-	p.delayed = nil
-	p.lane.CountDropped(uint64(len(all))) // before the lane is released
-	p.mu.Unlock()
-	for t := range all {
-		if t.timer.Stop() {
-			p.lane.Release()
-		}
-	}
-	for _, s := range p.Subs() {
-		s.dropDelayed()
-	}
+	return t.Stop, nil
 }
 
 // A Func runs one function on a pool for many values. f.Submit(v) does what

@@ -16,7 +16,6 @@ package caller
 import (
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -30,20 +29,13 @@ type ID uint64
 var lastID atomic.Uint64
 
 // NewID returns an ID that was never returned before.
-func NewID() ID {
-	learnOnce()
-	return ID(lastID.Add(1))
-}
+func NewID() ID { return ID(lastID.Add(1)) }
 
 // Call calls f in the name of id. It returns, panics and exits as f does. Its
 // frame is where the number begins.
 //
 //go:noinline
 func (id ID) Call(f func()) {
-	if sites == nil {
-		id.note().during(f)
-		return
-	}
 	s := speller{uint64(id), f}
 	s.spell()
 }
@@ -52,9 +44,6 @@ func (id ID) Call(f func()) {
 func (id ID) Depth() (depth int) {
 	if id == 0 {
 		return 0
-	}
-	if sites == nil {
-		return id.note().add(0)
 	}
 	// The caller is often a goroutine on a new stack of 2 KB that is about to park.
 	// An array for few frames lets it keep that stack: moving to a larger one costs
@@ -130,23 +119,20 @@ func (s *speller) spell() {
 // then that of the call of f.
 type table [1 + base + 1]uintptr
 
-// sites is the table, learnt before there is an ID. It is nil if the addresses do
-// not tell the digits apart, as with a compiler that merges equal instructions;
-// then calls are noted by goroutine.
-var (
-	sites     *table
-	learnOnce = sync.OnceFunc(learn)
-)
+// sites is the table. All of it is 0 if the program cannot read stacks: then no goroutine is inside
+// any call, as far as is known.
+var sites = learn()
 
-func learn() {
-	sites = new(table) // so Call spells
-	var t table
+func learn() (t table) {
 	t[0] = ID(1).calls()[2]
 	for d := range uint64(base) {
 		pcs := ID(d + base).calls() // the digit d, then 1
 		t[1+d], t[1+base] = pcs[2], pcs[0]
 	}
-	sites = t.ifDistinct()
+	if !t.tells() {
+		panic("shoal: this compiler has merged calls that look alike, so tasks cannot be told apart")
+	}
+	return t
 }
 
 // calls are the return addresses around a call in the name of id, the innermost
@@ -156,12 +142,12 @@ func (id ID) calls() (pcs [4]uintptr) {
 	return pcs
 }
 
-// ifDistinct returns t if its addresses are there, and all different, else nil.
-func (t *table) ifDistinct() *table {
+// tells reports whether the addresses that are known are all different.
+func (t *table) tells() bool {
 	for i, pc := range t {
-		if pc == 0 || slices.Contains(t[:i], pc) {
-			return nil
+		if pc != 0 && slices.Contains(t[:i], pc) {
+			return false
 		}
 	}
-	return t
+	return true
 }

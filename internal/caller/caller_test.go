@@ -12,18 +12,10 @@ import (
 	"github.com/shoal-go/shoal/internal/caller"
 )
 
-// both runs f as a test where the stack is read, and where calls are noted.
-func both(t *testing.T, f func(t *testing.T)) {
+func TestStacksCanBeRead(t *testing.T) {
 	if !caller.HasSites() {
-		t.Error("return addresses do not tell the digits apart: the slow way is the only one")
+		t.Error("return addresses are not known")
 	}
-	t.Run("stack", f)
-	t.Run("notes", func(t *testing.T) {
-		caller.WithoutSites(func() { f(t) })
-		if n := caller.Noted(); n != 0 {
-			t.Errorf("%d notes are left", n)
-		}
-	})
 }
 
 func want(t *testing.T, what string, id caller.ID, depth int) {
@@ -78,152 +70,140 @@ func numbers() (ids []caller.ID) {
 }
 
 func TestACallIsKnown(t *testing.T) {
-	both(t, func(t *testing.T) {
-		for _, id := range numbers() {
-			want(t, "before", id, 0)
-			called := false
-			id.Call(func() {
-				called = true
-				want(t, "in the call", id, 1)
-				for _, o := range []caller.ID{id + 1, id - 1, id << 4, id >> 4, id ^ 1<<63, ^id} {
-					want(t, "in another's call", o, 0)
-				}
-			})
-			if !called {
-				t.Errorf("%#x: not called", id)
+	for _, id := range numbers() {
+		want(t, "before", id, 0)
+		called := false
+		id.Call(func() {
+			called = true
+			want(t, "in the call", id, 1)
+			for _, o := range []caller.ID{id + 1, id - 1, id << 4, id >> 4, id ^ 1<<63, ^id} {
+				want(t, "in another's call", o, 0)
 			}
-			want(t, "after", id, 0)
+		})
+		if !called {
+			t.Errorf("%#x: not called", id)
 		}
-	})
+		want(t, "after", id, 0)
+	}
 }
 
 func TestCallsInsideEachOtherAreCounted(t *testing.T) {
-	both(t, func(t *testing.T) {
-		ids := numbers()
-		r := rand.New(rand.NewPCG(3, 4))
-		for range 50 {
-			var few []caller.ID
-			for range 4 {
-				few = append(few, ids[r.IntN(len(ids))])
-			}
-			depth := make(map[caller.ID]int)
-			var down func(n int)
-			down = func(n int) {
-				for _, id := range few {
-					want(t, fmt.Sprintf("%d calls deep", n), id, depth[id])
-				}
-				if n == 12 {
-					return
-				}
-				id := few[r.IntN(len(few))]
-				depth[id]++
-				id.Call(func() { within(r.IntN(20), func() { down(n + 1) }) })
-				depth[id]--
-			}
-			down(0)
+	ids := numbers()
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		var few []caller.ID
+		for range 4 {
+			few = append(few, ids[r.IntN(len(ids))])
 		}
-	})
+		depth := make(map[caller.ID]int)
+		var down func(n int)
+		down = func(n int) {
+			for _, id := range few {
+				want(t, fmt.Sprintf("%d calls deep", n), id, depth[id])
+			}
+			if n == 12 {
+				return
+			}
+			id := few[r.IntN(len(few))]
+			depth[id]++
+			id.Call(func() { within(r.IntN(20), func() { down(n + 1) }) })
+			depth[id]--
+		}
+		down(0)
+	}
 }
 
 // The first look at the stack, and the later ones, may end in the middle of a number.
 func TestACallIsKnownFromAnyDepth(t *testing.T) {
-	both(t, func(t *testing.T) {
-		depths := []int{1000, 1020, 5000, 100_000}
-		for n := range 160 {
-			depths = append(depths, n)
-		}
-		id, other := caller.ID(0x12345678), caller.ID(0x1234567)
-		for _, n := range depths {
-			within(n, func() { want(t, "outside", id, 0) })
-			id.Call(func() {
-				within(n, func() {
-					want(t, fmt.Sprintf("%d frames deep", n), id, 1)
-					want(t, fmt.Sprintf("%d frames deep", n), other, 0)
-					id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 2) }) })
-				})
+	depths := []int{1000, 1020, 5000, 100_000}
+	for n := range 160 {
+		depths = append(depths, n)
+	}
+	id, other := caller.ID(0x12345678), caller.ID(0x1234567)
+	for _, n := range depths {
+		within(n, func() { want(t, "outside", id, 0) })
+		id.Call(func() {
+			within(n, func() {
+				want(t, fmt.Sprintf("%d frames deep", n), id, 1)
+				want(t, fmt.Sprintf("%d frames deep", n), other, 0)
+				id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 2) }) })
 			})
-		}
-	})
+		})
+	}
 }
 
 func TestNobodysCall(t *testing.T) {
-	both(t, func(t *testing.T) { want(t, "nowhere", 0, 0) })
+	want(t, "nowhere", 0, 0)
 }
 
 // A call is over when f has panicked or ended the goroutine, and is not while
 // deferred functions run because of that.
 func TestACallThatDoesNotReturn(t *testing.T) {
-	both(t, func(t *testing.T) {
-		id := caller.NewID()
-		func() {
-			defer func() {
-				if r := recover(); r != "no" {
-					t.Errorf("recovered %v", r)
-				}
-			}()
-			id.Call(func() {
-				defer func() { want(t, "in a panic", id, 1) }()
-				panic("no")
-			})
+	id := caller.NewID()
+	func() {
+		defer func() {
+			if r := recover(); r != "no" {
+				t.Errorf("recovered %v", r)
+			}
 		}()
-		want(t, "after a panic", id, 0)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			id.Call(func() {
-				defer func() { want(t, "in Goexit", id, 1) }()
-				runtime.Goexit()
-			})
-		}()
-		<-done
-	})
+		id.Call(func() {
+			defer func() { want(t, "in a panic", id, 1) }()
+			panic("no")
+		})
+	}()
+	want(t, "after a panic", id, 0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		id.Call(func() {
+			defer func() { want(t, "in Goexit", id, 1) }()
+			runtime.Goexit()
+		})
+	}()
+	<-done
 }
 
 // Other goroutines, and coroutines, have stacks of their own.
 func TestOtherStacks(t *testing.T) {
-	both(t, func(t *testing.T) {
-		id := caller.NewID()
-		id.Call(func() {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				want(t, "in another goroutine", id, 0)
-				id.Call(func() { want(t, "in its call", id, 1) })
-			}()
-			<-done
-			next, stop := iter.Pull(func(yield func(int) bool) {
-				want(t, "in a coroutine", id, 0)
-				id.Call(func() {
-					want(t, "in its call", id, 1)
-					yield(1)
-					want(t, "in its call, later", id, 1)
-				})
+	id := caller.NewID()
+	id.Call(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			want(t, "in another goroutine", id, 0)
+			id.Call(func() { want(t, "in its call", id, 1) })
+		}()
+		<-done
+		next, stop := iter.Pull(func(yield func(int) bool) {
+			want(t, "in a coroutine", id, 0)
+			id.Call(func() {
+				want(t, "in its call", id, 1)
+				yield(1)
+				want(t, "in its call, later", id, 1)
 			})
-			next()
-			want(t, "while the coroutine is inside", id, 1)
-			next()
-			stop()
 		})
+		next()
+		want(t, "while the coroutine is inside", id, 1)
+		next()
+		stop()
 	})
 }
 
 func TestManyGoroutinesAsk(t *testing.T) {
-	both(t, func(t *testing.T) {
-		var wg sync.WaitGroup
-		for range 100 {
-			mine, others := caller.NewID(), caller.NewID()
-			wg.Go(func() {
-				for range 20 {
-					mine.Call(func() {
-						runtime.Gosched()
-						want(t, "its own", mine, 1)
-						want(t, "another's", others, 0)
-					})
-				}
-			})
-		}
-		wg.Wait()
-	})
+	var wg sync.WaitGroup
+	for range 100 {
+		mine, others := caller.NewID(), caller.NewID()
+		wg.Go(func() {
+			for range 20 {
+				mine.Call(func() {
+					runtime.Gosched()
+					want(t, "its own", mine, 1)
+					want(t, "another's", others, 0)
+				})
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Where a compiler has merged two of the calls that spell, addresses tell nothing.
@@ -245,7 +225,6 @@ func TestACallAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	caller.NewID() // what is read is known then
 	for _, id := range []caller.ID{0xf, 0xff, 0xfff, 1 << 32, 1 << 63} {
 		b.Run(fmt.Sprintf("%#x", id), func(b *testing.B) {
 			n := 0

@@ -42,7 +42,8 @@ type Lane struct {
 	tally
 	sampler *sampler // nil: there is none
 
-	blocked   list.List      // waiters, in the order of their arrival
+	blocked   list.List // waiters, in the order of their arrival
+	delayed   map[*Delayed]struct{}
 	reservers []*Reservation // they wait for places
 	quieters  []*quieter
 	nudgers   map[Nudger]struct{} // they wait for a place here

@@ -223,16 +223,6 @@ func (l *Lane) Resize(min, max int) error {
 	return nil
 }
 
-// Retain keeps l from its end until Release. It returns false if l accepts no more.
-func (l *Lane) Retain() (ok bool) {
-	l.crew.read(func() {
-		if ok = l.phase == open; ok {
-			l.retain()
-		}
-	})
-	return ok
-}
-
 // A Cut is what the end of a lane has cut short.
 type Cut struct {
 	Dropped, Running int
@@ -276,6 +266,7 @@ func (l *Lane) endLocked(stop bool, cause error) {
 		l.waiting.Add(1) // for ever: so the worker that finishes the last task comes to the lock
 		l.recall()
 		l.refuse()
+		l.dropDelayed()
 		l.endReservations()
 		l.endPacing()
 	}
@@ -364,16 +355,6 @@ func (l *Lane) Stops() bool { return l.stops.Load() }
 
 // Max is the most workers that l may have.
 func (l *Lane) Max() int { return int(l.limit.Load()) }
-
-// CountDropped counts n tasks that were dropped without ever having been in the line.
-func (l *Lane) CountDropped(n uint64) {
-	if n > 0 {
-		l.crew.read(func() {
-			l.extra += n
-			l.dropped += n
-		})
-	}
-}
 
 // Below is the lanes right below l that have not ended, in the order in which they were made.
 func (l *Lane) Below() (below []*Lane) {

@@ -10,6 +10,16 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
+// holdOpen retains l if that is open.
+func holdOpen(l *Lane) (held bool) {
+	l.crew.read(func() {
+		if held = l.phase == open; held {
+			l.retain()
+		}
+	})
+	return held
+}
+
 // lifeModels are about workers that come and go, and the end.
 func lifeModels() (ms []suite.Model) {
 	add := func(name string, bound int, reach []string, run func(s *sim)) {
@@ -20,7 +30,7 @@ func lifeModels() (ms []suite.Model) {
 		s.pool(1, of(1, 4, Config{}))
 		a := s.sub(0, LaneConfig{Max: 1, Capacity: 4})
 		s.submit(a, 0)
-		held := s.lanes[a].Retain()
+		held := holdOpen(s.lanes[a])
 		s.Go("other", func() {
 			sy.Access(&s.alone, sy.Read)
 			if s.lanes[a].done.IsOpen() && held {
@@ -33,10 +43,10 @@ func lifeModels() (ms []suite.Model) {
 		s.shutdown(a)
 		s.shutdown(0)
 	})
-	add("Retain beside Shutdown", 3, nil, func(s *sim) {
+	add("retained beside Shutdown", 3, nil, func(s *sim) {
 		s.pool(0, of(1, 4, Config{}))
 		s.Go("other", func() {
-			if s.root.Retain() {
+			if holdOpen(s.root) {
 				if s.root.done.IsOpen() {
 					s.Failf("ended while it is retained")
 				}
@@ -44,6 +54,35 @@ func lifeModels() (ms []suite.Model) {
 			}
 		})
 		s.shutdown(0)
+	})
+	add("a delayed task is due, and stopped", 3, []string{"stopped", "too late"}, func(s *sim) {
+		s.Timed()
+		s.pool(0, of(1, 4, Config{}))
+		t, err := s.root.SubmitAfter(time.Second, s.task(0, 0, nil))
+		if err != nil {
+			s.Failf("SubmitAfter: %v", err)
+		}
+		s.Go("time", func() { s.Advance(time.Second) })
+		if s.ok[0] = !t.Stop(); s.ok[0] {
+			sy.Reach("too late")
+		} else {
+			sy.Reach("stopped")
+		}
+		if t.Stop() {
+			s.Failf("stopped twice")
+		}
+		s.shutdown(0)
+	})
+	add("a delayed task is due, and Close", 3, nil, func(s *sim) {
+		s.Timed()
+		s.drops = true
+		s.pool(0, of(1, 4, Config{}))
+		s.ok[0] = true
+		if _, err := s.root.SubmitAfter(time.Second, s.record(0, 0, nil).item()); err != nil {
+			s.Failf("SubmitAfter: %v", err)
+		}
+		s.Go("time", func() { s.Advance(time.Second) })
+		s.close(0)
 	})
 	add("two Shutdown and a Close", 2, nil, func(s *sim) {
 		s.drops = true

@@ -319,7 +319,7 @@ func (m *mix) step(r *rand.Rand, chains []*chain) {
 			}
 		}
 	case 10:
-		if l.AcceptLater(queue.Func(m.task(k, r, true))) == nil {
+		if _, err := l.SubmitAfter(0, queue.Func(m.task(k, r, true))); err == nil {
 			m.ok.Add(1)
 		}
 	}

@@ -222,8 +222,8 @@ func policyModels() (ms []suite.Model) {
 		s.Go("other", func() { s.submit(0, 2) })
 		s.submit(0, 0)
 		s.ok[1] = true
-		if err := s.root.AcceptLater(s.task(0, 1, nil)); err != nil {
-			s.Failf("AcceptLater: %v", err)
+		if _, err := s.root.SubmitAfter(0, s.task(0, 1, nil)); err != nil {
+			s.Failf("SubmitAfter: %v", err)
 		}
 		s.end()
 	})
@@ -233,7 +233,8 @@ func policyModels() (ms []suite.Model) {
 		b := s.record(0, 1, nil)
 		s.left.Store(100)
 		s.Go("other", func() {
-			s.ok[1] = s.root.AcceptLater(b.item()) == nil
+			_, err := s.root.SubmitAfter(0, b.item())
+			s.ok[1] = err == nil
 		})
 		s.try(0, 0, nil)
 		s.close(0)
@@ -245,7 +246,7 @@ func policyModels() (ms []suite.Model) {
 		b := s.record(0, 1, nil)
 		s.left.Store(100)
 		s.try(0, 0, nil)
-		s.root.AcceptLater(b.item())
+		s.root.SubmitAfter(0, b.item())
 		s.shutdown(0)
 	})
 	add("batches", 2, nil, func(s *sim) {

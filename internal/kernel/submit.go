@@ -187,16 +187,6 @@ func (l *Lane) compact() {
 	l.exitTo(l)
 }
 
-// AcceptLater admits task it when there is free capacity, whatever the policy. AcceptLater does not wait.
-func (l *Lane) AcceptLater(it queue.Item) error {
-	if !l.enterOpen() {
-		return ErrClosed
-	}
-	defer l.crew.leave()
-	l.enlist(&waiter{it: it})
-	return nil
-}
-
 // displace discards the oldest task, and admits task it instead. It returns false if there was
 // none; otherwise it has released the lock. Under the lock nobody else can claim the oldest task.
 func (l *Lane) displace(it queue.Item) bool {

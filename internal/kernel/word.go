@@ -17,6 +17,7 @@
 //	quiet     quiescence
 //	life      pause, resize, the end
 //	reserve   reservations: places of free workers
+//	delay     tasks that are yet to be submitted
 //	sample    a timer that runs while a worker is awake
 //	snapshot  what readers see of a lane
 //	audit     what must hold when the lock is released, for models
