@@ -38,7 +38,7 @@ type Local[S any] struct {
 // after its own. The workers of a sub-pool are those of its parent: what they
 // have opened stays open while they live, also after the sub-pool has ended.
 func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *Local[S] {
-	if p != nil {
+	if p != nil && p.made() {
 		p.foreign.Store(true) // its close
 		p.kept.Store(true)
 	}

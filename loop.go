@@ -139,6 +139,9 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	if n < 0 {
 		return fmt.Errorf("%w: Range(n = %d): want at least 0", ErrConfig, n)
 	}
+	if n == 0 {
+		ctx = context.WithoutCancel(ctx) // its end does not matter: nothing is left to be done
+	}
 	l := &loop{p: p, f: f, n: uint64(n), loopOptions: o}
 	l.parent = ctx
 	if up, _ := ctx.(*loop); up != nil && up.p == p && !up.ended.Load() {
@@ -314,8 +317,11 @@ func (l *loop) isOver() bool {
 	return over || err != nil
 }
 
-// fail notes an error of the chunk that begins with item at, and reports whether the loop returns it.
-func (l *loop) fail(at int, err error) (kept bool) { return l.errs.note(at, err, false, l.end) }
+// fail notes an error of the chunk that begins with item at, and reports whether the loop returns it. The
+// error of the context is noted once.
+func (l *loop) fail(at int, err error) (kept bool) {
+	return l.errs.note(at, err, err == l.parent.Err(), l.end)
+}
 
 // stop ends l because of err, unless it has ended before.
 func (l *loop) stop(err error) { l.errs.note(math.MaxInt, err, true, l.end) }

@@ -54,8 +54,8 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 		return ErrNilTask
 	}
 	var errs []error
-	for _, err := range Map(ctx, p, in, func(ctx context.Context, v T) (struct{}, error) { return struct{}{}, f(ctx, v) }) {
-		ended := err == ErrClosed || err == ErrDropped || ctx != nil && err == ctx.Err()
+	for own, err := range Map(ctx, p, in, func(ctx context.Context, v T) (bool, error) { return true, f(ctx, v) }) {
+		ended := !own && (err == ErrClosed || err == ErrDropped) || ctx != nil && err == ctx.Err()
 		if err != nil && !(ended && slices.Contains(errs, err)) {
 			errs = append(errs, err)
 		}

@@ -128,9 +128,9 @@ func (p *Pool) made() bool { return p.kept != nil }
 // the same way and waits for them. Pausing p, or lowering its maximum, takes
 // workers from sub-pools as their tasks end.
 //
-// The statistics of p, its Wait, and the tasks that its Shutdown reports are
-// those that were submitted to p itself. But a worker that runs a task of a
-// sub-pool counts as running in p too.
+// The statistics of p and its Wait are about the tasks that were submitted to p
+// itself. But a worker that runs a task of a sub-pool counts as running in p too,
+// and the [ShutdownError] of p counts the tasks of its sub-pools.
 //
 // Each pool of a family counts its own tasks alone against its capacity. A worker
 // that runs a task of a sub-pool takes none of p's: p accepts as many tasks as if

@@ -433,3 +433,12 @@ func TestLocalOpenedTooLateIsClosed(t *testing.T) {
 		shutClean(t, p)
 	})
 }
+
+func TestLocalOfThePoolThatIsNone(t *testing.T) {
+	for _, p := range []*shoal.Pool{nil, {}} {
+		l := shoal.NewLocal(p, func(int) (int, error) { return 0, nil }, nil)
+		if _, err := l.Get(bg); err == nil {
+			t.Error("no error")
+		}
+	}
+}

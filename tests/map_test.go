@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
 	"runtime"
@@ -459,5 +460,80 @@ func TestMapsEndWhateverHappens(t *testing.T) {
 		p.Shutdown(bg)
 		y.checkNoneTwice(t, round)
 		checkOver(t, p, round)
+	}
+}
+
+// An error that f returns is its own, also if it is one that a closed pool gives.
+func TestForEachKeepsTheErrorsOfAnotherPool(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p, closed := newPool(t, shoal.WithMaxWorkers(2)), newPool(t)
+		must(t, closed.Close())
+		f := func(context.Context, int) error { return closed.Submit(func() {}) }
+		all := errors.Join(shoal.ErrClosed, shoal.ErrClosed, shoal.ErrClosed).Error()
+		if err := shoal.ForEach(bg, p, upTo(3), f); err == nil || err.Error() != all {
+			t.Errorf("ForEach = %q", err)
+		}
+		if err := shoal.ForEachSlice(bg, p, items(3), f); err == nil || err.Error() != all {
+			t.Errorf("ForEachSlice = %q", err)
+		}
+		shutClean(t, p)
+	})
+}
+
+// If the context ends, its error is there once, however many items return it.
+func TestTheErrorOfTheContextIsThereOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(3))
+		loops := map[string]func(context.Context, func(context.Context, int) error) error{
+			"ForEach": func(ctx context.Context, f func(context.Context, int) error) error {
+				return shoal.ForEach(ctx, p, upTo(10), f)
+			},
+			"ForEachSlice": func(ctx context.Context, f func(context.Context, int) error) error {
+				return shoal.ForEachSlice(ctx, p, items(10), f)
+			},
+			"MapSlice": func(ctx context.Context, f func(context.Context, int) error) error {
+				_, err := shoal.MapSlice(ctx, p, items(10), func(ctx context.Context, i int) (int, error) { return i, f(ctx, i) }, shoal.CollectErrors())
+				return err
+			},
+		}
+		for name, loop := range loops {
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			err := loop(ctx, func(ctx context.Context, i int) error {
+				if i == 0 {
+					return io.EOF
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			cancel()
+			if want := "EOF\ncontext deadline exceeded"; err == nil || err.Error() != want {
+				t.Errorf("%s = %q, want %q", name, err, want)
+			}
+		}
+		shutClean(t, p)
+	})
+}
+
+// A loop without items is done, whatever its context.
+func TestLoopsWithoutItems(t *testing.T) {
+	p := openPool(t, shoal.WithMaxWorkers(2))
+	ended, cancel := context.WithCancel(bg)
+	cancel()
+	run := func(where string, ctx context.Context) {
+		err := shoal.Range(ctx, p, 0, func(context.Context, int, int) error { t.Error("called"); return nil })
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	run("outside", ended)
+	must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		run("inside", ctx)
+		return nil
+	}))
+	shutDown(t, p)
+	if err := shoal.Range(bg, p, 0, func(context.Context, int, int) error { return nil }); err != shoal.ErrClosed {
+		t.Errorf("on a closed pool: %v", err)
 	}
 }

@@ -1006,3 +1006,71 @@ func TestSubKeepsTheOrderOfWhatWaitsAmongTasksThatWereClaimed(t *testing.T) {
 		}
 	}
 }
+
+// The end of a sub-pool takes nothing away from the progress of its parent: here a task of the
+// sub-pool ends at the moment in which one of the parent's begins.
+func TestTheEndOfASubPoolHidesNoProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(30*ms))
+		q := newSub(t, p)
+		s := newSub(t, q)
+		must(t, s.Submit(sleep(30*ms)))
+		must(t, p.Submit(sleep(45*ms)))
+		synctest.Wait()
+		must(t, p.Submit(sleep(100*ms)))
+		must(t, p.Submit(sleep(ms)))
+		s.Drain()
+		q.Drain()
+		for range 5 {
+			time.Sleep(10 * ms)
+			synctest.Wait()
+			if st := p.Stats(); st.Stalls > 0 || st.Stalled > 30*ms {
+				t.Errorf("stalled for %v, %d times", st.Stalled, st.Stalls)
+			}
+		}
+		shutDown(t, p)
+	})
+}
+
+// What Shutdown reports is of the sub-pools too: whether or not the pool itself has tasks.
+func TestShutdownReportsTheTasksOfSubPools(t *testing.T) {
+	for own := range 2 {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, shoal.WithMaxWorkers(8))
+			q := newSub(t, p)
+			s := newSub(t, q)
+			closed := newSub(t, p)
+			release := make(chan struct{})
+			for _, in := range []*shoal.Pool{q, s, s, closed} {
+				must(t, in.Submit(func() { <-release }))
+			}
+			if own > 0 {
+				must(t, p.Submit(func() { <-release }))
+			}
+			synctest.Wait()
+			s.Pause()
+			q.Pause()
+			must(t, s.Submit(func() {}))
+			must(t, q.Submit(func() {}))
+			go closed.Close() // it runs a task still, which counts, but was ended for another reason
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			want := func(pool string, err error, dropped, running int) {
+				var e *shoal.ShutdownError
+				if !errors.As(err, &e) || e.Dropped != dropped || e.Running != running {
+					t.Errorf("%d tasks of its own, Shutdown of %s: %v", own, pool, err)
+				}
+			}
+			err := p.Shutdown(ctx)
+			want("p", err, 0, 4+own)
+			close(release)
+			synctest.Wait()
+			<-p.Done()
+			want("p, once more", p.Shutdown(bg), 0, 4+own)
+			want("q", q.Shutdown(bg), 0, 3)
+			want("s", s.Shutdown(bg), 0, 2)
+		})
+	}
+}

@@ -139,14 +139,21 @@ type place struct {
 // lanes itself. It must wake no goroutine, as it runs outside of every testing/synctest bubble.
 func (p *place) collected() {
 	c := p.up.crew
-	c.read(func() { c.forget(p) })
+	c.read(func() { c.forget(p, unknownMoves) })
 }
 
-// forget is called when a lane below another one has ended, or was collected.
-func (c *Crew) forget(p *place) {
+// unknownMoves are more moves than any lane has.
+const unknownMoves = 1 << 48
+
+// forget is called when a lane below another one has ended, or was collected. What it has added to the
+// moves of the lanes above stays there, so that these numbers only grow.
+func (c *Crew) forget(p *place, moves uint64) {
 	if p.listed != nil {
 		c.subs.Remove(p.listed)
 		p.listed, p.muted = nil, nil
+		for a := p.up; a != nil; a = a.up {
+			a.stirred += moves
+		}
 		remove(&c.resting, p.lane)
 		p.up.release()
 	}
@@ -168,7 +175,7 @@ func (l *Lane) finish() {
 	if l.back.Load() != nil {
 		l.dropCells()
 	}
-	c.forget(l.place)
+	c.forget(l.place, l.moves(l.count(), false))
 	l.done.Open() // before that of the lane above, which waits for it
 }
 
@@ -238,8 +245,23 @@ func (l *Lane) End(stop bool, cause error) {
 		return
 	}
 	c.enter()
-	for _, b := range append([]*Lane{l}, c.under(l)...) {
-		b.endLocked(stop, cause)
+	cuts := map[*Lane]Cut{}                               // of the lanes that begin to stop
+	for _, b := range append([]*Lane{l}, c.under(l)...) { // a lane before those below it
+		running := int(numOf(b.head.Load()))
+		dropped, stops := b.endLocked(stop)
+		if stops {
+			cuts[b] = Cut{}
+		}
+		for a := b; a != l.up; a = a.up {
+			if cut, stops := cuts[a]; stops {
+				cuts[a] = Cut{cut.Dropped + dropped, cut.Running + running, cause}
+			}
+		}
+	}
+	for b, cut := range cuts {
+		if cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed {
+			b.outcome = &Cut{cut.Dropped, cut.Running, cause}
+		}
 	}
 	c.leave()
 }
@@ -250,7 +272,7 @@ func (c *Crew) under(l *Lane) (all []*Lane) {
 		p := e.Value.(*place)
 		e = e.Next()
 		if b := p.lane.Value(); b == nil {
-			c.forget(p) // its cleanup is about to run
+			c.forget(p, unknownMoves) // its cleanup is about to run
 		} else if b != l && b.IsBelow(l) {
 			all = append(all, b)
 		}
@@ -258,7 +280,8 @@ func (c *Crew) under(l *Lane) (all []*Lane) {
 	return all
 }
 
-func (l *Lane) endLocked(stop bool, cause error) {
+// endLocked is End for l alone. It reports whether l begins to stop, and how many tasks it has dropped. Locked.
+func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 	l.paused = false
 	l.crew.freed(l)
 	if l.phase == open {
@@ -271,11 +294,10 @@ func (l *Lane) endLocked(stop bool, cause error) {
 		l.endPacing()
 	}
 	if !stop || l.phase == stopping {
-		return
+		return 0, false
 	}
 	l.phase = stopping
-	running := int(numOf(l.head.Load()))
-	dropped := l.dropAll()
+	dropped = l.dropAll()
 	l.stops.Store(true) // before the look at the workers' calls
 	var cut []*Record
 	for _, w := range l.crew.staff.all {
@@ -295,9 +317,7 @@ func (l *Lane) endLocked(stop bool, cause error) {
 			}
 		})
 	}
-	if dropped > 0 || running > 0 && cause != ErrClosed {
-		l.outcome = &Cut{dropped, running, cause}
-	}
+	return dropped, true
 }
 
 // dropAll drops all tasks that wait, in the line and in strands, and returns how many there were.
