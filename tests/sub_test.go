@@ -1074,3 +1074,28 @@ func TestShutdownReportsTheTasksOfSubPools(t *testing.T) {
 		})
 	}
 }
+
+// The first end that cuts something is what every Shutdown reports, also one that gives up later.
+func TestALaterShutdownReportsTheFirstCut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(1))
+		s := newSub(t, p)
+		release := make(chan struct{})
+		must(t, s.Submit(func() { <-release }))
+		synctest.Wait()
+		must(t, s.Submit(func() {}))
+		must(t, p.Submit(func() {}))
+		go p.Close()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		for _, in := range []*shoal.Pool{p, p, s} {
+			var e *shoal.ShutdownError
+			if err := in.Shutdown(ctx); !errors.As(err, &e) || e.Running != 1 || e.Cause != shoal.ErrClosed || e.Dropped != map[*shoal.Pool]int{p: 2, s: 1}[in] {
+				t.Errorf("Shutdown = %v", err)
+			}
+		}
+		close(release)
+		<-p.Done()
+	})
+}

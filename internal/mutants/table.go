@@ -243,7 +243,7 @@ var mutants = []mutant{
 		old: "	l.mu.Lock()\n	l.wants.Store(0)\n	l.mu.Unlock()\n",
 		new: ""},
 	{name: "a loop goes on after an error", tests: "TestNoItemBeginsAfterTheFirstError",
-		old: "at, err, false, l.end)",
+		old: "at, err, err == l.parent.Err(), l.end)",
 		new: "at, err, false, func(error) {})"},
 	{name: "a loop does not notice Close", tests: "TestALoopInATaskOfAPoolThatIsClosed",
 		old: "		err = ErrClosed\n	}\n	if err != nil {\n		l.stop(err)",
