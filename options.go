@@ -297,7 +297,7 @@ func WithCrashOnPanic() Option { return ofRoot("WithCrashOnPanic", func(c *confi
 // before its first task, stop after its last one, also if a task ended the
 // goroutine with [runtime.Goexit]. Either may be nil. The id is in 0 …
 // MaxWorkers-1. No two live workers have the same id; the id of a worker that
-// has left is used again.
+// has left is used again. A stop hook can ask [Pool.Worker] what its worker has done.
 //
 // A hook must not wait for tasks of the pool: its worker runs none meanwhile,
 // and may be the only one.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -165,21 +166,35 @@ type WorkerStats struct {
 // the order of their ids.
 func (p *Pool) Workers() iter.Seq[WorkerStats] {
 	return func(yield func(WorkerStats) bool) {
-		for _, w := range p.lane.Workers() {
-			s := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
-			switch {
-			case w.Parked:
-				s.State = WorkerParked
-			case !w.InTask:
-				s.State = WorkerSpinning
-			default:
-				s.TaskAge = w.Age
-			}
-			if !yield(s) {
+		for _, w := range p.lane.Workers(0, MaxWorkers) {
+			if !yield(workerStats(w)) {
 				return
 			}
 		}
 	}
+}
+
+// Worker describes the worker with that id, and reports whether it is among those of
+// [Pool.Workers]. A worker is among them until its stop hook has returned, so the hook
+// can ask what its worker has done. The call takes as long however many workers there are.
+func (p *Pool) Worker(id int) (w WorkerStats, ok bool) {
+	for _, v := range p.lane.Workers(id, 1) {
+		w, ok = workerStats(v), true
+	}
+	return w, ok
+}
+
+func workerStats(w kernel.WorkerView) WorkerStats {
+	s := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
+	switch {
+	case w.Parked:
+		s.State = WorkerParked
+	case !w.InTask:
+		s.State = WorkerSpinning
+	default:
+		s.TaskAge = w.Age
+	}
+	return s
 }
 
 // Histograms are log-linear, as HdrHistogram's: every power of two is cut into

@@ -187,7 +187,7 @@ func (p *Pool) OldestTasks(n int) []RunningTask {
 
 // running is the workers that are inside tasks, the oldest task first.
 func (p *Pool) running() []kernel.WorkerView {
-	all := slices.DeleteFunc(p.lane.Workers(), func(w kernel.WorkerView) bool { return !w.InTask })
+	all := slices.DeleteFunc(p.lane.Workers(0, MaxWorkers), func(w kernel.WorkerView) bool { return !w.InTask })
 	slices.SortStableFunc(all, func(a, b kernel.WorkerView) int { return cmp.Compare(b.Age, a.Age) })
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -550,6 +551,46 @@ func TestWorkerRowsAddUpToWhatWasCompleted(t *testing.T) {
 		checkRows(t, p, n)
 		if s := p.Stats(); s.Completed != 5000 || s.Failed != 1000 {
 			t.Errorf("completed %d, failed %d, want 5000, 1000", s.Completed, s.Failed)
+		}
+	})
+}
+
+// Worker is the row of one worker, also while its stop hook runs.
+func TestWorkerIsOneRow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const n = 3
+		var p *shoal.Pool
+		var executed, failed atomic.Uint64
+		p = openPool(t, fixed(n, shoal.WithPanicHandler(func(*shoal.PanicError) {}), shoal.WithWorkerHooks(nil, func(id int) {
+			w, ok := p.Worker(id)
+			if !ok || w.ID != id || w.State == shoal.WorkerRunning {
+				t.Errorf("in the stop hook of worker %d: %+v, %v", id, w, ok)
+			}
+			executed.Add(w.Executed)
+			failed.Add(w.Failed)
+		}))...)
+		for range 100 {
+			must(t, p.Submit(func() {}))
+			must(t, p.Submit(func() { panic("row") }))
+		}
+		p.Wait()
+		synctest.Wait()
+		for want := range p.Workers() {
+			if w, ok := p.Worker(want.ID); !ok || w != want {
+				t.Errorf("worker %d is %+v, %v, want %+v", want.ID, w, ok, want)
+			}
+		}
+		for _, id := range []int{math.MinInt, -1, n, math.MaxInt} {
+			if w, ok := p.Worker(id); ok {
+				t.Errorf("worker %d is %+v", id, w)
+			}
+		}
+		must(t, p.Shutdown(t.Context()))
+		if executed.Load() != 200 || failed.Load() != 100 {
+			t.Errorf("executed %d, failed %d, want 200, 100", executed.Load(), failed.Load())
+		}
+		if w, ok := p.Worker(0); ok {
+			t.Errorf("after Shutdown worker 0 is %+v", w)
 		}
 	})
 }

@@ -112,11 +112,13 @@ func (v *WorkerView) Same() bool {
 // Address is where the worker is in memory, as stacks have it.
 func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
 
-// Workers is the workers of l's family, in the order of their numbers.
-func (l *Lane) Workers() (views []WorkerView) {
+// Workers is the workers of l's family with the numbers from first on, n numbers at most, in the
+// order of these.
+func (l *Lane) Workers(first, n int) (views []WorkerView) {
 	l.crew.read(func() {
-		now := l.crew.clock.Now()
-		for _, w := range l.crew.staff.all {
+		now, all := l.crew.clock.Now(), l.crew.staff.all
+		all = all[min(uint(first), uint(len(all))):] // none if first is negative
+		for _, w := range all[:min(n, len(all))] {
 			if w != nil && (l.up == nil || w.named.Load().IsBelow(l)) {
 				views = append(views, w.view(now))
 			}
