@@ -99,7 +99,7 @@ func (s workerState) string() string {
 type BlockingStrategy int32
 
 const (
-	BlockWhenQueueFull     BlockingStrategy = iota // Submit waits for room
+	BlockWhenQueueFull     BlockingStrategy = iota // Submit waits for free capacity
 	ErrorWhenQueueFull                             // Submit returns ErrQueueFull
 	NewThreadWhenQueueFull                         // the task gets a goroutine of its own
 )
@@ -256,15 +256,12 @@ func NewPool(opts ...Option) (*Pool, error) {
 
 // left adds up what the worker with that id has done. The worker is about to leave.
 func (p *Pool) left(id int) {
-	for _, w := range slices.Collect(p.pool.Workers()) {
-		if w.ID == id {
-			p.mu.Lock()
-			p.past[id].TasksExecuted += w.Executed
-			p.past[id].TasksFailed += w.Failed
-			p.gone[id] = true
-			p.mu.Unlock()
-		}
-	}
+	w, _ := p.pool.Worker(id) // it is listed until this hook has returned
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.past[id].TasksExecuted += w.Executed
+	p.past[id].TasksFailed += w.Failed
+	p.gone[id] = true
 }
 
 // Submit queues task, and follows the pool's strategy if the queue is full: it blocks
@@ -315,7 +312,7 @@ func (p *Pool) NumWorkers() int { return p.workers }
 
 // Stats describes a pool.
 type Stats struct {
-	Submitted          uint64        // accepted or refused for want of room
+	Submitted          uint64        // accepted, or refused because the queue was full
 	Completed          uint64        // ended, also by a panic
 	Dropped            uint64        // accepted, and not run because of Shutdown(false)
 	Rejected           uint64        // refused with ErrQueueFull
@@ -356,9 +353,8 @@ func (p *Pool) Stats() Stats {
 		LatencyAvg:         s.RunTime.Mean(),
 		LatencyMax:         s.RunTime.Max(),
 	}
-	live := slices.Collect(p.pool.Workers())
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.mu.Unlock() // no worker leaves or starts between its row and the past of its id
 	stats.WorkerStats = slices.Clone(p.past)
 	away := StateParked // it is about to be replaced
 	if s.State >= shoal.Draining {
@@ -368,7 +364,7 @@ func (p *Pool) Stats() Stats {
 		w := &stats.WorkerStats[id]
 		w.WorkerID, w.Capacity, w.State = id, p.queue, away.string()
 	}
-	for _, l := range live {
+	for l := range p.pool.Workers() {
 		if !p.gone[l.ID] {
 			w := &stats.WorkerStats[l.ID]
 			w.TasksExecuted += l.Executed

@@ -15,6 +15,7 @@ import (
 
 	"github.com/shoal-go/shoal/compat/flock"
 	"github.com/shoal-go/shoal/compat/internal/expect"
+	"github.com/shoal-go/shoal/internal/testpool"
 )
 
 // Every exported name of the page, with its type.
@@ -320,4 +321,33 @@ func TestFullPoolOfSubmitters(t *testing.T) { // H11
 	p.Wait()
 	expect.Equal(t, "tasks that ran", ran.Load(), 100)
 	p.Shutdown(true)
+}
+
+// A worker that leaves looks at its own row alone, so the work of Shutdown grows with the
+// workers. Copies of all rows would take gigabytes.
+func TestShutdownOfManyWorkersCopiesNoRows(t *testing.T) {
+	n := 10_000
+	if testpool.Race {
+		n = 1000 // the race detector allows 8,128 goroutines
+	}
+	p := newPool(t, flock.WithNumWorkers(n))
+	started, release := make(chan struct{}), make(chan struct{})
+	for range n {
+		p.Submit(func() { started <- struct{}{}; <-release })
+	}
+	for range n {
+		<-started
+	}
+	close(release)
+	p.Wait()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	p.Shutdown(true)
+	runtime.ReadMemStats(&after)
+	expect.Equal(t, "bytes for each worker are few", (after.TotalAlloc-before.TotalAlloc)/uint64(n) < 10_000, true)
+	for _, w := range p.Stats().WorkerStats {
+		if w.TasksExecuted != 1 || w.State != "SHUTDOWN" {
+			t.Fatalf("%+v", w)
+		}
+	}
 }
