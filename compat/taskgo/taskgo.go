@@ -8,11 +8,15 @@
 // call [runtime.Goexit], and a worker claims no task before it runs it, so none waits
 // for a busy worker while another one is idle.
 //
-// What taskgo documents is kept. Push and Submit never block, ignore a nil job,
-// and refuse what comes after Stop. There are never more goroutines than the
+// What taskgo documents is kept. Push and Submit do not wait for free capacity, ignore a
+// nil job, and refuse what comes after Stop. There are never more goroutines than the
 // concurrency. The worker that was parked last is woken first. Without a
 // handler a panic crashes the process. Options out of range get their defaults. If
 // Stop gives up waiting, the tasks that are left go on.
+//
+// While more than 65,536 tasks wait, a goroutine that submits short tasks without pause
+// parks now and then after its task was accepted, for a few milliseconds as a rule and at
+// most for about 100, so that the workers get the CPUs; tasks of the queue do not park.
 //
 // What is broken in taskgo is not kept:
 //
@@ -78,6 +82,11 @@ func WithMaxJobs(n int) Option { return func(o *options) { o.maxJobs = n } }
 // 0: there is no limit. Push and PushBatch do not count, and are not limited.
 func WithMaxPending(n int) Option { return func(o *options) { o.maxPending = n } }
 
+// WithMaxBatchSize sets how many tasks a worker of taskgo claims at a time. Here a worker
+// claims no task before it runs it, so that none waits for a busy worker while another
+// one is idle. So n may be any number, and is not used.
+func WithMaxBatchSize(n int) Option { return func(*options) {} }
+
 // WithTimeout sets for how long Stop waits. The default, also for d <= 0, is 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
@@ -91,6 +100,7 @@ type queue struct {
 	pool    *shoal.Pool
 	timeout time.Duration
 
+	handles    bool  // there is a panic handler
 	maxPending int64 // 0: no limit
 	pending    atomic.Int64
 
@@ -113,7 +123,14 @@ func (q *queue) init(opts []Option) {
 	}
 	panics := shoal.WithCrashOnPanic()
 	if o.handler != nil {
-		panics = shoal.WithPanicHandler(func(e *shoal.PanicError) { o.handler(e.Value) })
+		q.handles = true
+		panics = shoal.WithPanicHandler(func(e *shoal.PanicError) {
+			if p, ok := e.Value.(pendingPanic); ok {
+				defer q.release(1)
+				e.Value = p.value
+			}
+			o.handler(e.Value)
+		})
 	}
 	q.timeout = o.timeout
 	q.maxPending = int64(max(0, o.maxPending))
@@ -127,8 +144,8 @@ func (q *queue) init(opts []Option) {
 	))
 }
 
-// Len returns the number of tasks that are queued: that no worker is free to take.
-func (q *queue) Len() int { return settle.Backlog(q.pool.Stats()) }
+// Len returns the number of tasks that are queued and have not started.
+func (q *queue) Len() int { return q.pool.Queued() }
 
 // Stop refuses new tasks and waits until all that were accepted have ended. If ctx
 // ends first, or the timeout of the queue passes, it returns the reason, and the
@@ -160,6 +177,21 @@ func (q *queue) reserve(n int, all bool) int {
 }
 
 func (q *queue) release(n int) { q.pending.Add(int64(-n)) }
+
+// A pendingPanic is what a task that counts as pending panics with, in place of value. It
+// tells the panic handler that the task still counts.
+type pendingPanic struct{ value any }
+
+// ended must be deferred by a task that counts as pending. The task does not count any
+// more then, unless it panics and there is a handler. Then it counts until that has ended.
+func (q *queue) ended() {
+	if q.handles {
+		if v := recover(); v != nil {
+			panic(pendingPanic{v})
+		}
+	}
+	q.release(1)
+}
 
 // submit submits a task by push, which reports whether it was accepted.
 func (q *queue) submit(push func() bool) bool {
@@ -201,14 +233,14 @@ func New(opts ...Option) *Queue {
 	return q
 }
 
-// Push queues job and never blocks. A nil job is ignored, and so is one that comes
-// after Stop.
+// Push queues job and does not wait for free capacity. A nil job is ignored, and so is
+// one that comes after Stop.
 func (q *Queue) Push(job Job) {
 	q.pool.Submit(job) // the errors are those two
 }
 
 // PushBatch queues jobs in their order, but for nil ones, and returns their number;
-// after Stop that is 0. It never blocks.
+// after Stop that is 0. It does not wait for free capacity.
 func (q *Queue) PushBatch(jobs []Job) int {
 	n, _ := q.pushAll(jobs, false, false)
 	return n
@@ -216,7 +248,7 @@ func (q *Queue) PushBatch(jobs []Job) int {
 
 // Submit queues job and reports whether it was accepted: not if it is nil, if it
 // comes after Stop, or if there are as many as [WithMaxPending] allows. It
-// never blocks.
+// does not wait for free capacity.
 func (q *Queue) Submit(job Job) bool {
 	if job == nil {
 		return false
@@ -226,7 +258,7 @@ func (q *Queue) Submit(job Job) bool {
 
 // SubmitBatch queues as many of jobs as [WithMaxPending] allows, from the first one on
 // and in their order, and returns their number; after Stop that is 0. Nil jobs are
-// left out. It never blocks.
+// left out. It does not wait for free capacity.
 func (q *Queue) SubmitBatch(jobs []Job) int {
 	n, _ := q.pushAll(jobs, true, false)
 	return n
@@ -258,7 +290,7 @@ func (q *Queue) limited(job Job) Job {
 		return job
 	}
 	return func() {
-		defer q.release(1)
+		defer q.ended()
 		job()
 	}
 }
@@ -285,7 +317,7 @@ func NewTask[T any](fn func(T), opts ...Option) *Task[T] {
 	q.init(opts)
 	q.run = shoal.NewFunc(q.pool, func(it item[T]) {
 		if it.limited {
-			defer q.release(1)
+			defer q.ended()
 		}
 		fn(it.value)
 	})
@@ -296,25 +328,27 @@ func (q *Task[T]) push(value T, limited bool) bool {
 	return q.run.Submit(item[T]{value, limited && q.maxPending > 0}) == nil
 }
 
-// Push queues value and never blocks. What comes after Stop is ignored. No
-// memory is allocated for each value, if as many values have been queued before.
+// Push queues value and does not wait for free capacity. What comes after Stop is
+// ignored. No memory is allocated for each value, if as many values have been queued
+// before.
 func (q *Task[T]) Push(value T) { q.push(value, false) }
 
 // PushBatch queues values in their order and returns their number; after Stop that is
-// 0. It never blocks.
+// 0. It does not wait for free capacity.
 func (q *Task[T]) PushBatch(values []T) int {
 	n, _ := q.pushAll(values, false, false)
 	return n
 }
 
 // Submit queues value and reports whether it was accepted: not after Stop, nor if
-// there are as many as [WithMaxPending] allows. It never blocks.
+// there are as many as [WithMaxPending] allows. It does not wait for free capacity.
 func (q *Task[T]) Submit(value T) bool {
 	return q.submit(func() bool { return q.push(value, true) })
 }
 
 // SubmitBatch queues as many of values as [WithMaxPending] allows, from the first one on
-// and in their order, and returns their number; after Stop that is 0. It never blocks.
+// and in their order, and returns their number; after Stop that is 0. It does not wait
+// for free capacity.
 func (q *Task[T]) SubmitBatch(values []T) int {
 	n, _ := q.pushAll(values, true, false)
 	return n

@@ -23,6 +23,7 @@ var (
 	_ func(time.Duration) taskgo.Option    = taskgo.WithMaxIdle
 	_ func(int) taskgo.Option              = taskgo.WithMaxJobs
 	_ func(int) taskgo.Option              = taskgo.WithMaxPending
+	_ func(int) taskgo.Option              = taskgo.WithMaxBatchSize
 	_ func(time.Duration) taskgo.Option    = taskgo.WithTimeout
 	_ func(func(any)) taskgo.Option        = taskgo.WithPanicHandler
 	_ func(...taskgo.Option) *taskgo.Queue = taskgo.New
@@ -129,6 +130,44 @@ func TestConcurrencyAndLen(t *testing.T) {
 			expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
 			expect.Equal(t, "it took", time.Since(start), time.Duration((40+n-1)/n)*time.Second)
 			expect.Equal(t, "at once", int(most.Load()), n)
+		})
+	}
+}
+
+// A task is queued until it starts, also if a worker is free, or on its way to it.
+func TestLenCountsWhatHasNotStarted(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // workers run when this goroutine pauses
+	for range 100 {                                 // it may be paused where it must not
+		q := taskgo.New()
+		for range 3 {
+			q.Push(func() {})
+		}
+		n := q.Len()
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+		expect.Equal(t, "Len of an empty queue", q.Len(), 0)
+		if n == 3 {
+			return
+		}
+	}
+	t.Error("Len was never 3 after 3 tasks were pushed")
+}
+
+// The option changes nothing, whatever its value: a worker claims no task that another
+// worker could run.
+func TestMaxBatchSizeIsNotUsed(t *testing.T) {
+	for _, size := range []int{-1, 0, 1, 1 << 30} {
+		synctest.Test(t, func(t *testing.T) {
+			q := taskgo.New(taskgo.WithConcurrency(2), taskgo.WithMaxBatchSize(size))
+			release := make(chan struct{})
+			var ran atomic.Int32
+			q.Push(func() { <-release })
+			for range 100 {
+				q.Push(func() { ran.Add(1) })
+			}
+			synctest.Wait()
+			expect.Equal(t, "tasks that ran beside one that waits", ran.Load(), 100)
+			close(release)
+			expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
 		})
 	}
 }
@@ -316,6 +355,41 @@ func TestPendingTasksThatDoNotReturn(t *testing.T) {
 		}
 		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
 	}, taskgo.WithMaxPending(1), taskgo.WithPanicHandler(func(any) {}))
+}
+
+func TestATaskIsPendingWhileItsPanicIsHandled(t *testing.T) {
+	var submit func() bool
+	accepted := make(chan bool, 1)
+	both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+		*tasks = append(*tasks, func() { panic("so") }, func() {})
+		submit = func() bool { return q.Submit(1) }
+		expect.Equal(t, "Submit", q.Submit(0), true)
+		expect.Equal(t, "Submit in the panic handler", <-accepted, false)
+		for !submit() {
+			runtime.Gosched()
+		}
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+	}, taskgo.WithMaxPending(1), taskgo.WithPanicHandler(func(v any) {
+		expect.Equal(t, "the panic", v, any("so"))
+		accepted <- submit()
+	}))
+}
+
+// The handler of a task that counts as pending is no other than that of a pushed one.
+func TestPanicHandlerThatFailsForAPendingTask(t *testing.T) {
+	for end, fail := range map[string]func(){
+		"panicked: the handler too": func() { panic("the handler too") },
+		"called runtime.Goexit":     runtime.Goexit,
+	} {
+		t.Run(strings.Fields(end)[0], func(t *testing.T) {
+			expect.Crash(t, "shoal: task panicked: so; the panic handler "+end, func() {
+				q := taskgo.New(taskgo.WithConcurrency(1), taskgo.WithMaxPending(2), taskgo.WithPanicHandler(func(any) { fail() }))
+				q.Submit(func() { panic("so") })
+				q.Submit(func() { os.Exit(0) }) // the worker goes on
+				select {}
+			})
+		})
+	}
 }
 
 func TestNoBatchIsSplitByStop(t *testing.T) {
