@@ -7,10 +7,14 @@
 // [runtime.Goexit], wait for other tasks, and stop its own pool; there is no
 // dispatcher goroutine; idle workers leave by age.
 //
-// What it documents is kept. The queue has no bound, and Do never blocks. A nil task
-// is ignored. Submit and SubmitWait panic with [ErrStopped] after a stop. A task
+// What it documents is kept. The queue has no bound, so Do does not wait for free
+// capacity. A nil task is ignored. Submit and SubmitWait panic with [ErrStopped] after a stop. A task
 // that panics crashes the program. Pause waits its turn behind the tasks that are
 // queued.
+//
+// While more than 65,536 tasks wait, a goroutine that submits short tasks without pause
+// parks now and then after its task was accepted, for a few milliseconds as a rule and at
+// most for about 100, so that the workers get the CPUs; tasks of the pool do not park.
 //
 // What is broken in it is not kept:
 //
@@ -132,8 +136,8 @@ func (p *WorkerPool) Stopped() bool {
 	}
 }
 
-// Do queues task and never blocks. It returns [ErrStopped] if the pool has been
-// stopped. A nil task is ignored.
+// Do queues task and does not wait for free capacity. It returns [ErrStopped] if the
+// pool has been stopped. A nil task is ignored.
 func (p *WorkerPool) Do(task func()) error {
 	switch {
 	case task == nil:
@@ -180,13 +184,14 @@ func (p *WorkerPool) SubmitWait(task func()) {
 }
 
 // WaitingQueueSize is the number of tasks that no worker is free to take or, after
-// Stop, that were abandoned.
+// Stop, that were abandoned. The original gives a task to a free worker, or to a new one,
+// when it is submitted, so a task whose worker is on its way is not counted.
 func (p *WorkerPool) WaitingQueueSize() int {
 	s := p.pool.Stats()
 	if p.Stopped() {
 		return s.Queued + int(s.Dropped)
 	}
-	return settle.Backlog(s)
+	return max(0, s.Queued-(s.MaxWorkers-s.Running))
 }
 
 // Pause makes all workers wait until ctx ends or the pool is stopped. It blocks until

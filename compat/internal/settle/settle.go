@@ -79,9 +79,6 @@ func await(p *shoal.Pool, n uint64, mayRefuse bool) {
 	}
 }
 
-// Backlog is the number of tasks that no worker is free to take.
-func Backlog(s shoal.Stats) int { return max(0, s.Queued-(s.MaxWorkers-s.Running)) }
-
 // Waiting is the number of tasks that have not started.
 func Waiting(s shoal.Stats) uint64 { return uint64(max(0, s.InFlight-s.Running)) }
 
