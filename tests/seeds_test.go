@@ -34,7 +34,8 @@ var seedRows = strings.Fields(`
 	P1 P2 P3 P4 P5 P6 P7 P8 P9 P10 P11 P12 P13 P14 P15 P16 P17 P18 P19 P20 P21 P22 P24 P25
 	F1 F2 F3 F4 F5 F6 F7 F8 F9 F10 F11 F12 F13 F14 F15 F16 F19 F20 F21 F22 F23
 	F25 F26 F27 F28 F29 F30 F31 F32 F34 F36
-	T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T16 T17`)
+	T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T16 T17
+	T18 T19 T20 T21 T22`)
 
 // A seedRow is a line of the table.
 type seedRow struct{ id, what, tests, note string }
@@ -60,7 +61,7 @@ func readSeedRows(t *testing.T) (rows []seedRow) {
 // testFuncs are the names of all tests, examples and fuzz targets of the module.
 func testFuncs(t *testing.T) map[string]bool {
 	names := map[string]bool{}
-	for _, pattern := range []string{"../*_test.go", "*_test.go", "../internal/*/*_test.go"} {
+	for _, pattern := range []string{"../*_test.go", "*_test.go", "../internal/*/*_test.go", "../compat/*/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		must(t, err)
 		for _, file := range files {
