@@ -64,17 +64,6 @@ func (c *Crew) busyFor() int64 {
 	return c.staff.seenBusy
 }
 
-// moves is a number that grows when a task begins on a worker of l, whose count is n, or ends. If
-// all is set, it also grows when a waiting task is canceled or claimed, and when a pause begins or
-// ends. If it has not changed while l was at its maximum, l has made no progress. Locked.
-func (l *Lane) moves(n Count, all bool) uint64 {
-	ended := n.Submitted - n.InFlight - l.dropped
-	if !all {
-		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline)
-	}
-	return 2*ended + uint64(n.Busy-l.inline) + l.stirred
-}
-
 // Now is the time in nanoseconds since the family was made; 0 if it never was.
 func (l *Lane) Now() int64 {
 	if l.epoch == nil {
