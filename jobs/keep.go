@@ -226,3 +226,19 @@ func (k *keeper) stop() {
 	}()
 	await(over, told)
 }
+
+// loseLocked notes that the lease of j is lost.
+func (s *server) loseLocked(j *Job, err error) {
+	if j.lost || j.state == over {
+		return
+	}
+	j.lost = true
+	s.stats.LeasesLost++
+	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.ID, "attempt", j.Attempt, "err", err)
+	if j.cancel != nil {
+		j.cancel(ErrLeaseLost)
+	}
+	if j.state == waiting {
+		s.doneLocked(j)
+	}
+}

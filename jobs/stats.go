@@ -78,3 +78,19 @@ func (s *server) fail(j *Job, err error) {
 	s.stats.LastFailure = f
 	s.mu.Unlock()
 }
+
+func (s *server) count(n *uint64) {
+	s.mu.Lock()
+	*n++
+	s.mu.Unlock()
+}
+
+// tally counts j in n, unless j counts as a lost lease already: the end of the lease may have been
+// noted during the call.
+func (s *server) tally(j *Job, n *uint64) {
+	s.mu.Lock()
+	if !j.lost {
+		*n++
+	}
+	s.mu.Unlock()
+}

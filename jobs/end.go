@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// This file is how Serve lets go of jobs: it gives back those that are not done, and it ends when it
+// holds none, or has waited long enough.
+
+// giveBack gives j back, if it is in state from.
+func (s *server) giveBack(ctx context.Context, j *Job, from state) {
+	s.mu.Lock()
+	if j.state != from {
+		s.mu.Unlock()
+		return
+	}
+	wait := s.withdrawLocked(j)
+	s.mu.Unlock()
+	s.back(ctx, j, wait)
+}
+
+// withdrawLocked takes j from its handler, so that it can be given back by back.
+func (s *server) withdrawLocked(j *Job) (wait func()) {
+	if j.state = settling; j.cancel != nil {
+		j.cancel(ErrStopped)
+	}
+	return s.keep.releaseLocked(j)
+}
+
+func (s *server) back(ctx context.Context, j *Job, wait func()) {
+	defer s.done(j)
+	wait()
+	s.mu.Lock()
+	lost := j.lost
+	s.mu.Unlock()
+	if !lost {
+		s.release(ctx, j)
+	}
+}
+
+func (s *server) done(j *Job) {
+	s.mu.Lock()
+	s.doneLocked(j)
+	s.mu.Unlock()
+}
+
+// doneLocked lets go of j. It may be called more than once.
+func (s *server) doneLocked(j *Job) {
+	if j.state != over {
+		j.state = over
+		s.keep.removeLocked(j)
+		delete(s.jobs, j)
+	}
+	s.lookQuietLocked()
+}
+
+// lookQuietLocked tells end when there is nothing left to wait for.
+func (s *server) lookQuietLocked() {
+	if s.ending && len(s.jobs) == 0 && s.inside.Len() == 0 && s.quiet != nil {
+		close(s.quiet)
+		s.quiet = nil
+	}
+}
+
+// inState are the jobs in a state.
+func (s *server) inState(is state) (js []*Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.jobs {
+		if j.state == is {
+			js = append(js, j)
+		}
+	}
+	return js
+}
+
+// end lets what runs finish, for a while, and gives back the rest.
+func (s *server) end() error {
+	s.mu.Lock()
+	s.ending = true
+	quiet := s.quiet
+	s.lookQuietLocked()
+	s.mu.Unlock()
+	defer s.keep.stop()
+
+	s.giveAllBack(s.inState(waiting), waiting)
+	select {
+	case <-quiet:
+		return nil
+	case <-time.After(s.drain):
+	}
+	s.giveAllBack(s.inState(waiting), waiting) // of a pool that was paused, and resumed
+	s.giveAllBack(s.inState(running), running)
+	select {
+	case <-quiet:
+		return nil
+	case <-time.After(s.grace):
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside.Len() == 0 {
+		return nil // the source is slow to hear of the last
+	}
+	return &AbandonedError{Running: s.inside.Len()}
+}
+
+// atOnce is how many jobs are given back at the same time, or extended.
+const atOnce = 16
+
+// giveAllBack gives back those of js that are in a state. If the source does not take a job back in
+// time, the job is leased again when its lease has ended.
+func (s *server) giveAllBack(js []*Job, is state) {
+	if len(js) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
+	defer cancel()
+	given := make(chan struct{})
+	go func() {
+		defer close(given)
+		var wg sync.WaitGroup
+		places := make(chan struct{}, atOnce)
+		for _, j := range js {
+			places <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-places }()
+				s.giveBack(ctx, j, is)
+			})
+		}
+		wg.Wait()
+	}()
+	await(given, ctx.Done())
+}
+
+// await waits for done. Once ended is closed, it waits for mostDeaf at most, because a source may
+// ignore the end of its context.
+func await(done, ended <-chan struct{}) {
+	select {
+	case <-done:
+		return
+	case <-ended:
+	}
+	select {
+	case <-done:
+	case <-time.After(mostDeaf):
+	}
+}

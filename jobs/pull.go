@@ -1,0 +1,136 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// This file is how jobs are leased. Serve reserves places in the pool, asks the source for as many
+// jobs, and submits them.
+
+// pull leases jobs until ctx ends.
+func (s *server) pull(ctx context.Context) error {
+	var pause, rest time.Duration
+	for {
+		r, err := s.reserve(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if r != nil {
+				r.Release()
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		got, err := s.pullFor(ctx, r)
+		s.idle = got == 0
+		wait := time.Duration(0)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case IsPermanent(err):
+			return fmt.Errorf("jobs: source %s: %w", s.name, err)
+		case err == errAsked:
+			rest = s.restTime(rest)
+			wait = rest
+		case err == nil:
+			if pause > 0 {
+				s.log.Info("jobs: the source works again")
+			}
+			pause, rest = 0, 0
+			continue
+		default:
+			s.failed(err, pause == 0)
+			pause = min(max(firstPause, 2*pause), mostPause)
+			wait = pause
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pullFor leases at most as many jobs as r has places, submits them, and gives back the other
+// places. Its error is that of the source, or errAsked if no job came and the places are needed
+// elsewhere.
+func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, err error) {
+	defer r.Release() // also if the source panics
+	n := r.Len()
+	if n == 0 { // of a pool that was shut down
+		return 0, nil
+	}
+	pctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	look := s.lookTime(s.crowd())
+	if s.turns%patientAt == patientAt-1 {
+		look = lookMost
+	}
+	start := time.Now()
+	over := make(chan struct{})
+	defer close(over)
+	go s.mind(pctx, r, look, cancel, over)
+	ds, err := s.src.Pull(pctx, n)
+	took := time.Since(start)
+	asked := context.Cause(pctx) == errAsked
+	if pctx.Err() != nil {
+		err = nil // it was told to stop
+	}
+	if len(ds) > n {
+		s.log.Error("jobs: the source has leased more jobs than requested; the rest is given back", "got", len(ds), "want", n)
+	}
+	wanted := pctx.Err() == nil || asked
+	var back []*Job
+	for _, d := range ds {
+		if j := s.hold(d); !wanted || !s.submit(r, j) {
+			back = append(back, j)
+		}
+	}
+	s.giveAllBack(back, waiting)
+	if len(ds) < n {
+		s.stopAsking()
+	}
+	switch {
+	case asked && len(ds) == 0:
+		s.turns++
+		err = errAsked
+	case len(ds) > 0:
+		s.turns = 0
+		if took <= look { // else part of it may have been a wait for a job
+			s.needs = min(2*took, lookMost)
+		}
+	}
+	return len(ds), err
+}
+
+func (s *server) failed(err error, first bool) {
+	s.mu.Lock()
+	s.stats.PullErrors++
+	s.stats.LastError, s.stats.LastErrorAt = err.Error(), time.Now()
+	s.mu.Unlock()
+	if first {
+		s.log.Warn("jobs: leasing jobs from the source failed; trying again", "err", err)
+	}
+}
+
+// hold notes that the job of d is leased.
+func (s *server) hold(d Delivery) *Job {
+	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
+	s.mu.Lock()
+	s.jobs[j] = struct{}{}
+	s.stats.Leased++
+	s.keep.addLocked(j)
+	s.mu.Unlock()
+	return j
+}
+
+// submit uses a place of r to run j. It reports whether the pool has accepted j.
+func (s *server) submit(r *shoal.Reservation, j *Job) bool {
+	return nil == r.Submit(s.base, func(ctx context.Context) error { return s.run(ctx, j) }, func(error) {
+		go s.giveBack(s.base, j, waiting) // the pool has discarded it
+	})
+}

@@ -1,0 +1,131 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shoal-go/shoal"
+)
+
+// This file is what becomes of a job when its handler has ended, and how the source is told.
+
+// errSpent is the result of a job that is not run, as its leases are used up.
+var errSpent = errors.New("not run: no attempt before has settled the job")
+
+// settle tells the source the result of j, whose handler has ended with err.
+func (s *server) settle(ctx context.Context, j *Job, err error) {
+	s.mu.Lock()
+	s.inside.Remove(j.inside)
+	if j.state != running { // it was given back, and its result comes too late
+		s.lookQuietLocked()
+		s.mu.Unlock()
+		return
+	}
+	j.state = settling
+	wait := s.keep.releaseLocked(j)
+	lost, closed := j.lost, errors.Is(context.Cause(ctx), shoal.ErrClosed)
+	s.mu.Unlock()
+	defer s.done(j) // whatever the source does
+	wait()
+
+	var poison *poisonError
+	after, retry := RetryAfter(err)
+	stopped := closed || interrupted(err)
+	if err != nil && !lost && !stopped && !retry {
+		s.fail(j, err)
+	}
+	switch {
+	case err == nil:
+		if s.call(s.base, j, "ack", j.d.Ack) {
+			s.count(&s.stats.Acked)
+		}
+	case lost:
+	case stopped:
+		s.release(s.base, j)
+	case retry:
+		s.nak(s.base, j, after)
+	case errors.As(err, &poison):
+		s.term(j, err.Error(), err)
+	case err == errSpent:
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("lease", j.Attempt, s.maxLeases), err), nil)
+	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("attempt", j.Attempt, s.maxAttempts), err), err)
+	default:
+		s.nak(s.base, j, max(0, s.backoff(j.Attempt)))
+	}
+}
+
+// ofMost says that a job has had n of something, of which most is the limit. It may have had
+// more: leases that have run out count, and the limit may have been lowered.
+func ofMost(what string, n, most int) string {
+	if n > most {
+		return fmt.Sprintf("%s %d, over the limit of %d", what, n, most)
+	}
+	return fmt.Sprintf("%s %d of %d", what, n, most)
+}
+
+func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
+	if s.call(ctx, j, "give back", func(ctx context.Context) error { return j.d.Nak(ctx, after) }) {
+		s.tally(j, &s.stats.Retried)
+	}
+}
+
+// release gives back j, which was not run or was interrupted.
+func (s *server) release(ctx context.Context, j *Job) {
+	if s.call(ctx, j, "give back", j.d.Release) {
+		s.tally(j, &s.stats.Retried)
+	}
+}
+
+// term buries j, whose handler has returned err.
+func (s *server) term(j *Job, text string, err error) {
+	reason := reasonOf(text, err)
+	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
+		s.tally(j, &s.stats.Dead)
+		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
+	}
+}
+
+// call calls f, a method of the source that settles j. While it is not known whether f had its
+// effect, call repeats it, but only until the lease is over: after that it might concern the next
+// attempt. call reports whether f had its effect.
+func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
+	s.mu.Lock()
+	ends := j.lease.ends
+	s.mu.Unlock()
+	again, cancel := context.WithDeadline(ctx, ends)
+	defer cancel()
+	pause := firstPause
+	for {
+		once, cancel := context.WithTimeout(ctx, min(mostCall, s.keep.lease/4)) // an answer may be lost
+		err := f(once)
+		cancel()
+		switch {
+		case err == nil:
+			return true
+		case errors.Is(err, ErrAcked):
+			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.ID, "attempt", j.Attempt, "call", what)
+			s.count(&s.stats.Acked)
+			return false
+		case errors.Is(err, ErrLeaseLost):
+			s.mu.Lock()
+			s.loseLocked(j, err)
+			s.mu.Unlock()
+			return false
+		}
+		select {
+		case <-time.After(pause):
+		case <-again.Done():
+		}
+		if again.Err() == nil {
+			pause *= 2
+			continue
+		}
+		s.log.Error("jobs: settling a job failed until its lease ended; the job will run again",
+			"job", j.ID, "call", what, "err", err)
+		s.tally(j, &s.stats.Untold)
+		return false
+	}
+}
