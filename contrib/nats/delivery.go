@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 	"github.com/shoal-go/shoal/jobs"
 )
 
@@ -200,4 +201,35 @@ func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 		}
 	}
 	return n, nil
+}
+
+// delivery is the job m, which was leased at since or later.
+func (q *Queue) delivery(m *nats.Msg, since time.Time) jobs.Delivery {
+	d := &delivery{q: q, m: m, attempt: 1}
+	if meta, err := m.Metadata(); err == nil {
+		d.attempt, d.seq = int(meta.NumDelivered), meta.Sequence.Stream
+	}
+	if d.id = m.Header.Get(idHeader); d.id == "" { // not enqueued by us
+		if d.id = m.Header.Get(nats.MsgIdHdr); d.id == "" {
+			d.id = ackID(m)
+		}
+	}
+	for k, v := range m.Header {
+		if len(v) > 0 && k != idHeader && !strings.HasPrefix(k, "Nats-") {
+			if d.header == nil {
+				d.header = make(jobs.Header)
+			}
+			d.header[k] = v[0]
+		}
+	}
+	d.begin(since)
+	return d
+}
+
+// ackID is an ID for a message that has none: its place in the stream.
+func ackID(m *nats.Msg) string {
+	if meta, err := m.Metadata(); err == nil {
+		return meta.Stream + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
+	return nuid.Next()
 }
