@@ -80,7 +80,7 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	if err := checkArgs(context.Background(), k.p, task != nil); err != nil {
 		return err
 	}
-	return k.submit(key, queue.Func(task), nil)
+	return k.submit(k.shard(key), key, queue.Func(task), nil)
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
@@ -109,8 +109,10 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 //
 // A task of the pool, or of its family (see [Pool.Sub]), must not wait for the
 // Future. To run f in place of the waiting task could break the order of the
-// key, and to wait could stop the pool. So [Future.Wait] returns
-// [ErrWouldDeadlock] there, unless there is a result.
+// key, and to wait could stop the pool. If such a task calls [Future.Wait] with
+// its context before there is a result, Wait returns [ErrWouldDeadlock]. If the
+// task calls Wait with another context, Wait returns that error only if every
+// worker that could run f is inside a task. Otherwise it parks.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
 	var p *Pool
 	if k != nil {
@@ -123,15 +125,15 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 // submitCall submits c as a task of key. kind is for a Tracer.
 func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	c.Kept = true
-	return k.p.submitBy(func(it queue.Item) error { return k.submit(key, it, c.parent) }, &c.call, c, &c.parent, kind)
+	s := k.shard(key) // a key that cannot be hashed panics here, before a Tracer follows c
+	return k.p.submitBy(func(it queue.Item) error { return k.submit(s, key, it, c.parent) }, &c.call, c, &c.parent, kind)
 }
 
-// submit submits a task of key. ctx, if not nil, bounds the wait for free capacity.
-func (k *Keyed[K]) submit(key K, task queue.Item, ctx context.Context) error {
-	s, l := k.shard(key), &k.p.lane
+// submit submits a task of key, whose shard is s. ctx, if not nil, bounds the wait for free capacity.
+func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, ctx context.Context) error {
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)
-	ok, mustLook := false, false
+	l, ok, mustLook := &k.p.lane, false, false
 	if idle {
 		ok, mustLook = l.Try(queue.Record(&t.rec))
 	} else {

@@ -13,14 +13,14 @@ import (
 
 // A Tracer follows tasks that have a context, from their submission to their
 // end. See [WithTracer]. These are the tasks of [Pool.SubmitContext],
-// [Pool.SubmitWait], [Group], [Future], [Map] and the other loops, and the
-// caller's share of [Range], [ForEachSlice] and [MapSlice] where that is a task
-// of its own.
+// [Pool.SubmitWait], [Group], [Future], [Map] and the other loops, those of
+// [Keyed.SubmitContext] and [Reservation.Submit], and the caller's share of
+// [Range], [ForEachSlice] and [MapSlice] where that is a task of its own.
 //
 // Any number of goroutines call its methods, which must not wait for the pool.
 // p is the pool of the task, which may be a sub-pool. kind says what submitted
-// the task: "SubmitContext", "SubmitWait", "Group", "Future", "Map" or "Range".
-// A panic in a method is reported like that of a task; in Started it counts as
+// the task: "SubmitContext", "SubmitWait", "Group", "Future", "Map", "Range" or
+// "Reservation". A panic in a method is reported like that of a task; in Started it counts as
 // a panic of the task. A call of [runtime.Goexit] in them is a bug, which ends
 // the process.
 //

@@ -115,6 +115,23 @@ func TestTracerFollowsEveryKindOfTask(t *testing.T) {
 	}
 	r.want(t, "1 ended: <nil>", "1 started by Map", "1 submitted by Map")
 
+	must(t, shoal.Range(ctx, p, 1, func(ctx context.Context, lo, hi int) error { return inRun(ctx) }))
+	r.want(t, "1 ended: <nil>", "1 started by Range", "1 submitted by Range")
+
+	v, err := p.Reserve(ctx, 1)
+	must(t, err)
+	must(t, v.Submit(ctx, inRun, nil))
+	p.Wait()
+	r.want(t, "1 ended: <nil>", "1 started by Reservation", "1 submitted by Reservation")
+
+	must(t, shoal.NewKeyed[int](p).SubmitContext(ctx, 1, func(ctx context.Context) {
+		if err := inRun(ctx); err != nil {
+			t.Error(err)
+		}
+	}))
+	p.Wait()
+	r.want(t, "1 ended: <nil>", "1 started by SubmitContext", "1 submitted by SubmitContext")
+
 	must(t, p.Submit(func() {}))
 	must(t, shoal.NewKeyed[int](p).Submit(1, func() {}))
 	p.Wait()
@@ -243,15 +260,39 @@ func (t oddTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err 
 	}
 }
 
+// A key that cannot be hashed panics before the Tracer is told of the task: else it would be told
+// neither that the task starts nor that it does not.
+func TestTracerIsNotToldOfAKeyThatCannotBeHashed(t *testing.T) {
+	r := new(recordingTracer)
+	p := openPool(t, fixed(1, shoal.WithTracer(r))...)
+	k := shoal.NewKeyed[any](p)
+	for what, submit := range map[string]func(){
+		"SubmitContext": func() { k.SubmitContext(t.Context(), []int{1}, func(context.Context) {}) },
+		"GoKeyed": func() {
+			shoal.GoKeyed(t.Context(), k, any([]int{1}), func(context.Context) (int, error) { return 1, nil })
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", what)
+				}
+			}()
+			submit()
+		}()
+		r.want(t)
+	}
+}
+
 func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
 	for _, c := range []struct {
 		in     string
 		err    string
 		panics int32 // for a task that runs, and one that does not
 	}{
-		{"panic in Submitted", "<nil>", 4},
-		{"panic in Started", "panic", 2},
-		{"panic in end", "<nil>", 2},
+		{"panic in Submitted", "<nil>", 5},
+		{"panic in Started", "panic", 3},
+		{"panic in end", "<nil>", 3},
 		{"panic in Refused", "<nil>", 2},
 		{"nil of Submitted", "<nil>", 0},
 		{"nil of Started", "<nil>", 0},
@@ -265,6 +306,14 @@ func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
 		g.Go(func(ctx context.Context) error { return ctx.Err() })
 		if err := g.Wait(); errorName(err) != c.err {
 			t.Errorf("%s: Wait: %v", c.in, err)
+		}
+		v, err := p.Reserve(t.Context(), 1)
+		must(t, err)
+		var lost error
+		must(t, v.Submit(t.Context(), func(context.Context) error { return nil }, func(err error) { lost = err }))
+		p.Wait()
+		if errorName(lost) != c.err {
+			t.Errorf("%s: lost: %v", c.in, lost)
 		}
 		p.Close()
 		wantErr(t, c.in, p.SubmitContext(t.Context(), func(context.Context) {}), shoal.ErrClosed)

@@ -50,9 +50,10 @@ func Links() TracerOption {
 // submitted in a span that is sampled or recording.
 //
 // The span of a task lasts from its start to its end. The caller waits for a task of
-// [shoal.Pool.SubmitWait], [shoal.Group], [shoal.Go] and [shoal.Map], so its span is a
-// child of the span in which it was submitted; for a group that is the span in which the
-// group was made. A task of [shoal.Pool.SubmitContext] may run long after that, so its span
+// [shoal.Pool.SubmitWait], [shoal.Group], [shoal.Go], [shoal.Map] and [shoal.Range], so its
+// span is a child of the span in which it was submitted; for a group that is the span in
+// which the group was made. The span of a task of [shoal.Reservation.Submit] is a child too,
+// although its caller does not wait. A task of [shoal.Pool.SubmitContext] may run long after that, so its span
 // is the root of a trace of its own, with a link. The options [Children] and [Links] choose
 // one of these for all tasks.
 //

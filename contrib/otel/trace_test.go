@@ -102,6 +102,16 @@ var kinds = map[string]func(p *shoal.Pool, ctx context.Context, task func(contex
 	"Map": func(p *shoal.Pool, ctx context.Context, task func(context.Context) error) error {
 		return shoal.ForEach(ctx, p, slices.Values([]int{0}), func(ctx context.Context, _ int) error { return task(ctx) })
 	},
+	"Range": func(p *shoal.Pool, ctx context.Context, task func(context.Context) error) error {
+		return shoal.Range(ctx, p, 1, func(ctx context.Context, _, _ int) error { return task(ctx) })
+	},
+	"Reservation": func(p *shoal.Pool, ctx context.Context, task func(context.Context) error) error {
+		r, err := p.Reserve(ctx, 1)
+		if err != nil {
+			return err
+		}
+		return r.Submit(ctx, task, nil)
+	},
 }
 
 func attributesOf(kv []attribute.KeyValue) map[string]any {
@@ -133,7 +143,7 @@ func TestSpanOfEachKind(t *testing.T) {
 		{"default", nil, map[string]bool{"SubmitContext": true}},
 		{"children", []shoalotel.TracerOption{shoalotel.Children()}, nil},
 		{"links", []shoalotel.TracerOption{shoalotel.Links()},
-			map[string]bool{"SubmitContext": true, "SubmitWait": true, "Group": true, "Future": true, "Map": true}},
+			map[string]bool{"SubmitContext": true, "SubmitWait": true, "Group": true, "Future": true, "Map": true, "Range": true, "Reservation": true}},
 	}
 	for _, o := range options {
 		for kind, run := range kinds {
@@ -245,11 +255,15 @@ func TestSpanOfTaskThatFails(t *testing.T) {
 			if kind == "SubmitContext" && trouble.name == "error" {
 				continue // there is none
 			}
+			if kind == "Range" && trouble.name == "goexit" {
+				continue // it would end the goroutine of the test
+			}
+			unheard := kind == "SubmitContext" || kind == "Reservation"
 			t.Run(trouble.name+"/"+kind, func(t *testing.T) {
 				tr := newTracing(t)
 				p := newPool(t, shoal.WithName("jobs"), shoal.WithTracer(shoalotel.Tracer(tr)))
 				ctx, _ := tr.tracer.Start(context.Background(), "submitting")
-				if err := run(p, ctx, trouble.task); kind != "SubmitContext" && err == nil {
+				if err := run(p, ctx, trouble.task); !unheard && err == nil {
 					t.Error("want an error")
 				}
 				if err := p.Shutdown(context.Background()); err != nil {
