@@ -33,8 +33,8 @@ var (
 	// ErrGoexit is the result of a task that ended its goroutine with
 	// [runtime.Goexit], as t.FailNow does.
 	ErrGoexit = kernel.ErrGoexit
-	// ErrWouldDeadlock means that a task asked its own pool for something that
-	// cannot happen before the task ends.
+	// ErrWouldDeadlock means that a task asked its own pool, or another pool of
+	// its family, for something that might never happen while the task runs.
 	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, would wait for itself")
 )
 

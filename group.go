@@ -81,10 +81,11 @@ func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.c
 // there are at most n at any time, and [Group.Go] waits. n must be at least 1.
 // Without Limit only the pool limits the group's tasks.
 //
-// A task must not wait at the limit. So if a task of the pool calls Go there, Go
-// runs the new task itself, beyond the limit. If the caller is a task of another
-// pool of the family, or is nested in more than 64 others, Go submits the new task,
-// beyond the limit. Give the group's pool a maximum of its own if that matters.
+// A task must not wait at the limit. So if a task of the pool or of its sub-pools
+// calls Go there, Go runs the new task itself, beyond the limit. If the caller is
+// a task of another pool of the family, or is nested in more than 64 others, Go
+// submits the new task, beyond the limit. Give the group's pool a maximum of its
+// own if that matters.
 func Limit(n int) GroupOption {
 	return groupOption(func(c *groupConfig) {
 		c.limit = n

@@ -150,9 +150,10 @@ func (p *Pool) made() bool { return p.kept != nil }
 // # Deadlocks
 //
 // Under [Block] a task of the family never waits for free capacity of a
-// sub-pool. A task that submits to its own pool, which is full, runs the new task
-// itself, as [Pool.Submit] says. If it submits to another pool of the family, the
-// new task is accepted beyond the capacity.
+// sub-pool. If a task submits to its own pool, or to a pool above that, and the
+// queue is full, the task runs the new task itself, as [Pool.Submit] says. If it
+// submits to another pool of the family, the new task is accepted beyond the
+// capacity.
 //
 // A task may wait for the Future or the Group of any pool of the family. As in
 // [Future.Wait] it runs the awaited tasks itself where that is possible, within
@@ -268,9 +269,9 @@ func (p *Pool) Resize(min, max int) error {
 // the pool is paused with tasks in its queue, Wait returns only after
 // [Pool.Resume].
 //
-// Called by one of the pool's own tasks, Wait would wait for itself. It panics
-// with an error that wraps [ErrWouldDeadlock]; [Pool.WaitContext] returns that
-// error instead. In a goroutine that a task has started, and in an iterator
+// If a task of the pool or of its sub-pools calls Wait while tasks of the pool are
+// queued or running, Wait panics with an error that wraps [ErrWouldDeadlock],
+// because it could wait for itself. [Pool.WaitContext] returns that error instead. In a goroutine that a task has started, and in an iterator
 // under [iter.Pull], Wait cannot detect this. There it waits for the task, and
 // for ever if the task waits for it: use WaitContext with the task's context.
 func (p *Pool) Wait() {
@@ -289,8 +290,8 @@ func (waitPanic) Error() string {
 func (waitPanic) Unwrap() error { return ErrWouldDeadlock }
 
 // WaitContext is [Pool.Wait] with a context. If ctx ends first, it returns
-// ctx's error. If ctx is that of one of the pool's own tasks, it returns
-// [ErrWouldDeadlock] at once. With a ctx that has already ended it does not
+// ctx's error. If ctx is that of a task of the pool or of its sub-pools, it
+// returns [ErrWouldDeadlock] at once. With a ctx that has already ended it does not
 // wait: it returns nil if nothing is queued or running, and ctx's error
 // otherwise.
 func (p *Pool) WaitContext(ctx context.Context) error {
@@ -337,7 +338,7 @@ func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.la
 // Shutdown ends a pause. Submitters that wait for free capacity get [ErrClosed].
 // Tasks of [Pool.SubmitAfter] that are not due yet are dropped.
 //
-// If ctx is that of one of the pool's own tasks, Shutdown returns
+// If ctx is that of a task of the pool or of its sub-pools, Shutdown returns
 // [ErrWouldDeadlock] and does nothing else.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	if ctx == nil {
@@ -376,8 +377,8 @@ func (p *Pool) Drain() { p.lane.End(false, nil) }
 // returns nil when no goroutine of the pool exists any more. A task without a
 // context cannot be interrupted; Close waits for it too.
 //
-// Called by one of the pool's own tasks, Close begins all that and returns
-// [ErrWouldDeadlock], since it cannot wait for the task that calls it. A
+// If a task of the pool or of its sub-pools calls Close, it begins all that and
+// returns [ErrWouldDeadlock], since it cannot wait for the task that calls it. A
 // goroutine that a task has started, and an iterator under [iter.Pull], do not
 // count as the task here: if the task waits for them, Close must not be called
 // there.

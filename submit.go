@@ -35,9 +35,9 @@ import (
 // that the queue has grown four-fold, for 10 ms at most. Tasks of the pool, and
 // [Pool.TrySubmit], do not park.
 //
-// A task may call Submit. If the queue of its own pool is full, under Block,
-// the task runs the new task itself, because to wait for free capacity could stop
-// the whole pool. If 64 tasks already run inside each other, the new one is
+// A task may call Submit. If the queue of its own pool, or of a pool above that,
+// is full, under Block, the task runs the new task itself, because to wait for free
+// capacity could stop the whole pool. If 64 tasks already run inside each other, the new one is
 // accepted beyond the capacity instead. The pool recognizes its tasks by their
 // stacks. A goroutine that a task has started, and an iterator under [iter.Pull],
 // have stacks of their own: use [Pool.SubmitContext] with the task's context
@@ -101,8 +101,8 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // nothing that task captured is written after the call. A caller that wants to
 // leave while the task runs uses [Go], and [Future.Wait] with ctx.
 //
-// Called from one of the pool's own tasks, SubmitWait runs the new task right
-// there, so that tasks that wait for tasks cannot use up the workers. If the new
+// If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
+// itself, so that tasks that wait for tasks cannot use up the workers. If the new
 // task calls runtime.Goexit there, the outer task ends too. If a goroutine that a
 // task has started calls SubmitWait with the task's context, that goroutine runs
 // the new task, beside its own task and beyond the pool's limit.
@@ -289,7 +289,7 @@ type Reservation struct {
 // [Reservation.Release].
 //
 // Errors: [ErrConfig] if n is not positive, [ErrClosed], ctx's own error, and
-// [ErrWouldDeadlock] if ctx is that of one of the pool's own tasks.
+// [ErrWouldDeadlock] if ctx is that of a task of the pool or of its sub-pools.
 func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	switch {
 	case n < 1:
@@ -316,9 +316,10 @@ func (r *Reservation) Len() int { return r.k.Len() }
 // [Pool.SubmitWait] the task is given a context derived from ctx, does not
 // start if ctx has ended by then, and counts as failed if it returns an error.
 // But no caller waits for it. If an accepted task does not run, and lost is not
-// nil, lost is called once with the reason: ctx's error, or [ErrDropped]. The
-// goroutine that finds this out calls it, so it must be brief. If it calls
-// [runtime.Goexit], that is a bug and ends the process.
+// nil, lost is called once with the reason: ctx's error, [ErrDropped], or a
+// [*PanicError] if Started of the pool's [Tracer] panics. The goroutine that
+// finds this out calls it, so it must be brief. If it calls [runtime.Goexit],
+// that is a bug and ends the process.
 //
 // Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no
 // place is left.
