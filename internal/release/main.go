@@ -7,12 +7,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/shoal-go/shoal/internal/release/api"
 	"github.com/shoal-go/shoal/internal/release/tree"
@@ -56,7 +59,9 @@ func run(args []string) error {
 	if flags.NArg() != 1 {
 		return fmt.Errorf("one version is to be given, as in v0.1.0, after the flags: got %q", flags.Args())
 	}
-	return release(dir, flags.Arg(0), *check, *dry, os.Stdout)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return release(ctx, dir, flags.Arg(0), *check, *dry, os.Stdout)
 }
 
 // checkAPI compares the packages of the tree with the files of internal/api/. With update it

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -19,8 +21,9 @@ import (
 )
 
 // release commits and tags a version of all released modules. It works in a worktree
-// beside dir's, so that dir changes once all is right, or not at all.
-func release(dir, version, check string, dry bool, out io.Writer) error {
+// beside dir's, so that dir changes once all is right, or not at all. If ctx ends before that,
+// release ends the checks, removes the worktree and returns an error.
+func release(ctx context.Context, dir, version, check string, dry bool, out io.Writer) error {
 	last, err := lastTag(dir)
 	if err != nil {
 		return err
@@ -80,9 +83,15 @@ func release(dir, version, check string, dry bool, out io.Writer) error {
 			return err
 		}
 	}
-	cmd := exec.Command("bash", "-c", check)
+	cmd := exec.CommandContext(ctx, "bash", "-c", check)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = work, os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // make passes it on to its commands
+	cmd.WaitDelay = 10 * time.Second
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted, so nothing was committed or tagged: %w", context.Cause(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("%s does not pass the checks: %s: %w", version, check, err)
 	}
 

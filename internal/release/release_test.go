@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,21 +65,29 @@ func TestRelease(t *testing.T) {
 	before := git(t, dir, "rev-parse", "HEAD")
 
 	var out bytes.Buffer
-	if err := release(dir, "v0.999.0", "true", true, &out); err != nil {
+	if err := release(t.Context(), dir, "v0.999.0", "true", true, &out); err != nil {
 		t.Fatal(err)
 	}
 	if tags := git(t, dir, "tag"); tags != "" || git(t, dir, "rev-parse", "HEAD") != before || git(t, dir, "status", "--porcelain") != "" {
 		t.Fatalf("a dry run left tags %q, or changed the tree", tags)
 	}
-	if err := release(dir, "v0.999.0", "exit 3", false, &out); err == nil || !strings.Contains(err.Error(), "does not pass the checks") {
+	if err := release(t.Context(), dir, "v0.999.0", "exit 3", false, &out); err == nil || !strings.Contains(err.Error(), "does not pass the checks") {
 		t.Fatalf("with checks that fail: %v", err)
 	}
 	if git(t, dir, "rev-parse", "HEAD") != before || git(t, dir, "worktree", "prune", "--verbose") != "" {
 		t.Fatal("a release that failed changed the tree, or left a worktree")
 	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+	defer stop()
+	if err := release(ctx, dir, "v0.999.0", "kill -INT $PPID; exec sleep 60", false, &out); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Fatalf("with a signal during the checks: %v", err)
+	}
+	if git(t, dir, "rev-parse", "HEAD") != before || strings.Count(git(t, dir, "worktree", "list"), "\n") != 1 {
+		t.Fatal("a release that was interrupted changed the tree, or left a worktree")
+	}
 
 	out.Reset()
-	if err := release(dir, "v0.999.0", "git diff --quiet HEAD", false, &out); err != nil {
+	if err := release(t.Context(), dir, "v0.999.0", "git diff --quiet HEAD", false, &out); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "- A line of notes.") || !strings.Contains(got, "    v0.999.0\n") || strings.Index(got, "    contrib/prom/v0.999.0\n") > strings.Index(got, "    cmd/shoal/v0.999.0\n") {
@@ -125,10 +134,10 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the go.sum of cmd/shoal has %d lines about modules of this repository", n)
 	}
 
-	if err := release(dir, "v0.999.0", "true", false, &out); err == nil || !strings.Contains(err.Error(), "does not come after v0.999.0") {
+	if err := release(t.Context(), dir, "v0.999.0", "true", false, &out); err == nil || !strings.Contains(err.Error(), "does not come after v0.999.0") {
 		t.Errorf("the same version again: %v", err)
 	}
-	if err := release(dir, "v0.999.1", "true", false, &out); err == nil || !strings.Contains(err.Error(), "says nothing of v0.999.1") {
+	if err := release(t.Context(), dir, "v0.999.1", "true", false, &out); err == nil || !strings.Contains(err.Error(), "says nothing of v0.999.1") {
 		t.Errorf("without notes: %v", err)
 	}
 }
@@ -141,7 +150,7 @@ func TestRefusals(t *testing.T) {
 	refuse := func(version, want string) {
 		t.Helper()
 		before := git(t, dir, "rev-parse", "HEAD") + git(t, dir, "tag") + git(t, dir, "status", "--porcelain")
-		err := release(dir, version, "true", false, new(bytes.Buffer))
+		err := release(t.Context(), dir, version, "true", false, new(bytes.Buffer))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, and it is to say in one line: %s", version, err, want)
 		}
