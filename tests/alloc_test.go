@@ -401,7 +401,7 @@ func TestCallsAllocateWhatTheChoosingPageSays(t *testing.T) {
 			n++
 			shoal.GoKeyed(ctx, keyed, n%7, func(context.Context) (int, error) { return 1, nil }).Wait(ctx)
 		}},
-		{"SubmitAfter", 8, func() {
+		{"SubmitAfter", 6, func() {
 			if stop, err := p.SubmitAfter(time.Hour, nothing); err != nil || !stop() {
 				t.Fatal(err)
 			}
