@@ -15,7 +15,7 @@ type Workload struct {
 	Name   string // "Rand/load=1u-1Mt": the family, then what benchstat calls keys
 	What   string // the same for people, one line
 	Feel   string // what a user of such a program would notice, one sentence
-	Source string // who published it first: "pond", "flock", "taskgo" or "shoal"
+	Source string // the project that published it first: "pond", "flock", "taskgo" or "shoal"
 	// Units are those of its figures, the one that matters most first. In all
 	// of them less is better.
 	Units     []string

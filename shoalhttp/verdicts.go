@@ -175,7 +175,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	case r.Blocked > 0 && r.QueueCapacity == 0:
 		add(problem, "submitters wait", "no queue and no free worker for %s: %s", atLeast(lasted("submitters wait")), waiters)
 	case r.Blocked > 0:
-		add(problem, "submitters wait", "%s for room in the queue for %s", waiters, atLeast(lasted("submitters wait")))
+		add(problem, "submitters wait", "%s for free capacity for %s", waiters, atLeast(lasted("submitters wait")))
 	}
 	switch {
 	case r.State == shoal.Paused.String() && r.Queued+r.Blocked > 0:

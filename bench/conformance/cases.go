@@ -375,7 +375,7 @@ var contract = []testCase{
 			}
 		}
 	}},
-	{name: "bound/a submitter waits while there is no room", run: func(c *check) {
+	{name: "bound/a submitter waits while there is no free capacity", run: func(c *check) {
 		p := c.s.make(spec{workers: 1, capacity: 1})
 		c.need(p.bounded)
 		release := c.hold(p, 1)
@@ -391,7 +391,7 @@ var contract = []testCase{
 		c.within(3*time.Second, "the submitter", func() { <-done })
 		p.stop()
 	}},
-	{name: "bound/all that wait for room get it", run: func(c *check) {
+	{name: "bound/all that wait for free capacity get it", run: func(c *check) {
 		p := c.s.make(spec{workers: 1, capacity: 1})
 		c.need(p.bounded)
 		release := c.hold(p, 1)
@@ -884,7 +884,7 @@ var contract = []testCase{
 	{name: "stop/while 8 goroutines submit: accepted is run", run: func(c *check) {
 		c.storm()
 	}, mayMiss: joins},
-	{name: "stop/while a submitter waits for room", run: func(c *check) {
+	{name: "stop/while a submitter waits for free capacity", run: func(c *check) {
 		p := c.s.make(spec{workers: 1, capacity: 1})
 		c.need(p.bounded)
 		release := c.hold(p, 1)

@@ -30,7 +30,7 @@ type spec struct {
 
 // A pool is what a subject offers; what is nil it does not.
 type pool struct {
-	submit    func(task func()) error // may wait for room
+	submit    func(task func()) error // may wait for free capacity
 	bounded   bool                    // capacity is a bound
 	handsOver bool                    // has no queue
 	keeps     bool                    // idle workers stay, or leave one every two seconds

@@ -17,7 +17,7 @@ import (
 
 // This file is how messages are checked and published, and what the errors of the server mean then.
 
-// ErrFull is matched by the error of [Queue.Enqueue] if the server has no room for the job,
+// ErrFull is matched by the error of [Queue.Enqueue] if the server cannot store the job,
 // because a limit is reached or the disk is full.
 var ErrFull = errors.New("the server has no room")
 
@@ -90,7 +90,7 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	return nil
 }
 
-// Errors of JetStream that mean that there is no room.
+// Errors of JetStream that mean that it cannot store the job.
 const (
 	noResources jetstream.ErrorCode = 10023
 	noMemory    jetstream.ErrorCode = 10028

@@ -37,7 +37,7 @@ func (q *Queue) pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		// What is there, first: the server says when it has sent that.
+		// First ask for jobs that are ready: the server says when it has sent them.
 		ds, err := q.request(ctx, pullRequest{Batch: n, MaxBytes: mostBytes, NoWait: true})
 		if len(ds) > 0 || err != nil {
 			return ds, err
@@ -180,8 +180,8 @@ func (q *Queue) gone(err error) error {
 
 // rest ends the subscription, and returns what the server had sent before it knew.
 func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg, since time.Time) (ds []jobs.Delivery) {
-	// What was sent until the server had seen the end of the interest comes before the
-	// answer to the flush.
+	// What the server sent before it processed the unsubscribe arrives before the answer to
+	// the flush.
 	if sub.Drain() == nil {
 		_ = q.nc.FlushTimeout(pullFor)
 	}

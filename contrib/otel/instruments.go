@@ -95,7 +95,7 @@ var levels = []instrument[int64]{
 			}
 			return int64(r.QueueCapacity)
 		}},
-	{"shoal.pool.submitter.blocked", "{submitter}", "Submitters that wait for room.",
+	{"shoal.pool.submitter.blocked", "{submitter}", "Submitters that wait for free capacity.",
 		func(r *reading) int64 { return int64(r.Blocked) }},
 	{"shoal.pool.worker.core", "{worker}", "Minimum number of workers, which stay when they are idle.",
 		func(r *reading) int64 { return int64(r.MinWorkers) }},

@@ -156,7 +156,7 @@ func (r *registration) Unregister() error {
 	return err
 }
 
-// A member is a pool, and how it is.
+// A member is a pool and its statistics.
 type member struct {
 	pool  *shoal.Pool
 	stats shoal.Stats

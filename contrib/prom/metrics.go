@@ -76,7 +76,7 @@ var numbers = [...]number[shoal.Stats]{
 			}
 			return float64(s.QueueCapacity)
 		}},
-	{"shoal_pool_submitter_blocked", gauge, "Calls of Submit and similar methods that wait for room in the queue.",
+	{"shoal_pool_submitter_blocked", gauge, "Calls of Submit and similar methods that wait for free capacity.",
 		func(s *shoal.Stats) float64 { return float64(s.Blocked) }},
 	{"shoal_pool_worker_busy_time_seconds_total", counter, "Time for which workers have been busy, all together. Absent for sub-pools, whose tasks are in that of the pool, and until a worker has run.",
 		func(s *shoal.Stats) float64 {

@@ -88,7 +88,7 @@ type explorer struct {
 	reached map[string]int
 	rand    *rand.Rand
 	length  int        // of the longest run, for PCT
-	ended   func(*run) // for tests: told of every run; failures do not end the exploration
+	ended   func(*run) // for tests: called after every run; failures do not end the exploration then
 }
 
 // Explore runs the model under the schedules of mode, until they are all run,

@@ -137,7 +137,7 @@ var serveCases = []testCase{
 	}},
 }
 
-// serve has as many machines serve the queue. stop ends them.
+// serve runs Serve for each of so many machines. stop ends them.
 func (t *trial) serve(machines int, h jobs.Handler, opts ...jobs.Option) (stop func()) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	var wg sync.WaitGroup

@@ -125,7 +125,7 @@ func (t *trial) is(d jobs.Delivery, data string, attempt int) {
 	}
 }
 
-// lost demands that each call says that the lease is.
+// lost demands that each call returns ErrLeaseLost.
 func (t *trial) lost(d jobs.Delivery) {
 	t.Helper()
 	for what, err := range map[string]error{
