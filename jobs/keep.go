@@ -151,7 +151,7 @@ func (k *keeper) lookLocked() {
 			k.overLocked(j)
 			continue
 		}
-		if j.state == waiting && k.s.p.State() == shoal.Paused { // who knows for how long
+		if j.state == waiting && k.s.p.State() == shoal.Paused { // a pause may last for any time
 			wait := k.s.withdrawLocked(j)
 			go k.s.back(k.s.base, j, wait)
 			continue

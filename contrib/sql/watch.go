@@ -122,7 +122,7 @@ func (q *Queue) watch() (leave func()) {
 		if !last() || linger > 0 {
 			return
 		}
-		// Who closes the database now closes all of its connections.
+		// If the caller closes the database next, all its connections close.
 		select {
 		case <-w.done:
 		case <-time.After(endFor):
@@ -185,8 +185,8 @@ func (q *Queue) watchFile(ctx context.Context, tell func()) {
 
 // A waiter waits until it is time to look at a database again.
 type waiter struct {
-	// wait is told whether the last look has found a change. It returns false if there is to be
-	// no other look.
+	// wait blocks until the next look is due. changed says whether the last look found a
+	// change. wait returns false if no look is to follow.
 	wait  func(changed bool) bool
 	close func()
 }

@@ -30,9 +30,9 @@ type file struct {
 	err  error
 }
 
-// sumAll prints a line for every file under dir. It returns whether some of
-// them failed, which r was told, or the error that ended it early: ctx's or
-// that of a write to out.
+// sumAll prints a line for every file under dir. It reports whether any file
+// failed (r has the errors), or returns the error that ended it early: that of
+// ctx, or of a write to out.
 func sumAll(ctx context.Context, pool *shoal.Pool, dir root, r *report, out io.Writer) (failed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	order := make(chan *file, lookAhead)

@@ -69,7 +69,7 @@ func (c *Crew) Init(epoch time.Time) {
 	c.Now()
 }
 
-// Ahead is how much more Now is than the time since the time that Init was given.
+// Ahead is added to the time since Epoch, so that Now is never 0.
 const Ahead = buckets * epochLen
 
 // Now is the time in nanoseconds since the time that Init was given, plus Ahead: it is never 0. It

@@ -30,7 +30,7 @@ type account struct {
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
 	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
-	limit    sy.Uint64 // max, for readers without the lock. Without inline: a task that comes and goes must leave no trace
+	limit    sy.Uint64 // max, for readers without the lock. Does not include inline, so that an inline task does not change it
 	reserved int       // permits held for reservations
 	tombs    uint64    // tombstones: tickets whose task was claimed, and that no worker has passed yet
 }

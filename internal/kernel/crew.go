@@ -142,7 +142,7 @@ func (c *Crew) depart(w *Worker) {
 	w.cease()
 }
 
-// arrived notes that no worker is on its way beside which a second one may be needed.
+// arrived clears the flag coming: no worker is on its way that may need a second one.
 func (c *Crew) arrived() { c.wake.And(^uint64(coming)) }
 
 // noSubmitter notes that no submitter searches, and returns the new wake.

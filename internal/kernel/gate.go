@@ -144,7 +144,7 @@ func (c *Crew) restore() {
 	c.staff.replaces = false
 }
 
-// settle settles the lanes whose state was changed.
+// settle restores R and L in the lanes that touch has marked.
 func (c *Crew) settle() {
 	for l := c.dirty; l != nil; l = c.dirty {
 		c.dirty, l.next, l.dirty = l.next, nil, false

@@ -17,7 +17,7 @@ import (
 // left, and nothing holds it (Retain). When the root has ended the workers leave, and the last one
 // opens done as its last act.
 
-// life is a lane's state in this. Guarded by the lock of the family, except stops and done.
+// life is the state of a lane's life. Guarded by the lock of the family, except stops and done.
 type life struct {
 	phase   phase
 	paused  bool

@@ -44,7 +44,7 @@ const (
 	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 
-// pacing is a lane's state in this. The lock of the family guards it, except wakeAt.
+// pacing is the state by which a lane slows submitters. The lock of the family guards it, except wakeAt.
 type pacing struct {
 	far    uint64    // a submitter that sees more tasks wait is far ahead
 	parked []pacer   // parked submitters, in the order in which they came

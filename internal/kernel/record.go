@@ -55,9 +55,9 @@ type Body interface {
 type Strand interface {
 	Body
 
-	// Next goes on from the first task, which is over, to the next one. It returns the record of the first one,
-	// which the caller is to resolve, or nil, and whether there is a next one. If there is none the
-	// strand is idle, and its record may be used again at once.
+	// Next ends the first task, and makes the next one, if any, current. It returns the ended task's
+	// record, or nil, for the caller to resolve, and whether there is a next task. If there is none,
+	// the strand is idle, and its record may be used again at once.
 	Next() (first *Record, more bool)
 }
 
@@ -193,12 +193,13 @@ const (
 	NoPlace                   // its lane, or one above it, is at its maximum
 )
 
-// A Nudger waits for a task that it could run itself if the task's lane had a place.
+// A Nudger waits for a task that it could run itself if the task's lane, and those above it, were
+// below their maximums.
 type Nudger interface{ Nudge() }
 
 // Claim runs r on the calling goroutine, unless r has begun. stay is the first lane, from r's
-// upwards, that the caller is in. In the lanes below stay the caller needs places, as a worker
-// does. If one of them has none, n, unless it is nil, is nudged when there may be one.
+// upwards, that the caller is in. In the lanes below stay the caller counts as busy, as a worker
+// does. If one of them is at its maximum, n, unless it is nil, is nudged when that may have changed.
 func (r *Record) Claim(stay *Lane, n Nudger) (got Outcome) {
 	if !r.Waits() {
 		return NotClaimed
@@ -349,7 +350,7 @@ func (l *Lane) Call(f func()) {
 func (l *Lane) Depth() int { return l.id.Depth() }
 
 // Nesting is Depth, as far as the stack and ctx tell. For a task of the family that is not in l it
-// is more than maxNesting: such a task must not wait for l, but has no place in l either.
+// is more than maxNesting: such a task must not wait for l, but does not count as busy in l either.
 func (l *Lane) Nesting(ctx context.Context) int {
 	root := l.crew.root
 	// A task of l is called in the name of the root too. So one Depth, which takes long, is mostly enough.

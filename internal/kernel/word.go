@@ -51,7 +51,7 @@ import (
 //
 // A searching worker is awake, or is being woken, and has no task. The flag submitter is set while a
 // submitter without capacity yields: it looks for tasks after that, as a searching worker does. The
-// flag coming is set while a worker is on its way, beside which a second one may be needed: see wantsSecond.
+// flag coming is set while a worker is on its way and a second one may be needed: see wantsSecond.
 const (
 	numMask   = 1<<25 - 1
 	flag      = 1 << 25

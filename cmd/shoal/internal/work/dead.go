@@ -27,7 +27,7 @@ type Dead struct {
 	JSON   bool
 }
 
-// Run does it. What it finds goes to stdout, and what it says of that to stderr.
+// Run runs the command. Results go to stdout, messages to stderr.
 func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	d.Existing = true
 	q, err := Open(ctx, d.Place)

@@ -163,7 +163,7 @@ type jobEvent struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// A told source is one whose deliveries say to r what becomes of them.
+// A told source wraps a source; its deliveries report their results to r.
 type toldSource struct {
 	jobs.Source
 	r *reporter
