@@ -41,7 +41,7 @@ const (
 
 const (
 	maxNesting   = 64          // tasks of one lane that may run inside each other because there was no free capacity
-	submitYields = 16          // times a submitter yields before it waits
+	submitYields = 4           // times a submitter yields before it waits
 	barge        = int64(1e6)  // ns for which others may take capacity before the first waiter
 	mostCalls    = 64          // or calls of that waiter in vain, where the clock stands still
 	batchStep    = 64          // tickets that a submitter takes at once: workers wait at a cell until it is filled
