@@ -312,10 +312,10 @@ func TestTracerThatPanicsOrReturnsNil(t *testing.T) {
 		var lost error
 		must(t, v.Submit(t.Context(), func(context.Context) error { return nil }, func(err error) { lost = err }))
 		p.Wait()
+		p.Close() // lost may be called after Wait has returned
 		if errorName(lost) != c.err {
 			t.Errorf("%s: lost: %v", c.in, lost)
 		}
-		p.Close()
 		wantErr(t, c.in, p.SubmitContext(t.Context(), func(context.Context) {}), shoal.ErrClosed)
 		g = p.Group(t.Context())
 		g.Go(func(ctx context.Context) error { return nil })
