@@ -129,9 +129,8 @@ func (c *waitedCall) Resolve(err error) {
 	c.mu.Lock()
 	c.err = err
 	c.resolved = true
-	done := c.done
+	open(c.done) // before a Wait returns
 	c.unlockAndWake()
-	open(done)
 }
 
 // latch returns a latch that is opened when c is resolved.
