@@ -1309,3 +1309,21 @@ func TestAPoolThatIsDroppedIsCollected(t *testing.T) {
 	}
 	must(t, p.Close())
 }
+
+// The end waits for no delay.
+func TestDelayedTasksDoNotHoldUpTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p, begun := newPool(t), time.Now()
+		stop, err := p.SubmitAfter(time.Hour, func() { t.Error("it was stopped") })
+		must(t, err)
+		_, err = p.SubmitAfter(time.Hour, func() { t.Error("it was dropped") })
+		must(t, err)
+		if !stop() {
+			t.Error("it was not stopped")
+		}
+		must(t, p.Shutdown(bg))
+		if s, d := p.Stats(), time.Since(begun); d != 0 || s.Dropped != 1 || s.Submitted != 1 {
+			t.Errorf("after %v: %d submitted, %d dropped", d, s.Submitted, s.Dropped)
+		}
+	})
+}

@@ -78,8 +78,10 @@ func (t *Delayed) stop() bool {
 // dropDelayed drops the tasks that are not due. They count as accepted. Locked.
 func (l *Lane) dropDelayed() {
 	for t := range l.delayed {
+		it := t.it
 		t.stop()
 		l.extra++
 		l.dropped++
+		l.later(func() { discard(it, ErrDropped) })
 	}
 }

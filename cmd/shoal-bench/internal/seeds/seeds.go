@@ -123,7 +123,7 @@ func flock(r *race.Results) Table {
 	t := Table{
 		Page: "Flock",
 		Note: "Time a task. The page's tasks of 1 and 10 µs are as quick as its instant ones, so they cannot have taken that long; " +
-			"here they compute for that time. Flock itself is not measured: it is not to be had as a module.",
+			"here they compute for that time. Flock itself is not among the subjects.",
 		Columns: []string{"page: Flock : goroutines", "here: shoal : goroutines"},
 	}
 	for _, row := range []struct {
@@ -149,7 +149,7 @@ func flock(r *race.Results) Table {
 func taskgo(r *race.Results) Table {
 	t := Table{
 		Page: "taskgo",
-		Note: "taskgo-Reuse keeps its workers, the other two on its page do not. Neither is to be had as a module, so shoal is set " +
+		Note: "taskgo-Reuse keeps its workers, the other two on its page do not. taskgo itself is not among the subjects, so shoal is set " +
 			"beside the best other here.",
 		Columns: []string{"page: taskgo-Reuse : best of its others", "here: shoal : best other"},
 	}
