@@ -232,6 +232,27 @@ func TestLaneCollected(t *testing.T) {
 	root.shut()
 }
 
+// TestMovesStayWhenALaneIsCollected: the number that tells whether a lane makes progress does not change,
+// neither if the lane below has run tasks nor if it has not.
+func TestMovesStayWhenALaneIsCollected(t *testing.T) {
+	root := newLane(2, 5, 0)
+	for tasks := range 3 {
+		l := root.sub(t, LaneConfig{Max: 2, Capacity: 4})
+		for range tasks {
+			l.do(func() {})
+		}
+		l.quiesce()
+		was := root.Snapshot().Moves
+		root.crew.read(func() { root.crew.forget(l.place) })
+		if is := root.Snapshot().Moves; is != was {
+			t.Errorf("after %d tasks: %d, it was %d", tasks, is, was)
+		}
+		root.crew.enter()
+		root.crew.leave() // as forget releases root
+	}
+	root.shut()
+}
+
 // TestIdleLaneIsSmall: an idle lane takes at most 1 KB: words on cache lines of their own, and
 // no cells.
 func TestIdleLaneIsSmall(t *testing.T) {

@@ -143,6 +143,7 @@ type place struct {
 	lane   weak.Pointer[Lane]
 	up     *Lane
 	listed *list.Element // in Crew.subs; nil: the lane has ended, or was collected
+	moves  uint64        // of the lane, as the last snapshot counted them for the lanes above
 	muted  *Lane         // the lane while it is muted: no queue keeps it, and its tasks, in memory then
 }
 
@@ -150,20 +151,17 @@ type place struct {
 // lanes itself. It must wake no goroutine, as it runs outside of every testing/synctest bubble.
 func (p *place) collected() {
 	c := p.up.crew
-	c.read(func() { c.forget(p, unknownMoves) })
+	c.read(func() { c.forget(p) })
 }
 
-// unknownMoves are more moves than any lane has.
-const unknownMoves = 1 << 48
-
 // forget is called when a lane below another one has ended, or was collected. What it has added to the
-// moves of the lanes above stays there, so that these numbers only grow.
-func (c *Crew) forget(p *place, moves uint64) {
+// moves of the lanes above stays there.
+func (c *Crew) forget(p *place) {
 	if p.listed != nil {
 		c.subs.Remove(p.listed)
 		p.listed, p.muted = nil, nil
 		for a := p.up; a != nil; a = a.up {
-			a.stirred += moves
+			a.stirred += p.moves
 		}
 		remove(&c.resting, p.lane)
 		p.up.release()
@@ -186,7 +184,8 @@ func (l *Lane) finish() {
 	if l.back.Load() != nil {
 		l.dropCells()
 	}
-	c.forget(l.place, l.moves(l.count(), false))
+	l.place.moves = l.moves(l.count(), false)
+	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }
 
@@ -258,8 +257,8 @@ func (l *Lane) End(stop bool, cause error) {
 	c.enter()
 	cuts := map[*Lane]Cut{}                               // of the lanes that begin to stop
 	for _, b := range append([]*Lane{l}, c.under(l)...) { // a lane before those below it
-		running := int(numOf(b.head.Load()))
 		dropped, stops := b.endLocked(stop)
+		running := int(numOf(b.head.Load())) // now: until the others were dropped, workers took some without the lock
 		if stops {
 			cuts[b] = Cut{}
 		}
@@ -283,7 +282,7 @@ func (c *Crew) under(l *Lane) (all []*Lane) {
 		p := e.Value.(*place)
 		e = e.Next()
 		if b := p.lane.Value(); b == nil {
-			c.forget(p, unknownMoves) // its cleanup is about to run
+			c.forget(p) // its cleanup is about to run
 		} else if b != l && b.IsBelow(l) {
 			all = append(all, b)
 		}

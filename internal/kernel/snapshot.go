@@ -32,6 +32,7 @@ func (l *Lane) Snapshot() (s Snapshot) {
 
 func (l *Lane) snapshot(s *Snapshot) {
 	c := l.crew
+	below := c.under(l) // first: it may forget lanes, whose moves are those of l then
 	s.Count = l.count()
 	s.Dropped, s.Canceled, s.Failed, s.Spawned, s.Rejected = l.dropped, l.canceled, l.failed, l.spawned, l.rejected
 	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
@@ -40,9 +41,10 @@ func (l *Lane) snapshot(s *Snapshot) {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
 	s.WorkersIn, s.Moves = s.Busy-l.inline-l.hosts, l.moves(s.Count, true)
-	for _, b := range c.under(l) {
+	for _, b := range below {
 		s.WorkersIn += b.workersIn() - b.hosts
-		s.Moves += b.moves(b.count(), false)
+		b.place.moves = b.moves(b.count(), false)
+		s.Moves += b.place.moves
 	}
 	if l.up != nil {
 		l.most = max(l.most, s.WorkersIn)

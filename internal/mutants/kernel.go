@@ -342,7 +342,7 @@ var kernelMutants = []mutant{
 		old: "\tif stopped && t.timer.Stop() { //",
 		new: "\tif t.timer.Stop(); stopped { //"},
 	{name: "kernel: the moves of a lane end with it", tests: "TestTheEndOfASubPoolHidesNoProgress",
-		old: "\t\t\ta.stirred += moves\n",
+		old: "\t\t\ta.stirred += p.moves\n",
 		new: "\t\t\t_ = a\n"},
 	{name: "kernel: what is cut is not reported above", tests: "TestShutdownReportsTheTasksOfSubPools",
 		old: "for a := b; a != l.up; a = a.up {",
