@@ -75,13 +75,17 @@ func (t *Delayed) stop() bool {
 	return stopped
 }
 
-// dropDelayed drops the tasks that are not due. They count as accepted. Locked.
+// dropDelayed drops the tasks that are not due. Locked.
 func (l *Lane) dropDelayed() {
 	for t := range l.delayed {
-		it := t.it
+		l.drop(t.it)
 		t.stop()
-		l.extra++
-		l.dropped++
-		l.later(func() { discard(it, ErrDropped) })
 	}
+}
+
+// drop counts delayed task it, which has no permit, as accepted and dropped. Locked.
+func (l *Lane) drop(it queue.Item) {
+	l.extra++
+	l.dropped++
+	l.later(func() { discard(it, ErrDropped) })
 }

@@ -88,7 +88,7 @@ func (l *Lane) release() {
 	l.crew.touch(l)
 }
 
-// Release ends a Retain. It may be the last act of a goroutine of the pool.
+// Release ends what retain began. It may be the last act of a goroutine of the pool.
 func (l *Lane) Release() {
 	l.crew.enter()
 	l.release()

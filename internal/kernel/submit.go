@@ -265,10 +265,8 @@ func (l *Lane) refuse() {
 		l.unlist(w)
 		w.err = ErrClosed
 		switch {
-		case w.woken.IsZero(): // no goroutine waits: the task counts as accepted and dropped
-			l.extra++
-			l.dropped++
-			l.later(func() { discard(w.it, ErrDropped) })
+		case w.woken.IsZero(): // no goroutine waits
+			l.drop(w.it)
 		case !w.called: // else it was set
 			w.woken.Set()
 		}
