@@ -27,8 +27,8 @@ import (
 // that goes into the queue costs no allocation.
 //
 // Under Block, Submit slows down goroutines that submit short tasks without
-// pause. While more than 65,536 tasks wait, it parks now and then after the task
-// was accepted: if one goroutine submits, once in some thousand calls; if
+// pause. While more than 32,768 tasks wait, and 64 for each that runs, it parks
+// now and then after the task was accepted: if one goroutine submits, once in some thousand calls; if
 // thousands do, each of them soon. It parks for a few milliseconds as a rule and
 // at most for about 100. So the workers get the CPUs, and an unbounded queue stays
 // short. If tasks take longer than some microseconds, this happens only each time

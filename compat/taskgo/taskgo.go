@@ -14,9 +14,10 @@
 // handler a panic crashes the process. Options out of range get their defaults. If
 // Stop gives up waiting, the tasks that are left go on.
 //
-// While more than 65,536 tasks wait, a goroutine that submits short tasks without pause
-// parks now and then after its task was accepted, for a few milliseconds as a rule and at
-// most for about 100, so that the workers get the CPUs; tasks of the queue do not park.
+// While more than 32,768 tasks wait, and 64 for each that runs, a goroutine that submits
+// short tasks without pause parks now and then after its task was accepted, for a few
+// milliseconds as a rule and at most for about 100, so that the workers get the CPUs. Tasks
+// of the queue do not park.
 //
 // What is broken in taskgo is not kept:
 //

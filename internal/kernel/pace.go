@@ -15,7 +15,9 @@ import (
 // A lease is for mostLease tasks at most, so submitters come to the lock once in that many. Under
 // Block, a submitter that comes there while more than far tasks wait parks after its own task was
 // admitted, unless it is a task of the family. A worker that sees in its tick that half of what
-// waited is taken wakes the submitter that has been parked for longest, and some more if few wait.
+// waited is taken wakes the submitter that has been parked for longest, and some more if few wait. If
+// tasks are long, no worker does that in time. So each task that runs lets perTask more wait, and
+// an alarm that finds that half is taken wakes a submitter for each worker.
 //
 // Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
 // submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
@@ -25,15 +27,20 @@ import (
 // lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
 // submitters that have waited for 100 ms.
 
-// Two figures were measured, on two CPUs with one or more submitters and tasks of some nanoseconds:
-// farAhead and paceTime. The others are parts of them. What the simulated scheduler of package grow says
-// of them stands in its plant_pace_test.go.
+// Three figures were measured, on two CPUs with one or more submitters: farAhead and paceTime with tasks of
+// some nanoseconds, and perTask with tasks that sleep. The others are parts of the first two. What the
+// simulated scheduler of package grow says of them stands in its plant_pace_test.go.
 const (
-	// farAhead tasks that wait are plenty for the workers, and fit into the caches. With twice as
-	// many the tasks of one submitter take 8 % longer, and those of 100 submitters 20 to 40 %. A
-	// burst of 100,000 takes 3 to 6 % longer than without a limit.
-	farAhead  = 1 << 16 >> (14 * sy.Shorter / 3)
-	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 16
+	// farAhead tasks that wait are plenty for the workers, and fit into the caches. The garbage
+	// collector scans what waits: with twice as many, tasks that allocate take 10 to 20 % longer.
+	// With half as many, those of 100 submitters took up to 1.5 times as long.
+	farAhead  = 1 << 15 >> (13 * sy.Shorter / 3)
+	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 8
+
+	// While a task runs, perTask more may wait. So workers whose tasks sleep have enough until the alarm
+	// rings. Without it, tasks that sleep 10 ms on up to 50,000 workers take 1.1 to 1.8 times as long, and
+	// with 16 up to 1.1 times.
+	perTask = 64 >> (6 * sy.Shorter / 3)
 
 	// Parking is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine,
 	// fewer tasks than mostLease were taken or submitted: 2 µs a task. If nothing moves at all,
@@ -76,7 +83,7 @@ func (l *Lane) isFarAhead() bool {
 	if p != nil && n <= farAhead/2 {
 		p.far = farAhead
 	}
-	return p != nil && n > p.far
+	return p != nil && n > p.far+perTask*numOf(l.head.Load())
 }
 
 // openLease gives out a lease, unless l is idle. Locked.
@@ -154,22 +161,21 @@ func (l *Lane) follow() {
 	if p := l.pacing.Load(); p != nil && l.mayWake(p) {
 		sy.Reach("follow")
 		l.crew.enter()
-		l.wakeNext(p)
+		wake := 1
+		if l.backlog() < mostLease {
+			wake = farAhead / mostLease // they bring farAhead tasks at most
+		}
+		l.wakeNext(p, wake)
 		l.crew.leave()
 	}
 }
 
-// wakeNext wakes the submitter that has been parked for longest, if it is time. If few tasks wait it wakes
-// more of them, since each may bring few. Locked.
-func (l *Lane) wakeNext(p *pacing) {
+// wakeNext wakes the first n parked submitters, if it is time. Locked.
+func (l *Lane) wakeNext(p *pacing, n int) {
 	if l.mayWake(p) {
-		n, wake := l.backlog(), 1
-		if n < mostLease {
-			wake = farAhead / mostLease // they bring farAhead tasks at most
-		}
 		p.far = farAhead
-		l.wakeAfter(p, min(n/2, farAhead/2))
-		p.wake(min(wake, len(p.parked)))
+		l.wakeAfter(p, min(l.backlog()/2, farAhead/2))
+		p.wake(min(n, len(p.parked)))
 	}
 }
 
@@ -187,7 +193,10 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	defer c.leave()
 	p.alarm.stop = nil
 	c.touch(l) // its end may wait for that
-	l.wakeNext(p)
+
+	// If no worker has followed, their tasks are long, and each may soon want one.
+	l.wakeNext(p, c.live)
+
 	taken := (ticketOf(l.head.Load()) - p.head) & mask
 	moved := taken + (ticketOf(l.tail.Load())-p.tail)&mask
 	if p.slow++; taken >= mostLease {

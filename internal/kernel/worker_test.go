@@ -115,30 +115,3 @@ func TestOneTaskWakesOneWorker(t *testing.T) {
 		l.quiesce()
 	}
 }
-
-// TestASubmitterFarAheadGetsNoLease: with a lease it would bring many more tasks before it parks. If
-// thousands of submitters did that, the queue would grow without end.
-func TestASubmitterFarAheadGetsNoLease(t *testing.T) {
-	l := newLane(1, 1<<20, 0)
-	open := make(chan struct{})
-	l.do(func() { <-open })
-	l.pacing.Store(&pacing{far: 1 << 20})
-	var n atomic.Int64
-	for range farAhead {
-		l.do(func() { n.Add(1) })
-	}
-	for numOf(l.tail.Load()) > 0 {
-		l.do(func() { n.Add(1) })
-	}
-	l.crew.read(func() { l.pacing.Load().far = 1 })
-	l.do(func() { n.Add(1) }) // it parks until the alarm says that this is in vain
-	if lease := numOf(l.tail.Load()); lease != 0 {
-		t.Errorf("a lease for %d tasks", lease)
-	}
-	close(open)
-	l.quiesce()
-	l.shut()
-	if n.Load() <= farAhead {
-		t.Errorf("%d tasks ran", n.Load())
-	}
-}
