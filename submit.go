@@ -26,13 +26,14 @@ import (
 // or the pool is shut down. Under the other policies it does not wait. A task
 // that goes into the queue costs no allocation.
 //
-// Under Block, Submit slows down goroutines that submit short tasks without
-// pause. While more than 32,768 tasks wait, and 64 for each that runs, it parks
-// now and then after the task was accepted: if one goroutine submits, once in some thousand calls; if
-// thousands do, each of them soon. It parks for a few milliseconds as a rule and
-// at most for about 100. So the workers get the CPUs, and an unbounded queue stays
-// short. If tasks take longer than some microseconds, this happens only each time
-// that the queue has grown four-fold, for 10 ms at most. Tasks of the pool, and
+// Under Block, Submit slows down goroutines that submit tasks without pause. While
+// more tasks wait than 32,768 plus 64 for each task that runs, it parks now and
+// then after the task was accepted: if one goroutine submits, once in some
+// thousand calls; if thousands do, each of them soon. It parks for a few
+// milliseconds as a rule and at most for about 100. So the workers get the CPUs,
+// and an unbounded queue of short tasks stays short. If the workers take fewer
+// than some 400,000 tasks a second, this happens only each time that the queue
+// has grown four-fold, for 10 ms as a rule. Tasks of the pool, and
 // [Pool.TrySubmit], do not park.
 //
 // A task may call Submit. If the queue of its own pool, or of a pool above that,

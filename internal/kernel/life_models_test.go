@@ -26,7 +26,7 @@ func lifeModels() (ms []suite.Model) {
 		ms = append(ms, suite.Model{Name: "life/" + name, Bound: bound, Reach: reach, Run: on(run)})
 	}
 	of := func(max, capacity int, cc Config) conf { return conf{Max: max, Capacity: capacity, Config: cc} }
-	add("who retains it keeps it from its end", 3, nil, func(s *sim) {
+	add("a lane does not end while it is retained", 3, nil, func(s *sim) {
 		s.pool(1, of(1, 4, Config{}))
 		a := s.sub(0, LaneConfig{Max: 1, Capacity: 4})
 		s.submit(a, 0)

@@ -92,13 +92,13 @@ func permitModels() (ms []suite.Model) {
 		s.wait(0)
 		s.shutdown(0)
 	})
-	add("two who reserve, one place", 3, nil, func(s *sim) {
+	add("two reservations, one place", 3, nil, func(s *sim) {
 		s.pool(2, of(1, 4))
 		s.Go("other", func() { s.reserved(0, s.reserve(0, 1), 1, nil) })
 		s.reserved(0, s.reserve(0, 1), 0, nil)
 		s.end()
 	})
-	add("Release gives the place to who waits", 3, nil, func(s *sim) {
+	add("Release gives the place to a waiter", 3, nil, func(s *sim) {
 		s.pool(2, of(1, 0))
 		r := s.reserve(0, 1)
 		s.Go("other", func() { s.submit(0, 0) })

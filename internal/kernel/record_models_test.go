@@ -62,7 +62,7 @@ func recordModels() (ms []suite.Model) {
 			s.Failf("Submit: %v", err)
 		}
 	}
-	add("whoever has the result sees it counted", 3, nil, func(s *sim) {
+	add("a task is counted before it is resolved", 3, nil, func(s *sim) {
 		s.pool(2, of(1, 4))
 		b := s.record(0, 0, nil)
 		b.also = func() {
@@ -153,7 +153,7 @@ func recordModels() (ms []suite.Model) {
 		s.submit(0, 3)
 		s.end()
 	})
-	add("a tombstone takes no room", 2, nil, func(s *sim) {
+	add("a tombstone takes no capacity", 2, nil, func(s *sim) {
 		s.pool(3, of(1, 1))
 		b := s.record(0, 1, nil)
 		s.and(0, 0, func() {
@@ -165,7 +165,7 @@ func recordModels() (ms []suite.Model) {
 		})
 		s.end()
 	})
-	add("in a pause a tombstone keeps nobody who waits for quiescence", 2, nil, func(s *sim) {
+	add("in a pause a tombstone does not delay Wait", 2, nil, func(s *sim) {
 		s.pool(2, of(1, 4))
 		b := s.record(0, 1, nil)
 		e, began := sy.MakeEvent(), sy.MakeEvent()
@@ -252,7 +252,7 @@ func recordModels() (ms []suite.Model) {
 		})
 		s.end()
 	})
-	add("withdraw, and who waits for capacity", 2, nil, func(s *sim) {
+	add("withdraw, and a submitter waits for capacity", 2, nil, func(s *sim) {
 		s.drops = true
 		s.pool(3, of(1, 0))
 		b := s.record(0, 1, nil)

@@ -396,7 +396,7 @@ func strandModels() (ms []suite.Model) {
 		st.submit(2)
 		return e
 	}
-	for _, by := range []string{"", ", beside who waits"} {
+	for _, by := range []string{"", ", beside Wait"} {
 		add("DropOldest displaces the first of a strand"+by, 2, []string{"displace"}, func(s *sim) {
 			e := behind(s)
 			displace := func() { s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil) }

@@ -14,8 +14,8 @@ import (
 // These are the models of loops. Most of them demand that items meet: that is where a call
 // of a helper that gets lost shows, which otherwise only makes a loop slower.
 
-// each has f run for n items from i on, by ctx, and demands that error, and where that is nil
-// that each has run.
+// each runs a loop with ctx that calls f for n items from i on. It demands that the loop returns
+// want and, if it returns nil, that each item has run.
 func (s *sim) each(ctx context.Context, i, n int, want error, f func(ctx context.Context, i int) error) {
 	in := make([]int, n)
 	for k := range in {

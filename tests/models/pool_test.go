@@ -63,8 +63,8 @@ func (s *sim) poolAt(first uint64, n int, opts ...shoal.Option) *shoal.Pool {
 	return s.p
 }
 
-// watch has a task of the pool, which has the option, wait for the watchdog to tell
-// of it. what[0] comes before that, what[1] then.
+// watch makes a pool with option o, and submits a task that waits for an alarm of the
+// watchdog. It calls what[0] before it submits the task, and what[1] after that.
 func (s *sim) watch(o shoal.Option, what ...func()) {
 	s.Timed()
 	began, told := sy.MakeEvent(), sy.MakeEvent()
