@@ -42,8 +42,8 @@ func eachShape(t *testing.T, f func(t *testing.T, s shape)) {
 	}
 }
 
-// fillQueue has p accept tasks 0 … n-1 of y without waiting, and refuse the
-// next one, which it must count.
+// fillQueue submits tasks 0 … n-1 of y to p, which must accept them without
+// waiting. Then it submits task n, which p must refuse and count as rejected.
 func fillQueue(t *testing.T, p *shoal.Pool, y *tally, n int) {
 	t.Helper()
 	fillMore(t, p, y, 0, n)
@@ -68,9 +68,9 @@ func fillMore(t *testing.T, p *shoal.Pool, y *tally, first, n int) {
 	}
 }
 
-// submitBeyond submits task n of y to p, which has no room and in which tasks 0
-// … n-2 wait, with Submit, and checks that the policy is followed. It returns a
-// func that checks the rest when there was room.
+// submitBeyond calls Submit with task n of y, while p has no free capacity and
+// tasks 0 … n-2 of y wait, and checks that p follows its policy. The func that it
+// returns checks the rest, once there was free capacity.
 func submitBeyond(t *testing.T, p *shoal.Pool, y *tally, s shape, n int) (later func()) {
 	t.Helper()
 	was := p.Stats()
@@ -1469,7 +1469,8 @@ func TestFiveThousandGoroutinesSubmitAtOnce(t *testing.T) {
 	shutClean(t, p)
 }
 
-// A context of the user's own ends when it says so, not when somebody has heard of it.
+// A task's context has ended as soon as its parent has, even if the parent is a context
+// of the user's own and no goroutine has noticed its end yet.
 func TestATasksContextHasEndedAsSoonAsItsParent(t *testing.T) {
 	p := shoal.Must(shoal.New())
 	defer p.Close()

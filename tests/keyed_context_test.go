@@ -205,7 +205,8 @@ func TestKeyedContextEndsTheWaitForRoom(t *testing.T) {
 	})
 }
 
-// H2, H30: a task that waits for one of a key is told, and does not stop the pool.
+// H2, H30: if a task waits for one of a key that has no result yet, Wait returns ErrWouldDeadlock,
+// and the pool does not stop.
 func TestGoKeyedIsNotWaitedForInATask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)

@@ -289,7 +289,7 @@ func TestS8_LocalOpenedInsideAnOpenIsClosedAfterIt(t *testing.T) {
 	})
 }
 
-// S8: an open that gets its own resource, by another Local or not, is told.
+// S8: if open gets its own resource, also by way of another Local, Get returns ErrWouldDeadlock.
 func TestS8_LocalOpenThatGetsItself(t *testing.T) {
 	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Spawn} { // on a worker, and elsewhere
 		inBubble(t, func(t *testing.T) {

@@ -715,7 +715,8 @@ func TestReviewWaitWithTheContextOfTheTaskAround(t *testing.T) {
 	}
 }
 
-// A task has no worker of a pool for having been submitted by a task of it that has ended.
+// If a task of one pool has submitted a task to another pool, and has ended, the second
+// task has no worker of the first pool.
 func TestReviewTheContextOfATaskThatHasEndedIsNoPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(4))

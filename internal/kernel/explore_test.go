@@ -96,7 +96,7 @@ func (s *sim) pool(n int, c conf) {
 	s.After(s.check)
 }
 
-// add has the sim know lane l.
+// add gives lane l the next number.
 func (s *sim) add(l *Lane, max, up int, first uint64) {
 	s.first = append(s.first, first)
 	s.lanes = append(s.lanes, l)
@@ -162,8 +162,9 @@ func (s *sim) check() {
 	}
 }
 
-// inside is what every task of lane k does, around f. It has a place in the lanes from k upwards,
-// up to until: -1 on a worker, k where it runs inline, else it is a guest.
+// inside is what every task of lane k does, around f. The task counts in lane k and the lanes above it,
+// up to lane until, in which it does not count. until is -1 on a worker, k if the task runs inline, and
+// else the lane of the task that waits for it and runs it.
 func (s *sim) inside(k, i, until int, f func()) {
 	sy.Access(&s.runs[i], sy.Write)
 	s.ran[i]++
@@ -312,7 +313,7 @@ func (b *body) Run() error {
 	return err
 }
 
-// until is where the places that b has end: see inside. Whoever awaits b says in which lane it is.
+// until is the lane up to which b counts: see inside. await sets waiter to the lane of the task that waits.
 func (b *body) until() int {
 	switch {
 	case b.Worker != nil:

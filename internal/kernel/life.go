@@ -364,8 +364,8 @@ func (l *Lane) Done() (done sy.Latch) {
 }
 
 // Outcome is what the end of l has cut short; nil: nothing. If nothing is noted yet, and tasks run in
-// l or below it, Outcome notes that they are cut short, because of cause. It does so too if foreign is
-// set, which says that other functions of the user may run, unless done is open.
+// l or below it, Outcome notes that they are cut short, because of cause. If none runs and foreign is
+// set, other functions of the user may run. Then Outcome notes a Cut of no tasks, unless done is open.
 func (l *Lane) Outcome(foreign bool, cause error) (o *Cut) {
 	l.crew.read(func() {
 		running := int(numOf(l.head.Load()))

@@ -93,8 +93,9 @@ func oneModels() (ms []suite.Model) {
 		s.end()
 	})
 	for _, barge := range []bool{false, true} {
-		// With the clock at a stand a waiter is served in turn after two calls in vain, which few
-		// models reach; strictness from the start has its time come.
+		// While the clock stands still, a waiter is served in turn only after two calls in vain, which few
+		// models reach. So in the models "in turn" a thread advances the clock by 10 ms. A waiter that has
+		// waited for 1 ms is served in turn.
 		pre := map[bool]string{false: "", true: "in turn: "}[barge]
 		open := func(s *sim, n int, c conf) {
 			if barge {
@@ -105,7 +106,7 @@ func oneModels() (ms []suite.Model) {
 				s.Go("time", func() { s.Advance(10 * 1e6) })
 			}
 		}
-		add(pre+"hand-off: no room, blocked submitter", 3, nil, func(s *sim) {
+		add(pre+"hand-off: no free capacity, blocked submitter", 3, nil, func(s *sim) {
 			open(s, 3, of(1, 0))
 			s.Go("other", func() { s.submit(0, 2) })
 			s.submit(0, 0)

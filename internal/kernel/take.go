@@ -226,8 +226,8 @@ func (w *Worker) stopLocked() (now int64) {
 		l.leaf().Serve(-1)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
-		// w keeps its place meanwhile. Otherwise a lane whose workers yield would never be at its
-		// maximum, and lanes of lower priority would starve.
+		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
+		// its maximum, and lanes of lower priority would starve.
 		l.below++
 		l.retain()
 		w.keeps = l

@@ -43,7 +43,7 @@ type Worker struct {
 	yields bool  // it yields when it has stopped
 	hooked bool  // the start hook has returned
 	parked bool  // guarded by mu
-	keeps  *Lane // the lane in which it keeps its place while it yields
+	keeps  *Lane // the lane against whose maximum it still counts while it yields
 	turn   turn
 	run
 	id int
