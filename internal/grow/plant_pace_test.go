@@ -172,7 +172,7 @@ func (p *pacing) park(g *G) {
 	p.parks++
 	if p.parked = append(p.parked, pacer{g, p.pool.s.now}); len(p.parked) == 1 {
 		p.woken = 0
-		p.wakeAfter(min(p.backlog()/2, p.rule.far/2))
+		p.wakeAtHalf()
 		if !p.alarm {
 			p.slow = 0
 			p.setAlarm(firstTime)
@@ -180,7 +180,7 @@ func (p *pacing) park(g *G) {
 	}
 }
 
-func (p *pacing) wakeAfter(n uint64) { p.wakeAt, p.waits = p.pool.began+n, true }
+func (p *pacing) wakeAtHalf() { p.wakeAt, p.waits = p.pool.began+min(p.backlog(), p.rule.far)/2, true }
 
 func (p *pacing) wake(n int) {
 	s := p.pool.s
@@ -209,7 +209,7 @@ func (p *pacing) wakeNext(wake uint64) {
 	}
 	p.far = p.rule.far
 	p.woken, p.sent = int(min(wake, uint64(len(p.parked)))), p.given
-	p.wakeAfter(min(p.backlog()/2, p.rule.far/2))
+	p.wakeAtHalf()
 	p.wake(p.woken)
 }
 

@@ -70,8 +70,8 @@ type pacer struct {
 	since int64
 }
 
-// isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing for the first
-// that is, and resets far when the queue is short. Locked.
+// isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing when more than
+// farAhead wait, and resets far when the queue is short. Locked.
 func (l *Lane) isFarAhead() bool {
 	if l.capacity <= farAhead { // then none ever is
 		return false
@@ -100,7 +100,7 @@ func (l *Lane) pace() pacer {
 	sy.Reach("ahead")
 	w := pacer{sy.MakeEvent(), c.clock.Now()}
 	if p.parked = append(p.parked, w); len(p.parked) == 1 {
-		l.wakeAfter(p, min(l.backlog()/2, farAhead/2))
+		l.wakeAtHalf(p)
 		if p.alarm.stop == nil {
 			p.slow = 0
 			l.setPaceAlarm(p, firstTime)
@@ -121,9 +121,9 @@ func (l *Lane) awaitWorkers(w pacer, ctx context.Context) {
 	}
 }
 
-// wakeAfter makes workers wake a submitter when they have taken n more tasks. Locked.
-func (l *Lane) wakeAfter(p *pacing, n uint64) {
-	p.wakeAt.Store((ticketOf(l.head.Load())+n)<<ticketBit | 1)
+// wakeAtHalf makes workers wake a submitter when they have taken half of what waits, or of farAhead. Locked.
+func (l *Lane) wakeAtHalf(p *pacing) {
+	p.wakeAt.Store((ticketOf(l.head.Load())+min(l.backlog(), farAhead)/2)<<ticketBit | 1)
 }
 
 // wake wakes the first n parked submitters. Locked.
@@ -175,7 +175,7 @@ func (l *Lane) follow() {
 func (l *Lane) wakeNext(p *pacing, n int) {
 	if l.mayWake(p) {
 		p.far = farAhead
-		l.wakeAfter(p, min(l.backlog()/2, farAhead/2))
+		l.wakeAtHalf(p)
 		p.wake(min(n, len(p.parked)))
 	}
 }
@@ -195,8 +195,8 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	p.alarm.stop = nil
 	c.touch(l) // its end may wait for that
 
-	// If no worker has followed, their tasks are long, and each may soon want one. No more than were taken
-	// come, so the queue does not grow.
+	// If no worker has followed, their tasks are long, and each may soon want one. If farAhead waited, no more
+	// come than were taken, so the queue does not grow.
 	had := len(p.parked) > 0
 	l.wakeNext(p, min(c.live, farAhead/2))
 	taken := (ticketOf(l.head.Load()) - p.head) & mask

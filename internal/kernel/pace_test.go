@@ -28,7 +28,7 @@ func TestTheAlarmWakesASubmitterForEachWorker(t *testing.T) {
 			p.parked = append(p.parked, pacer{sy.MakeEvent(), l.crew.clock.Now()})
 		}
 		l.crew.read(func() { l.pacing.Store(p) })
-		l.wakeAfter(p, 0)
+		p.wakeAt.Store(ticketOf(l.head.Load())<<ticketBit | 1) // it is time
 		l.checkPace(p, firstTime)
 		l.crew.read(func() {
 			left = len(p.parked)
