@@ -80,7 +80,7 @@ func (k *Keyed[K]) Submit(key K, task func()) error {
 	if err := checkArgs(context.Background(), k.p, task != nil); err != nil {
 		return err
 	}
-	return k.submit(k.shard(key), key, queue.Func(task), nil)
+	return k.submit(k.shard(key), key, queue.Func(task), context.Background())
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
@@ -129,7 +129,7 @@ func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	return k.p.submitBy(func(it queue.Item) error { return k.submit(s, key, it, c.parent) }, &c.call, c, &c.parent, kind)
 }
 
-// submit submits a task of key, whose shard is s. ctx, if not nil, bounds the wait for free capacity.
+// submit submits a task of key, whose shard is s. ctx bounds the wait for free capacity.
 func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, ctx context.Context) error {
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)

@@ -202,7 +202,7 @@ func (l *loop) callHelper() {
 	}
 	// A helper is useful only if a worker is free. So the policy does not apply, and no task counts as
 	// rejected.
-	if l.p.put(queue.Record(&h.call), kernel.Offer, nil) != nil {
+	if l.p.put(queue.Record(&h.call), kernel.Offer, context.Background()) != nil {
 		l.root.latest.CompareAndSwap(h, nil)
 		return
 	}

@@ -27,7 +27,7 @@ import (
 // that goes into the queue costs no allocation.
 //
 // Under Block, Submit slows down goroutines that submit tasks without pause. While
-// more tasks wait than 32,768 plus 64 for each task that runs, it parks now and
+// more tasks wait than 32,768 plus 250 for each task that runs, it parks now and
 // then after the task was accepted: if one goroutine submits, once in some
 // thousand calls; if thousands do, each of them soon. It parks for a few
 // milliseconds as a rule and at most for about 100. So the workers get the CPUs,
@@ -58,7 +58,7 @@ func (p *Pool) Submit(task func()) error {
 	if p.lane.Submit(it) {
 		return nil
 	}
-	return p.lane.SubmitSlow(it, kernel.Policy(p.policy), nil)
+	return p.lane.SubmitSlow(it, kernel.Policy(p.policy), context.Background())
 }
 
 // TrySubmit is [Pool.Submit], but never waits: if there is no free capacity it
@@ -67,7 +67,7 @@ func (p *Pool) TrySubmit(task func()) error {
 	if task == nil {
 		return ErrNilTask
 	}
-	return p.put(queue.Func(task), kernel.Reject, nil)
+	return p.put(queue.Func(task), kernel.Reject, context.Background())
 }
 
 // SubmitContext is [Pool.Submit] with a context. If ctx ends before there is free
@@ -154,7 +154,7 @@ func (p *Pool) submitBy(submit func(queue.Item) error, c *call, own context.Cont
 	return err
 }
 
-// put submits it. ctx, if not nil, bounds the wait for free capacity.
+// put submits it. ctx bounds the wait for free capacity.
 func (p *Pool) put(it queue.Item, policy kernel.Policy, ctx context.Context) error {
 	if p.lane.Submit(it) {
 		return nil
@@ -179,7 +179,7 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 			n += k
 			continue
 		}
-		if err := p.lane.SubmitSlow(queue.Func(tasks[n]), kernel.Policy(p.policy), nil); err != nil {
+		if err := p.lane.SubmitSlow(queue.Func(tasks[n]), kernel.Policy(p.policy), context.Background()); err != nil {
 			return n, err
 		}
 		n++

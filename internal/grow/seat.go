@@ -10,10 +10,10 @@ const (
 	// shortest tasks.
 	maxStep = 64
 
-	// A step that took less than shortStep doubles, and one that took more than longStep is
+	// A step that took less than shortStep doubles, and one that took more than LongStep is
 	// halved. So a tick comes more than once in a window, unless a task takes longer (N).
 	shortStep = 20 * us
-	longStep  = 40 * us
+	LongStep  = 40 * us
 
 	// window is the time in which the workers of a crew yield at most once for each CPU. Go's
 	// scheduler lets a goroutine compute for a slice, and looks at timers between two goroutines only.
@@ -116,7 +116,7 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	}
 	if took < shortStep {
 		s.step = min(s.step, maxStep/2) * 2
-	} else if took > longStep {
+	} else if took > LongStep {
 		s.step /= 2
 	}
 	s.step = max(1, s.step)
@@ -131,7 +131,7 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
 	taken, step, d := int64(uint32(began)-s.mark), int64(s.step), int64(0)
 	switch {
-	case !s.marked || !s.Short() || taken < step || took == 0 || took > longStep: // unknown
+	case !s.marked || !s.Short() || taken < step || took == 0 || took > LongStep: // unknown
 	case taken < step+step/8: // it was alone
 		c.soloTime.Store(took / step)
 		c.soloAt.Store(now)

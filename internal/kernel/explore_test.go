@@ -226,19 +226,19 @@ func (s *sim) give(k, i int, it queue.Item, p Policy, ctx context.Context) error
 func (s *sim) submit(k, i int) { s.and(k, i, nil) }
 
 func (s *sim) and(k, i int, f func()) {
-	if err := s.give(k, i, s.task(k, i, f), Block, nil); err != nil {
+	if err := s.give(k, i, s.task(k, i, f), Block, context.Background()); err != nil {
 		s.Failf("Submit of task %d: %v", i, err)
 	}
 }
 
 // try submits task i, which may be refused.
 func (s *sim) try(k, i int, f func()) bool {
-	return s.give(k, i, s.task(k, i, f), Reject, nil) == nil
+	return s.give(k, i, s.task(k, i, f), Reject, context.Background()) == nil
 }
 
 // block is submit for a task that may be refused with ErrClosed.
 func (s *sim) block(k, i int, f func()) bool {
-	err := s.give(k, i, s.task(k, i, f), Block, nil)
+	err := s.give(k, i, s.task(k, i, f), Block, context.Background())
 	if err != nil && err != ErrClosed {
 		s.Failf("Submit: %v", err)
 	}

@@ -59,7 +59,7 @@ func (l *Lane) give(f func(), p Policy) error {
 	if l.Submit(it) {
 		return nil
 	}
-	return l.SubmitSlow(it, p, nil)
+	return l.SubmitSlow(it, p, context.Background())
 }
 
 func (l *Lane) do(f func()) error  { return l.give(f, Block) }

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -196,7 +197,7 @@ func looksModels() (ms []suite.Model) {
 		started.Wait()
 		s.and(a, 2, func() { began.Set(); end.Wait() })
 		began.Wait()
-		s.give(a, 4, s.loose(a, 4, nil), Block, nil)
+		s.give(a, 4, s.loose(a, 4, nil), Block, context.Background())
 		proceed.Set()
 		waits.Wait()
 		s.give(a, 5, s.task(a, 5, nil), DropOldest, nil)

@@ -96,7 +96,7 @@ func (j *job) Nudge() {
 func (j *job) give(p Policy) bool {
 	l, it := j.m.lanes[j.k], queue.Record(&j.Record)
 	if !l.Submit(it) {
-		if err := l.SubmitSlow(it, p, nil); err != nil {
+		if err := l.SubmitSlow(it, p, context.Background()); err != nil {
 			j.m.open.Add(-1)
 			return false
 		}
@@ -210,7 +210,7 @@ func (c *chain) give(p Policy, fails bool) {
 	t := &link{c: c, fails: fails}
 	t.Init(t, c.m.lanes[c.k])
 	c.m.open.Add(1)
-	if c.m.lanes[c.k].SubmitSlow(queue.Record(&t.Record), p, nil) != nil {
+	if c.m.lanes[c.k].SubmitSlow(queue.Record(&t.Record), p, context.Background()) != nil {
 		c.m.open.Add(-1)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/shoal-go/shoal/internal/grow"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -27,9 +28,9 @@ import (
 // lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
 // submitters that have waited for 100 ms.
 
-// Three figures were measured, on two CPUs with one or more submitters: farAhead and paceTime with tasks of
-// some nanoseconds, and perTask with tasks that sleep. The others are parts of the first two. What the
-// simulated scheduler of package grow says of them stands in its plant_pace_test.go.
+// Two figures were measured, on two CPUs with one or more submitters of tasks of some nanoseconds:
+// farAhead and paceTime. The others follow from these. What the simulated scheduler of package grow says
+// of them stands in its plant_pace_test.go.
 const (
 	// farAhead tasks that wait are plenty for the workers, and fit into the caches. The garbage
 	// collector scans what waits: with twice as many, tasks that allocate take 10 to 20 % longer.
@@ -37,11 +38,11 @@ const (
 	farAhead  = 1 << 15 >> (13 * sy.Shorter / 3)
 	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 8
 
-	// While a task runs, perTask more may wait. So workers whose tasks sleep for 0.2 ms or more have enough
-	// until the alarm rings. Without it, a million tasks that sleep 10 ms on up to 50,000 workers take
-	// 1.1 to 1.8 times as long, and with 16 up to 1.1 times. While 15,900 run, a queue of 1<<20 is full
-	// before a submitter is far ahead.
-	perTask = 64 >> (6 * sy.Shorter / 3)
+	// While a task runs, perTask more may wait. A worker does not look at the queue if its tasks take
+	// longer than grow.LongStep, 40 µs, and takes so many until the alarm rings. Without that, a million
+	// tasks that sleep 10 ms on up to 50,000 workers take 1.1 to 1.8 times as long. While 4,100 run, a
+	// queue of 1<<20 is full before a submitter is far ahead.
+	perTask = uint64(int64(paceTime)/grow.LongStep) >> (7 * sy.Shorter / 3)
 
 	// Parking is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine,
 	// fewer tasks than mostLease were taken or submitted: 2 µs a task. If nothing moves at all,
@@ -111,7 +112,7 @@ func (l *Lane) pace() pacer {
 
 // awaitWorkers parks a submitter that is far ahead until it is woken, or ctx ends.
 func (l *Lane) awaitWorkers(w pacer, ctx context.Context) {
-	if !w.woken.WaitOr(doneOf(ctx)) {
+	if !w.woken.WaitOr(ctx.Done()) {
 		sy.Reach("no longer ahead")
 		l.crew.enter()
 		p := sy.PeekPointer(&l.pacing)

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -117,7 +118,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Block) == nil && s.giveRecord(c, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, nil)
+		}), Block, context.Background())
 		s.close(0)
 	})
 	add("claim, and Shutdown", 3, nil, func(s *sim) {
@@ -128,7 +129,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, nil)
+		}), Block, context.Background())
 		s.shutdown(0)
 	})
 	add("claim beside DropOldest", 3, []string{"claim", "displace"}, func(s *sim) {
@@ -140,7 +141,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Reject) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, nil)
+		}), Block, context.Background())
 		s.give(0, 2, s.loose(0, 2, nil), DropOldest, nil)
 		s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil)
 		s.shutdown(0)
@@ -337,12 +338,12 @@ func recordModels() (ms []suite.Model) {
 		s.left.Store(100)
 		a := s.sub(0, to(1))
 		b := s.record(a, 1, nil)
-		s.give(a, 2, s.loose(a, 2, nil), Block, nil)
+		s.give(a, 2, s.loose(a, 2, nil), Block, context.Background())
 		s.give(0, 0, s.loose(0, 0, func() {
 			if s.giveRecord(b, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, nil)
+		}), Block, context.Background())
 		s.close(a)
 		s.shutdown(0)
 	})

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -73,6 +74,6 @@ func TestShares(t *testing.T) {
 
 func (l *Lane) give(f func()) {
 	if it := queue.Func(f); !l.Submit(it) {
-		l.SubmitSlow(it, Block, nil)
+		l.SubmitSlow(it, Block, context.Background())
 	}
 }

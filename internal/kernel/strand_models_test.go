@@ -60,7 +60,7 @@ func (st *strand) give(i int, p Policy, f func() error) error {
 	if st.fast && st.giveFast(t) {
 		return nil
 	}
-	err := s.lanes[st.k].SubmitSlow(queue.Record(&t.Record), p, nil)
+	err := s.lanes[st.k].SubmitSlow(queue.Record(&t.Record), p, context.Background())
 	s.ok[i] = err == nil
 	return err
 }

@@ -78,8 +78,8 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 	return n
 }
 
-// SubmitSlow admits task it under the lock, or does what policy says. ctx, if not nil, bounds the
-// wait of Block.
+// SubmitSlow admits task it under the lock, or does what policy says. ctx bounds the wait of
+// Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
 	c, depth := l.crew, -1 // -1: not known
 	for yields := 0; ; {
@@ -228,7 +228,7 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 	l.enlist(w)
 	c.leave() // announces the waiter, and looks for free capacity once more
 	sy.Reach("wait for capacity")
-	cancel := doneOf(ctx)
+	cancel := ctx.Done()
 	for {
 		woken := w.woken.WaitOr(cancel)
 		if woken && !w.called {

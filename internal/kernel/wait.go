@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"container/list"
-	"context"
 	"slices"
 
 	"github.com/shoal-go/shoal/internal/queue"
@@ -37,14 +36,6 @@ func (l *Lane) firstBlocked() *waiter {
 		return e.Value.(*waiter)
 	}
 	return nil
-}
-
-// doneOf is the channel that is closed when ctx, which may be nil, ends.
-func doneOf(ctx context.Context) <-chan struct{} {
-	if ctx == nil {
-		return nil
-	}
-	return ctx.Done()
 }
 
 func (l *Lane) enlist(w *waiter) {
