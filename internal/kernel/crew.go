@@ -43,6 +43,7 @@ type Crew struct {
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
 	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
+	calls     slots[Record]        // tasks that run inline: the end of their lane cuts their contexts
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
@@ -75,13 +76,33 @@ type Sizing struct{ Workers, Idle, Min, Max, Queued int }
 
 // staff is the workers by id.
 type staff struct {
-	all        []*Worker // nil where the id is free
-	freeIDs    []int     // the latest last
-	peak       int
-	hookBroken bool  // a start hook ended its goroutine: later workers have no hooks
-	replaces   bool  // a worker has left: the next one that is hired does not ask whether to grow
-	busy       int64 // of workers that have left: see busyFor; nanoseconds
-	seenBusy   int64 // the most that a snapshot has reported
+	slots[Worker] // by id
+	peak          int
+	hookBroken    bool  // a start hook ended its goroutine: later workers have no hooks
+	replaces      bool  // a worker has left: the next one that is hired does not ask whether to grow
+	busy          int64 // of workers that have left: see busyFor; nanoseconds
+	seenBusy      int64 // the most that a snapshot has reported
+}
+
+// slots holds values at places, which are used again.
+type slots[T any] struct {
+	all  []*T  // nil where the place is free
+	free []int // the latest last
+}
+
+func (s *slots[T]) add(v *T) (place int) {
+	if n := len(s.free); n > 0 {
+		place, s.free = s.free[n-1], s.free[:n-1]
+		s.all[place] = v
+		return place
+	}
+	s.all = append(s.all, v)
+	return len(s.all) - 1
+}
+
+func (s *slots[T]) remove(place int) {
+	s.all[place] = nil
+	s.free = append(s.free, place)
 }
 
 // hire makes a worker that searches; leave starts it.
@@ -91,14 +112,7 @@ func (c *Crew) hire() *Worker {
 	w.status.Store(idleBit)
 	w.busy.Store(c.clock.Now())
 	s := &c.staff
-	if n := len(s.freeIDs); n > 0 {
-		w.id = s.freeIDs[n-1]
-		s.freeIDs = s.freeIDs[:n-1]
-		s.all[w.id] = w
-	} else {
-		w.id = len(s.all)
-		s.all = append(s.all, w)
-	}
+	w.id = s.add(w)
 	c.live++
 	s.peak = max(s.peak, c.live)
 	c.rouse(w)
@@ -207,11 +221,8 @@ func (c *Crew) gone(w *Worker) {
 	}
 	s := &c.staff
 	s.busy += ^w.busy.Load() // its life is over: see busyFor
-	s.all[w.id] = nil
-	if c.live > 0 {
-		s.freeIDs = append(s.freeIDs, w.id)
-	} else {
-		s.all, s.freeIDs, c.idle = nil, nil, nil // memory returns after a burst
+	if s.remove(w.id); c.live == 0 {
+		s.slots, c.idle = slots[Worker]{}, nil // memory returns after a burst
 	}
 	c.fill()
 	c.lastAct()

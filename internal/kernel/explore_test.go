@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -139,6 +140,9 @@ func (s *sim) check() {
 		ran[s.lane[i]] += s.ran[i]
 	}
 	failed := uint64(0)
+	if calls := s.root.crew.calls; len(calls.all) != len(calls.free) {
+		s.Failf("%d tasks are called at the end", len(calls.all)-len(calls.free))
+	}
 	for k, l := range s.lanes {
 		n := l.count()
 		gone := l.dropped + l.canceled
@@ -148,7 +152,7 @@ func (s *sim) check() {
 			s.Failf("lane %d at the end: %+v, tombs %d, inline %d, below %d, reserved %d", k, n, l.tombs, l.inline, l.below, l.reserved)
 		case l.phase == open || !l.ended || !l.done.IsOpen() || l.holds != 0:
 			s.Failf("lane %d at the end: phase %d, ended %v, holds %d", k, l.phase, l.ended, l.holds)
-		case l.blocked.Len() != 0 || len(l.reservers) != 0 || len(l.quieters) != 0 || len(l.nudgers) != 0 || len(l.calls) != 0 || len(l.reserves) != 0 || l.waiting.Load() != 1:
+		case l.blocked.Len() != 0 || len(l.reservers) != 0 || len(l.quieters) != 0 || len(l.nudgers) != 0 || len(l.reserves) != 0 || l.waiting.Load() != 1:
 			s.Failf("lane %d at the end: somebody is still on a list", k)
 		case s.unnumbered:
 		case n.Submitted != uint64(accepted[k])+s.first[k]:
@@ -210,14 +214,15 @@ func (s *sim) inlineTask(k, i int, f func()) queue.Item {
 	return queue.Func(func() { s.inside(k, i, k, f); s.finished() })
 }
 
-// give submits it as task i to lane k, and returns whether it was accepted.
+// give submits it as task i to lane k, and returns why it was not accepted. If ctx is nil, no context ends
+// a wait.
 func (s *sim) give(k, i int, it queue.Item, p Policy, ctx context.Context) error {
 	l := s.lanes[k]
 	s.lane[i], s.ok[i] = k, true // before: it may run first
 	if l.Submit(it) {
 		return nil
 	}
-	err := l.SubmitSlow(it, p, ctx)
+	err := l.SubmitSlow(it, p, cmp.Or(ctx, context.Background()))
 	s.ok[i] = err == nil
 	return err
 }
@@ -226,19 +231,19 @@ func (s *sim) give(k, i int, it queue.Item, p Policy, ctx context.Context) error
 func (s *sim) submit(k, i int) { s.and(k, i, nil) }
 
 func (s *sim) and(k, i int, f func()) {
-	if err := s.give(k, i, s.task(k, i, f), Block, context.Background()); err != nil {
+	if err := s.give(k, i, s.task(k, i, f), Block, nil); err != nil {
 		s.Failf("Submit of task %d: %v", i, err)
 	}
 }
 
 // try submits task i, which may be refused.
 func (s *sim) try(k, i int, f func()) bool {
-	return s.give(k, i, s.task(k, i, f), Reject, context.Background()) == nil
+	return s.give(k, i, s.task(k, i, f), Reject, nil) == nil
 }
 
 // block is submit for a task that may be refused with ErrClosed.
 func (s *sim) block(k, i int, f func()) bool {
-	err := s.give(k, i, s.task(k, i, f), Block, context.Background())
+	err := s.give(k, i, s.task(k, i, f), Block, nil)
 	if err != nil && err != ErrClosed {
 		s.Failf("Submit: %v", err)
 	}

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -217,10 +216,10 @@ func laneModels() (ms []suite.Model) {
 			s.drops = true
 			s.pool(1, of(2))
 			a := s.sub(0, to(1, 4))
-			s.give(a, 1, s.loose(a, 1, nil), Block, context.Background())
+			s.give(a, 1, s.loose(a, 1, nil), Block, nil)
 			e := sy.MakeEvent()
 			s.Go("other", func() { s.submit(0, 0); e.Set() })
-			s.give(a, 2, s.loose(a, 2, nil), Block, context.Background())
+			s.give(a, 2, s.loose(a, 2, nil), Block, nil)
 			s.close(a)
 			e.Wait()
 			if s.block(a, 3, nil) {

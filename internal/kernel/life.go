@@ -22,13 +22,12 @@ type life struct {
 	phase   phase
 	paused  bool
 	ended   bool
-	stops   sy.Bool         // contexts of tasks are cut; changes only from false to true
-	holds   int             // what keeps the lane from its end, with the lanes right below it
-	place   *place          // nil: it is the root
-	calls   map[*Record]int // tasks that run inline: see calling
-	outcome *Cut            // set once
-	follows alarm           // see Follow
-	letGo   func()          // cancels the context that follows is set for; nil: there is none
+	stops   sy.Bool // contexts of tasks are cut; changes only from false to true
+	holds   int     // what keeps the lane from its end, with the lanes right below it
+	place   *place  // nil: it is the root
+	outcome *Cut    // set once
+	follows alarm   // see Follow
+	letGo   func()  // cancels the context that follows is set for; nil: there is none
 	done    sy.Latch
 }
 
@@ -317,8 +316,10 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 			}
 		}
 	}
-	for r := range l.calls {
-		cut = append(cut, r)
+	for _, r := range l.crew.calls.all {
+		if r != nil && r.Lane == l {
+			cut = append(cut, r)
+		}
 	}
 	if len(cut) > 0 {
 		l.later(func() {
@@ -334,7 +335,7 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 func (l *Lane) dropAll() int {
 	parked := l.parked() // there may be such tasks without cells, in a strand that runs inline
 	l.giveBack(parked)
-	seg, t, n := l.takeAllLocked()
+	seg, t, n := l.takeAllLocked(mask)
 	dropped := n + parked
 	for i, s := uint64(0), seg; i < n && l.tombs > 0; i++ {
 		at := (t + i) & mask

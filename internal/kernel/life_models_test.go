@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"runtime"
 	"time"
 
@@ -313,7 +312,7 @@ func lifeModels() (ms []suite.Model) {
 		s.drops = true
 		s.pool(1, of(2, 4, Config{}))
 		s.and(0, 0, func() { s.root.End(true, ErrClosed) })
-		s.give(0, 1, s.loose(0, 1, nil), Block, context.Background())
+		s.give(0, 1, s.loose(0, 1, nil), Block, nil)
 		s.done.Wait()
 		s.root.done.Wait()
 	})

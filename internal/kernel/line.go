@@ -140,12 +140,12 @@ func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	return seg, ticketOf(h), ok
 }
 
-// takeAllLocked takes all n tickets that wait, from t on. The caller is to fetch their tasks once,
-// from seg on: see from.
-func (l *line) takeAllLocked() (seg *queue.Segment, t, n uint64) {
+// takeAllLocked takes the n tickets that wait, most at most, from t on. The caller is to fetch their tasks
+// once, from seg on: see from.
+func (l *line) takeAllLocked(most uint64) (seg *queue.Segment, t, n uint64) {
 	seg = l.front.Load()
 	h, _ := change(&l.head, func(h uint64) (uint64, bool) {
-		n = (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
+		n = min(most, (ticketOf(l.tail.Load())-ticketOf(h))&mask)
 		return h + n<<ticketBit, true
 	})
 	return seg, ticketOf(h), n

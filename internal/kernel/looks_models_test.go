@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/shoal-go/shoal/internal/explore/suite"
@@ -197,7 +196,7 @@ func looksModels() (ms []suite.Model) {
 		started.Wait()
 		s.and(a, 2, func() { began.Set(); end.Wait() })
 		began.Wait()
-		s.give(a, 4, s.loose(a, 4, nil), Block, context.Background())
+		s.give(a, 4, s.loose(a, 4, nil), Block, nil)
 		proceed.Set()
 		waits.Wait()
 		s.give(a, 5, s.task(a, 5, nil), DropOldest, nil)

@@ -48,7 +48,7 @@ func permitModels() (ms []suite.Model) {
 			s.Failf("%d places of 1", r.Len())
 		}
 		s.Go("other", func() {
-			if s.give(0, 1, s.loose(0, 1, nil), Reject, context.Background()) == nil {
+			if s.give(0, 1, s.loose(0, 1, nil), Reject, nil) == nil {
 				sy.Access(&s.runs[0], sy.Read)
 				if s.ran[0] == 0 {
 					s.Failf("the place was taken")

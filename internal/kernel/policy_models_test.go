@@ -200,15 +200,15 @@ func policyModels() (ms []suite.Model) {
 	})
 	add("a task submits to its own full lane", 3, []string{"run here"}, func(s *sim) {
 		s.pool(3, of(1, 0))
-		s.and(0, 0, func() { s.give(0, 1, s.inlineTask(0, 1, nil), Block, context.Background()) })
+		s.and(0, 0, func() { s.give(0, 1, s.inlineTask(0, 1, nil), Block, nil) })
 		s.submit(0, 2)
 		s.end()
 	})
 	add("a task of a lane submits to the full lane above", 2, nil, func(s *sim) {
 		s.pool(3, of(1, 0))
 		a := s.sub(0, LaneConfig{Max: 1, Capacity: 1})
-		s.and(a, 0, func() { s.give(0, 1, s.inlineTask(0, 1, nil), Block, context.Background()) })
-		s.give(0, 2, s.inlineTask(0, 2, nil), Block, context.Background())
+		s.and(a, 0, func() { s.give(0, 1, s.inlineTask(0, 1, nil), Block, nil) })
+		s.give(0, 2, s.inlineTask(0, 2, nil), Block, nil)
 		s.end()
 	})
 	add("a task submits to a full lane beside its own", 2, nil, func(s *sim) {
@@ -317,7 +317,7 @@ func policyModels() (ms []suite.Model) {
 		s.drops = true
 		s.pool(0, of(1, 0))
 		ctx := explore.NewContext()
-		s.give(0, 0, s.loose(0, 0, nil), Block, context.Background())
+		s.give(0, 0, s.loose(0, 0, nil), Block, nil)
 		s.Go("first", func() { s.give(0, 1, s.loose(0, 1, nil), Block, ctx) })
 		s.Go("cancel", ctx.Cancel)
 		s.close(0)
@@ -342,7 +342,7 @@ func policyModels() (ms []suite.Model) {
 			s.Failf("Reserve")
 		}
 		s.root.Pause()
-		s.give(0, 3, s.loose(0, 3, nil), Reject, context.Background()) // before it: the look of its worker is not an old one
+		s.give(0, 3, s.loose(0, 3, nil), Reject, nil) // before it: the look of its worker is not an old one
 		if err := s.giveRecord(b, Reject); err != nil {
 			s.Failf("%v", err)
 		}

@@ -200,24 +200,24 @@ type Nudger interface{ Nudge() }
 // Claim runs r on the calling goroutine, unless r has begun. stay is the first lane, from r's
 // upwards, that the caller is in. In the lanes below stay the caller counts as busy, as a worker
 // does. If one of them is at its maximum, n, unless it is nil, is nudged when that may have changed.
-func (r *Record) Claim(stay *Lane, n Nudger) (got Outcome) {
+func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	if !r.Waits() {
 		return NotClaimed
 	}
 	r.Lane.crew.enter()
-	got = r.claim(stay, n)
+	place, got := r.claim(stay, n)
 	r.Lane.crew.leave()
 	if got == Ran {
-		r.Lane.runHere(queue.Record(r), stay)
+		r.Lane.runHere(queue.Record(r), place, stay)
 	}
 	return got
 }
 
-// claim is what Claim does before it runs r. Locked.
-func (r *Record) claim(stay *Lane, n Nudger) Outcome {
+// claim is what Claim does before it runs r, which gets a place in calls. Locked.
+func (r *Record) claim(stay *Lane, n Nudger) (place int, got Outcome) {
 	l := r.Lane
 	if l.phase == stopping { // r is about to be dropped. While l is paused r runs: it is part of the task that waits
-		return NotClaimed
+		return 0, NotClaimed
 	}
 	if full := l.enterFrom(stay); full != nil {
 		if n != nil {
@@ -225,32 +225,17 @@ func (r *Record) claim(stay *Lane, n Nudger) Outcome {
 			insert(&full.nudgers, n)
 			l.crew.touch(full)
 		}
-		return NoPlace
+		return 0, NoPlace
 	}
 	if !r.Take() {
 		l.exitTo(stay)
-		return NotClaimed
+		return 0, NotClaimed
 	}
 	sy.Reach("claim")
 	l.tombstones(+1)
 	l.stirred++
 	l.crew.touch(l)
-	l.calling(r, +1)
-	return Ran
-}
-
-// calling adds d to how often r runs inline: Close ends the contexts of such tasks. It may be more
-// than 1, since a strand is used again before its last task is counted. r may be nil. Locked.
-func (l *Lane) calling(r *Record, d int) {
-	if r == nil {
-		return
-	}
-	if l.calls == nil {
-		l.calls = map[*Record]int{}
-	}
-	if l.calls[r] += d; l.calls[r] == 0 {
-		delete(l.calls, r)
-	}
+	return l.crew.calls.add(r), Ran
 }
 
 // Unstrand forgets n, in l and in the lanes above it.

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -101,6 +100,18 @@ func recordModels() (ms []suite.Model) {
 		s.submit(0, 2)
 		s.end()
 	})
+	add("a worker passes two tombstones at once, beside another one", 2, []string{"claim", "tombstone", "another tombstone"}, func(s *sim) {
+		s.pool(4, of(3, 4))
+		b, c := s.record(0, 1, nil), s.record(0, 2, nil)
+		s.and(0, 0, func() {
+			submit(s, b)
+			submit(s, c)
+			s.submit(0, 3)
+			s.await(b, s.root)
+			s.await(c, s.root)
+		})
+		s.end()
+	})
 	add("claim, and Wait", 2, []string{"claim"}, func(s *sim) {
 		s.pool(2, of(2, 4))
 		b := s.record(0, 1, nil)
@@ -118,7 +129,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Block) == nil && s.giveRecord(c, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, context.Background())
+		}), Block, nil)
 		s.close(0)
 	})
 	add("claim, and Shutdown", 3, nil, func(s *sim) {
@@ -129,7 +140,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, context.Background())
+		}), Block, nil)
 		s.shutdown(0)
 	})
 	add("claim beside DropOldest", 3, []string{"claim", "displace"}, func(s *sim) {
@@ -141,7 +152,7 @@ func recordModels() (ms []suite.Model) {
 			if s.giveRecord(b, Reject) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, context.Background())
+		}), Block, nil)
 		s.give(0, 2, s.loose(0, 2, nil), DropOldest, nil)
 		s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil)
 		s.shutdown(0)
@@ -338,12 +349,12 @@ func recordModels() (ms []suite.Model) {
 		s.left.Store(100)
 		a := s.sub(0, to(1))
 		b := s.record(a, 1, nil)
-		s.give(a, 2, s.loose(a, 2, nil), Block, context.Background())
+		s.give(a, 2, s.loose(a, 2, nil), Block, nil)
 		s.give(0, 0, s.loose(0, 0, func() {
 			if s.giveRecord(b, Block) == nil {
 				s.await(b, s.root)
 			}
-		}), Block, context.Background())
+		}), Block, nil)
 		s.close(a)
 		s.shutdown(0)
 	})

@@ -78,7 +78,7 @@ func (w *Worker) runSlow(it queue.Item) {
 		if !r.Take() {
 			sy.Reach("tombstone")
 			w.timed = false
-			w.finishWith(func() { l.tombstones(-1) })
+			w.finishWith(l.passTombstones)
 			return
 		}
 		r.Worker, w.cur = w, r
@@ -87,6 +87,21 @@ func (w *Worker) runSlow(it queue.Item) {
 	canceled, err := l.attempt(it, w)
 	w.inTask = false
 	w.over(canceled, err)
+}
+
+// passTombstones is called by a worker that has come to a tombstone, and is about to cease to be busy in l. It also
+// takes the tombstones that follow, up to the end of a segment, so that no worker comes to the lock for
+// each of them. While the flag is set nobody else takes a ticket; the exit clears it. Locked.
+func (l *Lane) passTombstones() {
+	l.mark(l.muted, true)
+	seg, t, n := l.front.Load(), ticketOf(l.head.Load()), uint64(0)
+	for seg.Holds(t+n) && isTombstone(seg.Cell(t+n).Peek()) {
+		sy.Reach("another tombstone")
+		n++
+	}
+	for range l.from(l.takeAllLocked(n)) {
+	}
+	l.tombstones(-int(n + 1))
 }
 
 // over is called when the task that w is in has ended with err, or was canceled. A record that
@@ -238,16 +253,17 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 		l.crew.leave()
 		return nil
 	}
-	if r := recordOf(it); r != nil {
+	r := recordOf(it)
+	if r != nil {
 		r.state.Store(begun) // before others see it
-		l.calling(r, +1)
 	}
+	place := l.crew.calls.add(r)
 	l.extra++
 	l.enterFrom(l)
 	if !detached {
 		l.crew.leave()
 		sy.Reach("run here")
-		l.runHere(it, l)
+		l.runHere(it, place, l)
 		return nil
 	}
 	l.spawned++
@@ -257,7 +273,7 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 	sy.Go(func() {
 		defer l.Release()
 		pprof.SetGoroutineLabels(l.crew.Labels)
-		l.runHere(it, l)
+		l.runHere(it, place, l)
 	})
 	return nil
 }
@@ -271,8 +287,8 @@ func (l *Lane) RunInline(it queue.Item) error {
 }
 
 // runHere runs task it, as a worker would, on a goroutine that is counted as busy in l: inline, or,
-// if stay is another lane, in place of a worker.
-func (l *Lane) runHere(it queue.Item, stay *Lane) {
+// if stay is another lane, in place of a worker. place is that of the task in calls.
+func (l *Lane) runHere(it queue.Item, place int, stay *Lane) {
 	r := recordOf(it)
 	if r != nil {
 		r.Worker = nil
@@ -282,7 +298,7 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 	}
 	canceled, err := false, ErrGoexit // unless it returns
 	defer func() {
-		defer func() { l.endHere(r, canceled, err, stay) }() // also if Leaves ends the goroutine
+		defer func() { l.endHere(r, place, canceled, err, stay) }() // also if Leaves ends the goroutine
 		if r != nil && r.Worker != nil {
 			defer l.owner.Leaves(r.Worker)
 		}
@@ -290,18 +306,18 @@ func (l *Lane) runHere(it queue.Item, stay *Lane) {
 			return
 		}
 		if v := recover(); v != nil {
-			err = l.owner.Panicked(v, r, func(err error) { l.endHere(r, false, err, stay) })
+			err = l.owner.Panicked(v, r, func(err error) { l.endHere(r, place, false, err, stay) })
 		}
 	}()
 	l.Call(func() { canceled, err = l.attempt(it, nil) })
 }
 
 // endHere ends the task that runHere has run.
-func (l *Lane) endHere(r *Record, canceled bool, err error, stay *Lane) {
+func (l *Lane) endHere(r *Record, place int, canceled bool, err error, stay *Lane) {
 	r.end(err, func() {
 		l.crew.enter()
 		l.ends(canceled, err)
-		l.calling(r, -1)
+		l.crew.calls.remove(place)
 		l.exitTo(stay)
 		l.crew.leave()
 	})

@@ -176,7 +176,7 @@ func (l *Lane) compact() {
 	sy.Reach("compact")
 	l.recall()
 	l.enterFrom(l)
-	for it := range l.from(l.takeAllLocked()) {
+	for it := range l.from(l.takeAllLocked(mask)) {
 		if isTombstone(it) {
 			l.tombstones(-1)
 			continue

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
 )
@@ -235,7 +234,7 @@ func treeModels() (ms []suite.Model) {
 			hold, began, e := sy.MakeEvent(), sy.MakeEvent(), sy.MakeEvent()
 			s.and(0, 0, hold.Wait)
 			s.and(a, 1, func() { began.Set(); e.Wait() })
-			s.give(a, 2, s.loose(a, 2, nil), Block, context.Background())
+			s.give(a, 2, s.loose(a, 2, nil), Block, nil)
 			s.submit(a, 3)
 			s.submit(b, 4)
 			hold.Set()
