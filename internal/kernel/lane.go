@@ -3,7 +3,6 @@ package kernel
 import (
 	"container/list"
 	"slices"
-	"weak"
 
 	"github.com/shoal-go/shoal/internal/caller"
 	"github.com/shoal-go/shoal/internal/fair"
@@ -186,13 +185,13 @@ func (l *Lane) isCold() bool {
 
 // cool is called when l may have become cold. So that a lane that goes idle again and again need
 // not allocate, the cold lanes that came here last keep their cells. A lane that is not cold any
-// more keeps its position among them.
+// more keeps its position among them. The root keeps its cells always.
 func (c *Crew) cool(l *Lane) {
-	if l.cools || !l.isCold() {
+	if l.up == nil || l.cools || !l.isCold() {
 		return
 	}
 	l.cools = true
-	c.cold = append(c.cold, weak.Make(l)) // weak, to keep no lane in memory
+	c.cold = append(c.cold, l.place.lane) // weak, to keep no lane in memory, not even that above
 	for len(c.cold) > keepCold>>(3*sy.Shorter) {
 		o := c.cold[0].Value()
 		c.cold = slices.Delete(c.cold, 0, 1)
