@@ -27,7 +27,7 @@ import (
 // that goes into the queue costs no allocation.
 //
 // Under Block, Submit slows down goroutines that submit tasks without pause. While
-// more tasks wait than 32,768 plus 250 for each task that runs, it parks now and
+// more tasks wait than 32,768 plus 500 for each task that runs, it parks now and
 // then after the task was accepted: if one goroutine submits, once in some
 // thousand calls; if thousands do, each of them soon. It parks for a few
 // milliseconds as a rule and at most for about 100. So the workers get the CPUs,

@@ -1327,3 +1327,46 @@ func TestDelayedTasksDoNotHoldUpTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// The end of a sub-pool ends the contexts of its own tasks, on whatever goroutine they run, and of no others.
+func TestCloseEndsTheContextsOfTasksThatSpawnRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		full := []shoal.Option{shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn)}
+		p := newPool(t, fixed(1, full...)...)
+		sub, err := p.Sub(append(full, shoal.WithMaxWorkers(1))...)
+		must(t, err)
+		release := hold(t, p, 1)
+		must(t, sub.Submit(func() {})) // waits for the worker; now both are full
+
+		spawn := func(p *shoal.Pool) (end func(), canceled *atomic.Bool) {
+			gate, c := make(chan struct{}), new(atomic.Bool)
+			must(t, p.SubmitContext(bg, func(ctx context.Context) {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+					c.Store(true)
+				}
+			}))
+			synctest.Wait()
+			return func() { close(gate); synctest.Wait() }, c
+		}
+		_, first := spawn(sub)
+		endOuter, outer := spawn(p)
+		endSecond, second := spawn(sub)
+		_, third := spawn(sub)
+		endSecond()
+		_, fourth := spawn(sub)
+		must(t, sub.Close())
+		for i, c := range []*atomic.Bool{first, third, fourth} {
+			if !c.Load() {
+				t.Errorf("the context of task %d did not end", i)
+			}
+		}
+		if outer.Load() || second.Load() {
+			t.Error("the context of another pool's task, or of one that had ended, ended")
+		}
+		endOuter()
+		release()
+		closeAll(t, p)
+	})
+}

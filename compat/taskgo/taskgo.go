@@ -14,7 +14,7 @@
 // handler a panic crashes the process. Options out of range get their defaults. If
 // Stop gives up waiting, the tasks that are left go on.
 //
-// While more tasks wait than 32,768 plus 250 for each task that runs, a goroutine that
+// While more tasks wait than 32,768 plus 500 for each task that runs, a goroutine that
 // submits without pause parks now and then after its task was accepted, for a few
 // milliseconds as a rule and at most for about 100, so that the workers get the CPUs. Tasks
 // of the queue do not park.

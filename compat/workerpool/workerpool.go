@@ -12,7 +12,7 @@
 // that panics crashes the program. Pause waits its turn behind the tasks that are
 // queued.
 //
-// While more tasks wait than 32,768 plus 250 for each task that runs, a goroutine that
+// While more tasks wait than 32,768 plus 500 for each task that runs, a goroutine that
 // submits without pause parks now and then after its task was accepted, for a few
 // milliseconds as a rule and at most for about 100, so that the workers get the CPUs. Tasks
 // of the pool do not park.

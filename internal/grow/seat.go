@@ -10,10 +10,10 @@ const (
 	// shortest tasks.
 	maxStep = 64
 
-	// A step that took less than shortStep doubles, and one that took more than LongStep is
+	// A step that took less than ShortStep doubles, and one that took more than longStep is
 	// halved. So a tick comes more than once in a window, unless a task takes longer (N).
-	shortStep = 20 * us
-	LongStep  = 40 * us
+	ShortStep = 20 * us
+	longStep  = 40 * us
 
 	// window is the time in which the workers of a crew yield at most once for each CPU. Go's
 	// scheduler lets a goroutine compute for a slice, and looks at timers between two goroutines only.
@@ -114,9 +114,9 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	if s.until == 0 { // it was parked, so other goroutines have had their turn (L)
 		s.until, s.back = now+window, now
 	}
-	if took < shortStep {
+	if took < ShortStep {
 		s.step = min(s.step, maxStep/2) * 2
-	} else if took > LongStep {
+	} else if took > longStep {
 		s.step /= 2
 	}
 	s.step = max(1, s.step)
@@ -131,7 +131,7 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 func (s *Seat) contended(c *Crew, now, took int64, inTask int, began uint64) bool {
 	taken, step, d := int64(uint32(began)-s.mark), int64(s.step), int64(0)
 	switch {
-	case !s.marked || !s.Short() || taken < step || took == 0 || took > LongStep: // unknown
+	case !s.marked || !s.Short() || taken < step || took == 0 || took > longStep: // unknown
 	case taken < step+step/8: // it was alone
 		c.soloTime.Store(took / step)
 		c.soloAt.Store(now)

@@ -43,7 +43,7 @@ type Crew struct {
 	apart     int                  // of these, in a function of the user before their first task
 	asking    int                  // of these, asking the Sizer
 	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
-	calls     slots[Record]        // tasks that run inline: the end of their lane cuts their contexts
+	calls     slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
 	dirty     *Lane                // lanes whose state was changed
 	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
 	deeds     deeds
@@ -102,7 +102,9 @@ func (s *slots[T]) add(v *T) (place int) {
 
 func (s *slots[T]) remove(place int) {
 	s.all[place] = nil
-	s.free = append(s.free, place)
+	if s.free = append(s.free, place); len(s.free) == len(s.all) {
+		s.all, s.free = s.all[:0], s.free[:0] // so that after a burst few are looked at
+	}
 }
 
 // hire makes a worker that searches; leave starts it.

@@ -191,7 +191,7 @@ func (c *Crew) cool(l *Lane) {
 		return
 	}
 	l.cools = true
-	c.cold = append(c.cold, l.place.lane) // weak, to keep no lane in memory, not even that above
+	c.cold = append(c.cold, l.place.lane) // weak: a *place would keep the lane above in memory
 	for len(c.cold) > keepCold>>(3*sy.Shorter) {
 		o := c.cold[0].Value()
 		c.cold = slices.Delete(c.cold, 0, 1)

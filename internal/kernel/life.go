@@ -267,6 +267,21 @@ func (l *Lane) End(stop bool, cause error) {
 			}
 		}
 	}
+	cut := func(r *Record) {
+		if r != nil {
+			if _, stops := cuts[r.Lane]; stops {
+				r.Lane.later(func() { r.Body.Cut(ErrClosed) })
+			}
+		}
+	}
+	for _, w := range c.staff.all {
+		if w != nil {
+			cut(w.call.Load())
+		}
+	}
+	for _, r := range c.calls.all {
+		cut(r)
+	}
 	for b, cut := range cuts {
 		if cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed {
 			b.outcome = &Cut{cut.Dropped, cut.Running, cause}
@@ -307,27 +322,7 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 	}
 	l.phase = stopping
 	dropped = l.dropAll()
-	l.stops.Store(true) // before the look at the workers' calls
-	var cut []*Record
-	for _, w := range l.crew.staff.all {
-		if w != nil {
-			if r := w.call.Load(); r != nil && r.Lane == l {
-				cut = append(cut, r)
-			}
-		}
-	}
-	for _, r := range l.crew.calls.all {
-		if r != nil && r.Lane == l {
-			cut = append(cut, r)
-		}
-	}
-	if len(cut) > 0 {
-		l.later(func() {
-			for _, r := range cut {
-				r.Body.Cut(ErrClosed)
-			}
-		})
-	}
+	l.stops.Store(true) // before End looks at the workers' calls
 	return dropped, true
 }
 

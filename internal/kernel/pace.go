@@ -38,11 +38,11 @@ const (
 	farAhead  = 1 << 15 >> (13 * sy.Shorter / 3)
 	mostLease = 1 << 12 >> (10 * sy.Shorter / 3) // farAhead / 8
 
-	// While a task runs, perTask more may wait. A worker does not look at the queue if its tasks take
-	// longer than grow.LongStep, 40 µs, and takes so many until the alarm rings. Without that, a million
-	// tasks that sleep 10 ms on up to 50,000 workers take 1.1 to 1.8 times as long. While 4,100 run, a
-	// queue of 1<<20 is full before a submitter is far ahead.
-	perTask = uint64(int64(paceTime)/grow.LongStep) >> (7 * sy.Shorter / 3)
+	// While a task runs, perTask more may wait. A worker may not look at the queue if its tasks take
+	// longer than grow.ShortStep, 20 µs, and takes so many at most until the alarm rings. Without that, a
+	// million tasks that sleep 10 ms on up to 50,000 workers take 1.1 to 1.8 times as long. While 2,000
+	// run, a queue of 1<<20 is full before a submitter is far ahead.
+	perTask = uint64(int64(paceTime)/grow.ShortStep) >> (8 * sy.Shorter / 3)
 
 	// Parking is in vain if in paceTime, after which Go's scheduler takes the CPU from a goroutine,
 	// fewer tasks than mostLease were taken or submitted: 2 µs a task. If nothing moves at all,

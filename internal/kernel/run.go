@@ -71,7 +71,8 @@ func (l *Lane) ends(canceled bool, err error) {
 	}
 }
 
-// runSlow runs a task that is a record, or is timed or traced. If it is a tombstone, runSlow passes it.
+// runSlow runs a task that is a record, or is timed or traced. If it is a tombstone, runSlow passes it,
+// and those that follow.
 func (w *Worker) runSlow(it queue.Item) {
 	l := w.at
 	if r := recordOf(it); r != nil {
@@ -91,7 +92,7 @@ func (w *Worker) runSlow(it queue.Item) {
 
 // passTombstones is called by a worker that has come to a tombstone, and is about to cease to be busy in l. It also
 // takes the tombstones that follow, up to the end of a segment, so that no worker comes to the lock for
-// each of them. While the flag is set nobody else takes a ticket; the exit clears it. Locked.
+// each of them. While the flag is set nobody else takes a ticket; settle says what becomes of it. Locked.
 func (l *Lane) passTombstones() {
 	l.mark(l.muted, true)
 	seg, t, n := l.front.Load(), ticketOf(l.head.Load()), uint64(0)
@@ -217,7 +218,8 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 		return nil
 	}
 	// From here on no worker comes without the lock, and one that leaves sees the flag. The flag
-	// stays until the ticket of head moves; a goroutine that moves it has left l, and called freed.
+	// stays until the ticket of head moves; a goroutine that moves it has left l, or is about to under
+	// the same lock, and calls freed.
 	l.fence()
 	for a := l; a != stay; a = a.up {
 		if a.atMax() {
@@ -253,11 +255,11 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 		l.crew.leave()
 		return nil
 	}
-	r := recordOf(it)
-	if r != nil {
+	place := 0
+	if r := recordOf(it); r != nil {
 		r.state.Store(begun) // before others see it
+		place = l.crew.calls.add(r)
 	}
-	place := l.crew.calls.add(r)
 	l.extra++
 	l.enterFrom(l)
 	if !detached {
@@ -287,7 +289,7 @@ func (l *Lane) RunInline(it queue.Item) error {
 }
 
 // runHere runs task it, as a worker would, on a goroutine that is counted as busy in l: inline, or,
-// if stay is another lane, in place of a worker. place is that of the task in calls.
+// if stay is another lane, in place of a worker. place is that of the task's record, if it has one, in calls.
 func (l *Lane) runHere(it queue.Item, place int, stay *Lane) {
 	r := recordOf(it)
 	if r != nil {
@@ -317,7 +319,9 @@ func (l *Lane) endHere(r *Record, place int, canceled bool, err error, stay *Lan
 	r.end(err, func() {
 		l.crew.enter()
 		l.ends(canceled, err)
-		l.crew.calls.remove(place)
+		if r != nil {
+			l.crew.calls.remove(place)
+		}
 		l.exitTo(stay)
 		l.crew.leave()
 	})
