@@ -112,6 +112,42 @@ func recordModels() (ms []suite.Model) {
 		})
 		s.end()
 	})
+	twoTombstones := func(s *sim, k int) {
+		b, c := s.record(k, 1, nil), s.record(k, 2, nil)
+		s.give(k, 0, s.loose(k, 0, func() {
+			if s.giveRecord(b, Block) != nil || s.giveRecord(c, Block) != nil {
+				return
+			}
+			s.try(k, 3, nil)
+			s.await(b, s.lanes[k])
+			s.await(c, s.lanes[k])
+		}), Block, nil)
+	}
+	add("a worker passes two tombstones at once, and Close", 2, []string{"another tombstone"}, func(s *sim) {
+		s.drops = true
+		s.pool(0, of(2, 4))
+		s.left.Store(100)
+		twoTombstones(s, 0)
+		s.close(0)
+	})
+	add("a worker passes two tombstones of a lane at once, beside another lane", 2, []string{"another tombstone"}, func(s *sim) {
+		s.drops = true
+		s.pool(0, of(3, 4))
+		s.left.Store(100)
+		a := s.sub(0, LaneConfig{Max: 2, Capacity: 4})
+		twoTombstones(s, a)
+		s.give(0, 4, s.loose(0, 4, nil), Block, nil)
+		s.wait(a)
+		s.shutdown(0)
+	})
+	add("a worker passes two tombstones at once, beside DropOldest", 2, []string{"another tombstone"}, func(s *sim) {
+		s.drops = true
+		s.pool(0, of(2, 2))
+		s.left.Store(100)
+		twoTombstones(s, 0)
+		s.give(0, 4, s.loose(0, 4, nil), DropOldest, nil)
+		s.shutdown(0)
+	})
 	add("claim, and Wait", 2, []string{"claim"}, func(s *sim) {
 		s.pool(2, of(2, 4))
 		b := s.record(0, 1, nil)
