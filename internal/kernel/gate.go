@@ -129,6 +129,10 @@ func (c *Crew) restore() {
 			break
 		}
 		if !first {
+			if sy.Runnable() > 1 { // the first waits for a CPU, and others do: a second would only be ahead of it
+				c.arrived()
+				continue
+			}
 			sy.Reach("second")
 		}
 		if parked > 0 {

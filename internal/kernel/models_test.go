@@ -33,6 +33,18 @@ func oneModels() (ms []suite.Model) {
 		s.submit(0, 1)
 		s.end()
 	})
+	add("while others wait for a CPU no second worker is woken", 2, nil, func(s *sim) {
+		explore.Env().Runnable = 2
+		s.pool(2, of(2, 4))
+		e := sy.MakeLatch()
+		s.and(0, 0, e.Wait)
+		s.and(0, 1, e.Wait)
+		if n := s.root.crew.searching(); n > 1 {
+			s.Failf("%d workers search", n)
+		}
+		e.Open()
+		s.end()
+	})
 	add("two tasks start two workers, and the Sizer is asked for each", 2, nil, func(s *sim) {
 		asked := 0
 		s.pool(2, conf{Max: 2, Capacity: 4, Config: Config{Sizer: func(Sizing) bool {
