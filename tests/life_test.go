@@ -1357,6 +1357,7 @@ func TestCloseEndsTheContextsOfTasksThatSpawnRuns(t *testing.T) {
 		endSecond()
 		_, fourth := spawn(sub)
 		must(t, sub.Close())
+		synctest.Wait()
 		for i, c := range []*atomic.Bool{first, third, fourth} {
 			if !c.Load() {
 				t.Errorf("the context of task %d did not end", i)

@@ -117,8 +117,8 @@ func (c *Crew) due(now int64) bool {
 	return next&countMask <= uint64(c.procs.Load()) && c.quota.CompareAndSwap(was, next)
 }
 
-// runnable is how many goroutines are runnable, without workers that are held back.
-func (c *Crew) runnable() int64 { return max(0, int64(c.load())-holding.Load()) }
+// Runnable is how many goroutines are runnable, without workers that are held back.
+func (c *Crew) Runnable() int64 { return max(0, int64(c.load())-holding.Load()) }
 
 // Ask reports whether a searching worker, which has a CPU and sees a task, may take the task. If it
 // may not, it is to call Hold and to ask again. inTask workers are inside tasks; began and ended
@@ -135,7 +135,7 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	if inTask+yielding < c.Procs() && solo == 0 {
 		return true // the rule's answer, without a look at the clock and the scheduler
 	}
-	return l.ask(c, int(c.runnable()), inTask, yielding, began, ended, solo)
+	return l.ask(c, int(c.Runnable()), inTask, yielding, began, ended, solo)
 }
 
 // ask is the part of Ask that needs the runtime's metrics. Ask reads them, as that needs much

@@ -510,11 +510,11 @@ func TestHeldBackWorkersAreNotRunnable(t *testing.T) {
 	h.runnable = 7
 	holding.Add(3)
 	defer holding.Add(-3)
-	if n := c.runnable(); n != 4 {
+	if n := c.Runnable(); n != 4 {
 		t.Errorf("%d runnable, not 4", n)
 	}
 	h.runnable = 1
-	if n := c.runnable(); n != 0 {
+	if n := c.Runnable(); n != 0 {
 		t.Errorf("%d runnable, not 0", n)
 	}
 }

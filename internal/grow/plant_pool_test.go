@@ -162,7 +162,7 @@ func (p *pool) mayTake(w *worker) bool {
 	start := w.look.Ask(&p.crew, p.inTask, p.began, p.ended)
 	if p.trace != nil {
 		p.trace(p.crew.rule, Sight{
-			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: int(p.crew.runnable()), Began: p.began, Ended: p.ended,
+			Now: p.s.now, Procs: p.procs, InTask: p.inTask, Runnable: int(p.crew.Runnable()), Began: p.began, Ended: p.ended,
 		}, start)
 	}
 	return start

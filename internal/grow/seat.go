@@ -166,7 +166,7 @@ func (s *Seat) Yielded(c *Crew) {
 // for this CPU. If tasks are long, Rest first looks whether any goroutine waits: a yield in vain wakes
 // another CPU, so that others are late (Latency of the benchmarks), and costs more than the look.
 func (s *Seat) Rest(c *Crew) {
-	if from, ok := s.rests(c); ok && (!s.EachTask() || c.runnable() > 0) {
+	if from, ok := s.rests(c); ok && (!s.EachTask() || c.Runnable() > 0) {
 		if sy.Yield(); from != 0 {
 			c.goOn(from, 0, 0)
 		}
@@ -205,7 +205,7 @@ func (c *Crew) goOn(from, ran, others int64) (now, until int64) {
 	if foreign < longYield*procs {
 		return now, now
 	}
-	if n := c.runnable() - others; n < 1 || foreign < n*longTurn {
+	if n := c.Runnable() - others; n < 1 || foreign < n*longTurn {
 		return now, now
 	}
 	c.shun.Store(now + shunFor*away)

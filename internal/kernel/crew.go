@@ -197,7 +197,7 @@ func (c *Crew) understaffed(wake uint64) bool {
 // a CPU that is in use, and Go's scheduler takes it from there only after 60 µs or more
 // (Latency/50). But a first worker that has run many short tasks comes alone (coming): it has most
 // of them done by then. So does one that a Sizer has to allow. And while other goroutines wait for a CPU,
-// restore wakes no second one: it would run at once, and the first, which is to ask for more workers, would
+// look wakes no second one: it would run at once, and the first, which is to ask for more workers, would
 // wait behind all those (Mixed/beside=spinning).
 func (c *Crew) wantsSecond() bool {
 	l := c.solo.Load()

@@ -129,10 +129,6 @@ func (c *Crew) restore() {
 			break
 		}
 		if !first {
-			if sy.Runnable() > 1 { // the first waits for a CPU, and others do: a second would only be ahead of it
-				c.arrived()
-				continue
-			}
 			sy.Reach("second")
 		}
 		if parked > 0 {
@@ -241,7 +237,11 @@ func (l *Lane) wantsSlowPath() bool {
 // look is called without the lock, after a task was put into a lane that was not muted, or after a
 // worker has ceased to search.
 func (c *Crew) look() {
-	if c.understaffed(c.wake.Load()) {
+	switch wake := c.wake.Load(); {
+	case !c.understaffed(wake):
+	case wake&searchMask != 0 && c.clock.Runnable() > 1: // not under the lock: it may take a while
+		c.arrived() // the first waits for a CPU, as others do: a second would only be ahead of it
+	default:
 		c.enter()
 		c.leave()
 	}

@@ -267,20 +267,8 @@ func (l *Lane) End(stop bool, cause error) {
 			}
 		}
 	}
-	cut := func(r *Record) {
-		if r != nil {
-			if _, stops := cuts[r.Lane]; stops {
-				r.Lane.later(func() { r.Body.Cut(ErrClosed) })
-			}
-		}
-	}
-	for _, w := range c.staff.all {
-		if w != nil {
-			cut(w.call.Load())
-		}
-	}
-	for _, r := range c.calls.all {
-		cut(r)
+	if len(cuts) > 0 {
+		c.cutCalls(func(l *Lane) bool { _, stops := cuts[l]; return stops })
 	}
 	for b, cut := range cuts {
 		if cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed {
@@ -288,6 +276,31 @@ func (l *Lane) End(stop bool, cause error) {
 		}
 	}
 	c.leave()
+}
+
+// cutCalls cuts the contexts of the tasks that run in lanes that stop. Locked.
+func (c *Crew) cutCalls(stops func(*Lane) bool) {
+	calls := map[*Lane][]*Record{}
+	note := func(r *Record) {
+		if r != nil && stops(r.Lane) {
+			calls[r.Lane] = append(calls[r.Lane], r)
+		}
+	}
+	for _, w := range c.staff.all {
+		if w != nil {
+			note(w.call.Load())
+		}
+	}
+	for _, r := range c.calls.all {
+		note(r)
+	}
+	for l, cut := range calls {
+		l.later(func() {
+			for _, r := range cut {
+				r.Body.Cut(ErrClosed)
+			}
+		})
+	}
 }
 
 // under is the lanes below l, in the order in which they were made.
@@ -322,7 +335,7 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 	}
 	l.phase = stopping
 	dropped = l.dropAll()
-	l.stops.Store(true) // before End looks at the workers' calls
+	l.stops.Store(true) // before the look at the workers' calls: cutCalls
 	return dropped, true
 }
 
