@@ -1,6 +1,7 @@
 package prom_test
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 
@@ -28,6 +29,7 @@ func newSub(t testing.TB, p *shoal.Pool, name string) *shoal.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { runtime.KeepAlive(s) }) // one that is dropped is collected, and not reported any more
 	return s
 }
 
