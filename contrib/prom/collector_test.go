@@ -436,16 +436,9 @@ func TestPoolsWithTheSameLabelAreReportedAsOne(t *testing.T) {
 		used *= 2
 		return p
 	}
-	var kept []*shoal.Pool // a sub-pool that is dropped is collected, and not reported any more
-	defer runtime.KeepAlive(&kept)
 	sub := func(up *shoal.Pool, name string, opts ...shoal.Option) *shoal.Pool {
 		t.Helper()
-		s, err := up.Sub(append(opts, shoal.WithName(name), shoal.WithTiming(shoal.TimingFull))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept = append(kept, s)
-		return use(s)
+		return use(newSub(t, up, name, append(opts, shoal.WithTiming(shoal.TimingFull))...))
 	}
 	want := func(want map[string]int) {
 		t.Helper()

@@ -23,9 +23,9 @@ func newPool(t testing.TB, name string, opts ...shoal.Option) *shoal.Pool {
 	return p
 }
 
-func newSub(t testing.TB, p *shoal.Pool, name string) *shoal.Pool {
+func newSub(t testing.TB, p *shoal.Pool, name string, opts ...shoal.Option) *shoal.Pool {
 	t.Helper()
-	s, err := p.Sub(shoal.WithName(name))
+	s, err := p.Sub(append(opts, shoal.WithName(name))...)
 	if err != nil {
 		t.Fatal(err)
 	}
