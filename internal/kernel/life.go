@@ -343,7 +343,7 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 func (l *Lane) dropAll() int {
 	parked := l.parked() // there may be such tasks without cells, in a strand that runs inline
 	l.giveBack(parked)
-	seg, t, n := l.takeAllLocked(mask)
+	seg, t, n := l.takeManyLocked(mask)
 	dropped := n + parked
 	for i, s := uint64(0), seg; i < n && l.tombs > 0; i++ {
 		at := (t + i) & mask

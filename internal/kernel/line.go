@@ -140,9 +140,9 @@ func (l *line) takeLocked(most uint64) (seg *queue.Segment, t uint64, ok bool) {
 	return seg, ticketOf(h), ok
 }
 
-// takeAllLocked takes the n tickets that wait, most at most, from t on. The caller is to fetch their tasks
+// takeManyLocked takes the n tickets that wait, most at most, from t on. The caller is to fetch their tasks
 // once, from seg on: see from.
-func (l *line) takeAllLocked(most uint64) (seg *queue.Segment, t, n uint64) {
+func (l *line) takeManyLocked(most uint64) (seg *queue.Segment, t, n uint64) {
 	seg = l.front.Load()
 	h, _ := change(&l.head, func(h uint64) (uint64, bool) {
 		n = min(most, (ticketOf(l.tail.Load())-ticketOf(h))&mask)

@@ -49,7 +49,7 @@ func (l *Lane) settleQuiet() {
 		l.letGo = nil
 		return
 	}
-	_, _, n := l.takeAllLocked(mask) // tombstones
+	_, _, n := l.takeManyLocked(mask) // tombstones
 	l.tombstones(-int(n))
 	if l.tombs == 0 { // else a worker has come to one, and comes here when it has passed it
 		l.finish()

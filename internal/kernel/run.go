@@ -90,9 +90,10 @@ func (w *Worker) runSlow(it queue.Item) {
 	w.over(canceled, err)
 }
 
-// passTombstones is called by a worker that has come to a tombstone, and is about to cease to be busy in l. It also
-// takes the tombstones that follow, up to the end of a segment, so that no worker comes to the lock for
-// each of them. While the flag is set nobody else takes a ticket; settle says what becomes of it. Locked.
+// passTombstones is called by a worker that has taken the ticket of a tombstone, and is about to cease to be
+// busy in l. It also takes the tombstones that follow, up to the end of a segment, so that no worker comes to
+// the lock for each of them. It sets the slow-path flag: from then on nobody else takes a ticket, so it may
+// peek at the cells. settle computes the flag anew. Locked.
 func (l *Lane) passTombstones() {
 	l.mark(l.muted, true)
 	seg, t, n := l.front.Load(), ticketOf(l.head.Load()), uint64(0)
@@ -100,7 +101,7 @@ func (l *Lane) passTombstones() {
 		sy.Reach("another tombstone")
 		n++
 	}
-	for range l.from(l.takeAllLocked(n)) {
+	for range l.from(l.takeManyLocked(n)) {
 	}
 	l.tombstones(-int(n + 1))
 }

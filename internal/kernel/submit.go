@@ -176,7 +176,7 @@ func (l *Lane) compact() {
 	sy.Reach("compact")
 	l.recall()
 	l.enterFrom(l)
-	for it := range l.from(l.takeAllLocked(mask)) {
+	for it := range l.from(l.takeManyLocked(mask)) {
 		if isTombstone(it) {
 			l.tombstones(-1)
 			continue
