@@ -60,7 +60,8 @@ type Crew struct {
 
 	soloTime, soloAt sy.Int64 // nanoseconds per task when one worker was alone, and when that was measured
 
-	rule Rule // used only by the one searching worker that asks
+	rule   Rule  // used only by the one searching worker that asks
+	looked int64 // the epoch in which rule was last asked; used like rule
 }
 
 // Init makes c ready. Its time begins at epoch.
@@ -132,8 +133,10 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 	if l.still > 0 {
 		yielding = min(yielding, l.yielding)
 	}
-	if inTask+yielding < c.Procs() && solo == 0 {
-		return true // the rule's answer, without a look at the clock and the scheduler
+	if inTask+yielding < c.Procs() && solo == 0 && c.epoch.Load() == c.looked {
+		// The rule's answer, without a look at the clock and the scheduler. But once in an epoch the rule is asked,
+		// so that it knows of foreign goroutines before the CPUs are in use (S4, H31).
+		return true
 	}
 	return l.ask(c, int(c.Runnable()), inTask, yielding, began, ended, solo)
 }
@@ -144,6 +147,7 @@ func (l *Look) Ask(c *Crew, inTask int, began, ended uint64) (start bool) {
 //go:noinline
 func (l *Look) ask(c *Crew, runnable, inTask, yielding int, began, ended uint64, solo int64) bool {
 	now := c.Now()
+	c.looked = now / epochLen
 	return c.rule.Ask(l, Sight{
 		Now: now, Procs: c.Procs(), InTask: inTask, Yielding: yielding, Fresh: c.fresh(now),
 		Runnable: runnable, Began: began, Ended: ended, Solo: now < solo,

@@ -493,13 +493,26 @@ func TestTheSearchingWorkerWaitsForTheOneThatWorksAlone(t *testing.T) {
 	}
 }
 
-// TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock: submit and wait must be cheap.
+// TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock: submit and wait must be cheap. So such a pool asks the
+// rule at its first look in an epoch only.
 func TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock(t *testing.T) {
-	c, _ := newHand(2)
-	c.clock = func(time.Time) int64 { t.Error("the clock is read"); return 0 }
-	c.load = func() uint64 { t.Error("the scheduler is asked"); return 0 }
-	if !new(Look).Ask(c, 1, 10, 9) {
-		t.Error("it does not start")
+	c, h := newHand(2)
+	load, loads := c.load, 0
+	c.load = func() uint64 { loads++; return load() }
+	for epoch := 1; epoch < 4; epoch++ {
+		h.now += epochLen
+		c.Now()
+		if !new(Look).Ask(c, 1, 10, 9) || loads != epoch {
+			t.Fatalf("epoch %d: it does not start, or the scheduler was asked %d times", epoch, loads)
+		}
+		clock := c.clock
+		c.clock = func(time.Time) int64 { t.Error("the clock is read"); return 0 }
+		for range 10 {
+			if !new(Look).Ask(c, 1, 10, 9) || loads != epoch {
+				t.Fatalf("epoch %d: it does not start, or the scheduler was asked %d times", epoch, loads)
+			}
+		}
+		c.clock = clock
 	}
 }
 

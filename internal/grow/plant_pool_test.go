@@ -110,6 +110,7 @@ func newPool(s *Sim, max int) *pool {
 func (p *pool) newWorker() *worker {
 	w := &worker{p: p}
 	w.g = &G{own: true, fn: w.step}
+	p.crew.Now() // the kernel notes when it starts a worker
 	p.live++
 	p.peak = max(p.peak, p.live)
 	return w

@@ -59,7 +59,7 @@ var pins = []struct {
 }{
 	{row: "S3", took: 900 * ms},
 	{row: "S4", took: 1150 * ms},
-	{row: "S4 polite", took: 100 * ms},
+	{row: "S4 polite", took: 50 * ms},
 	{row: "S4 late", took: 1900 * ms},
 	{row: "L", p50: 100 * us, p99: 81 * ms},
 	{row: "wait", took: 17 * ms},

@@ -117,9 +117,8 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	if took < ShortStep {
 		s.step = min(s.step, maxStep/2) * 2
 	} else if took > longStep {
-		s.step /= 2
+		s.step = max(1, s.step/2) // at the first tick too: that step began with the clock
 	}
-	s.step = max(1, s.step)
 	s.left, s.ends, s.last = s.step, done+int64(s.step), now
 	return !aside && now >= s.until && c.due(now), aside
 }
@@ -156,9 +155,8 @@ func (s *Seat) Yields(c *Crew) { yielders.Add(1); c.yielding.Add(1) }
 // not yield again for a window: at its next tick it would be too early, beside goroutines that take turns
 // (beside polite).
 func (s *Seat) Yielded(c *Crew) {
-	others := yielders.Add(-1)
 	c.yielding.Add(-1)
-	now, until := c.goOn(s.last, s.last-s.back, others)
+	now, until := c.goOn(s.last, s.last-s.back, yielders.Add(-1))
 	s.last, s.back, s.until, s.marked = now, now, max(until, now+window), false
 }
 
