@@ -10,7 +10,8 @@ import (
 // ticket: for a task that waits in its strand, or for a reserved place.
 //
 // Invariant: no more than capacity + max permits are out, except that tasks that run inline, and
-// tasks whose submitter must not wait, are accepted beyond that. So, with h the head word,
+// tasks whose submitter must not wait, are accepted beyond that; so are reservations while tasks wait in
+// strands; and Resize may have lowered max. So, with h the head word,
 //
 //	free capacity = capacity + max + inline + tombstones − (granted − tickets taken + busy)
 //

@@ -15,7 +15,8 @@ import (
 //
 // Invariants: live ≤ the maximum of the root, except after Resize has lowered it, until workers
 // have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
-// busy in a lane (in its head), in a function of the user (apart), or on its way out.
+// busy in a lane (in its head), in a function of the user (apart), or on its way out. But one that
+// has taken a ticket while it searched is both busy and searching until stopSearch.
 //
 // Any goroutine may change wake, as word.go says; clock guards itself. solo, urgent and
 // branched are written under mu, and read without it. mu guards the rest.

@@ -3,8 +3,8 @@ package kernel
 import "github.com/shoal-go/shoal/internal/sy"
 
 // This file is the lock of a family; no other file unlocks it. Code under the lock changes state
-// and marks the lanes whose state it has changed (touch). The exit, leave, does the rest: it
-// restores what must hold whenever the lock is free.
+// and marks the lanes in which R, L or the flags may have to be restored (touch). The exit, leave,
+// does the rest: it restores what must hold whenever the lock is free.
 //
 //	R  In no lane does a waiter or a reservation wait for capacity that is free.
 //	W  If a ready lane has a task and a worker is available, one is searching, or is in a function

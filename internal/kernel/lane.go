@@ -25,8 +25,8 @@ import (
 // solo publishes it, and workers enter and leave it without the lock. Such a lane stays ready when
 // it is empty.
 //
-// The lock of the family guards everything except waiting and limit, and what account and line change
-// without it.
+// The lock of the family guards everything except waiting, limit, stops and done, and what account, line and
+// pacing change without it.
 type Lane struct {
 	account
 	crew    *Crew

@@ -113,9 +113,10 @@ func (l *line) putLocked(it queue.Item) {
 	l.put(seg, ticketOf(l.tail.Add(ticketOne)-ticketOne), it)
 }
 
-// backlog is the number of tickets that wait to be taken.
+// backlog is the number of tickets that wait to be taken. Without the lock it may be huge for a moment, while
+// dropCells moves head and then tail.
 func (l *line) backlog() uint64 {
-	h := l.head.Load() // first: tail is never behind it
+	h := l.head.Load() // before tail: others take tickets
 	return (ticketOf(l.tail.Load()) - ticketOf(h)) & mask
 }
 

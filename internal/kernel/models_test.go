@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -263,6 +264,22 @@ func oneModels() (ms []suite.Model) {
 			s.end()
 		})
 	}
+	add("a moment of quiet before a wait began does not end it when what ran inline has ended", 2, nil, func(s *sim) {
+		s.pool(3, of(1, 4))
+		s.Go("early waiter", func() { s.wait(0) }) // so that the worker notes the moment when task 0 has ended
+		s.submit(0, 0)
+		s.ok[1] = true
+		s.root.RunInline(s.inlineTask(0, 1, func() {
+			began := sy.MakeEvent()
+			s.Go("late waiter", func() {
+				s.root.Wait(context.Background(), func() bool { began.Set(); return false })
+				s.hasRun("Wait returned", 1, 2)
+			})
+			began.Wait()
+			s.submit(0, 2)
+		}))
+		s.end()
+	})
 	add("Resize down: workers that are too many leave at their next task", 2, nil, func(s *sim) {
 		s.pool(4, of(2, 4))
 		e := sy.MakeLatch()

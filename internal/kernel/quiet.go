@@ -21,7 +21,7 @@ import (
 // A quieter waits for quiescence.
 type quieter struct {
 	woken sy.Event
-	given uint64 // tickets given out when the wait began; a moment with fewer does not count
+	given uint64 // tickets given out when the wait began, or when apart ended; a moment with fewer does not count
 	apart bool   // inline tasks ran when the wait began, and at every moment since; see widen
 }
 
@@ -59,7 +59,7 @@ func (l *Lane) settleQuiet() {
 // quiet reports whether l is quiescent, and how many tickets are given out. Tombstones do not
 // count. Locked.
 func (l *Lane) quiet() (at uint64, ok bool) {
-	h := l.head.Load() // first: tail is never behind it
+	h := l.head.Load() // before tail: others take tickets
 	at = ticketOf(l.tail.Load())
 	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }

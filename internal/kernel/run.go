@@ -198,12 +198,15 @@ func InGoexit() bool {
 }
 
 // widen adds d to the number of tasks that run inline. When that number is 0, all inline tasks have
-// ended that ran when a goroutine began to wait for quiescence. Locked; the caller is busy.
+// ended that ran when a goroutine began to wait for quiescence. What they have left behind, in the line or
+// in a strand, has a ticket by now. Locked; the caller is busy.
 func (l *Lane) widen(d int) {
 	l.crew.inline += d
 	if l.bound(l.max, l.inline+d); l.inline == 0 {
 		for _, q := range l.quieters {
-			q.apart = false
+			if q.apart {
+				q.apart, q.given = false, ticketOf(l.tail.Load())
+			}
 		}
 	}
 }
