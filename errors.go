@@ -60,8 +60,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// A ShutdownError is what [Pool.Shutdown] returns if its context ended, or
-// [Pool.Close] was called, before every accepted task had run to its end. If
+// A ShutdownError is what [Pool.Shutdown] returns if its context ended before
+// every accepted task had run to its end, or if [Pool.Close] dropped tasks. If
 // both counts are 0, every task had ended, and only callbacks were still
 // running: worker hooks, handlers, a Sizer.
 type ShutdownError struct {

@@ -105,13 +105,15 @@ func (c *groupConfig) apply(opts []GroupOption) {
 
 // Group makes a group of tasks on p. Its context is derived from ctx. If the
 // group cannot work, because of a nil pool, a nil ctx or an invalid option, it
-// runs nothing, and its Wait returns the reason.
+// runs nothing, its context has ended, and its Wait returns the reason.
 //
 // A task of p, or of a pool of p's family, that makes a group may wait for it.
 // Wait then runs the tasks of the group that have not started, so groups in
 // groups finish on one worker. Within one pool this holds whichever context the
 // group is given: if ctx is not that of a running task, Group asks the stack,
-// which takes about a microsecond. A goroutine that the task has started, and an
+// which takes about a microsecond. A task that waits for a group that it did not
+// make runs none of its tasks, and keeps its worker meanwhile: with one worker it
+// may wait for ever. A goroutine that the task has started, and an
 // iterator under [iter.Pull], have stacks of their own: pass the task's context on
 // there.
 //
@@ -132,6 +134,9 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 		g.helps = callerIn(p, ctx).any()
 	}
 	g.round.Store(g.begin(&g.first))
+	if g.invalid != nil {
+		g.first.end(g.invalid)
+	}
 	return g
 }
 

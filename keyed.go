@@ -283,8 +283,11 @@ func (funcBody) Returns(error) bool     { return false }
 func (funcBody) Resolve(error)          {}
 func (funcBody) Outer() context.Context { return nil }
 
-// A fifo is a queue for one goroutine at a time. It keeps the memory for the most
-// items that were in it.
+// keepItems is for how many items an empty fifo may keep the memory.
+const keepItems = 64
+
+// A fifo is a queue for one goroutine at a time. It keeps the memory for the most items that were in it until
+// it is empty, and then for keepItems.
 type fifo[T any] struct {
 	buf  []T
 	head int
@@ -307,6 +310,8 @@ func (q *fifo[T]) push(v T) {
 // pop takes the oldest, which must exist.
 func (q *fifo[T]) pop() (v T) {
 	v, q.buf[q.head] = q.buf[q.head], v
-	q.head++
+	if q.head++; q.len() == 0 && q.head > keepItems {
+		*q = fifo[T]{}
+	}
 	return v
 }

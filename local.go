@@ -49,8 +49,9 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // ctx, or from which ctx is derived. It opens the resource if there is none. If
 // open returns an error, Get returns it, and the next call opens again. The
 // error is [ErrNotInTask] if ctx is not that of a running task of the pool or
-// of one of its sub-pools, and [ErrWouldDeadlock] if open gets a resource of
-// its own Local that is being opened. Other goroutines that get the resource
+// of one of its sub-pools, [ErrNilTask] if the Local has no pool or no open, and
+// [ErrWouldDeadlock] if open gets a resource of its own Local that is being
+// opened. Other goroutines that get the resource
 // meanwhile wait until open returns. Get asks the stack whether open is the
 // caller. A goroutine that open has started, and an iterator under [iter.Pull],
 // have stacks of their own, so open must not wait for a Get there.
@@ -157,10 +158,10 @@ func keepOf(w *kernel.Worker) *keep {
 // closeKept closes what was opened on w, the latest first, also if one of the functions ends the
 // goroutine.
 func closeKept(p *Pool, w *kernel.Worker) {
-	k, ok := w.Client(nil).(*keep)
-	if !ok {
+	if !p.kept.Load() {
 		return
 	}
+	k := keepOf(w) // also if there is none yet: a Get that comes too late must not open anything
 	k.mu.Lock()
 	all := k.close
 	k.all, k.close = nil, nil

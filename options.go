@@ -72,8 +72,10 @@ const (
 	TimingSampled Timing = iota
 	// TimingOff times no task.
 	TimingOff
-	// TimingFull times every task. It costs each about three readings of the
-	// clock and 8 bytes.
+	// TimingFull times every task that a worker takes from the queue. Of tasks of a
+	// key that run one after the other only the first is timed, and the time behind
+	// others of the key is left out. It costs about three readings of the clock and 8
+	// bytes for each task.
 	TimingFull
 )
 

@@ -155,7 +155,8 @@ func (p *Pool) made() bool { return p.kept != nil }
 // submits to another pool of the family, the new task is accepted beyond the
 // capacity.
 //
-// A task may wait for the Future or the Group of any pool of the family. As in
+// A task may wait for the Future of any pool of the family, or for a Group that it
+// has made itself. As in
 // [Future.Wait] it runs the awaited tasks itself where that is possible, within
 // the limits of their pools and of the pools between. A task whose
 // context is derived from that of another task counts as a part of that other
@@ -339,7 +340,8 @@ func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.la
 // Tasks of [Pool.SubmitAfter] that are not due yet are dropped.
 //
 // If ctx is that of a task of the pool or of its sub-pools, Shutdown returns
-// [ErrWouldDeadlock] and does nothing else.
+// [ErrWouldDeadlock] and does nothing else. If only the stack shows the task, it
+// returns ErrWouldDeadlock too, but the shutdown has begun, as by [Pool.Drain].
 func (p *Pool) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -13,8 +13,9 @@ import (
 )
 
 // Submit submits task to be run once, on one of the pool's workers. It returns
-// nil if the task was accepted. An accepted task runs, unless the pool is
-// closed or, under [DropOldest], a newer task displaces it.
+// nil if the task was accepted. An accepted task runs, unless [Pool.Close], or a
+// [Pool.Shutdown] whose context ends, drops it, or, under [DropOldest], a newer
+// task displaces it.
 //
 // Tasks that one goroutine submits start in the order of their submission, if
 // they go through the queue. These tasks do not: one that [Spawn] or
@@ -273,8 +274,8 @@ type Reservation struct {
 // fetch from elsewhere. So a consumer of a queue takes no more jobs than it can
 // run. Calls that wait are served in order.
 //
-// A worker is free if no accepted task needs it. None is free while tasks or
-// submitters wait, or while the pool is paused. A task that waits behind others of
+// A worker is free if no accepted task needs it: each task that waits needs one. None
+// is free while submitters wait, or while the pool is paused. A task that waits behind others of
 // its key needs no worker until they have ended. A reserved place counts as an accepted
 // task, also at capacity 0. Other submitters may use the queue meanwhile, up to
 // its capacity. Their tasks run on any worker, and before a task that the
@@ -309,8 +310,16 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	return &Reservation{p, k}, nil
 }
 
+// made reports whether r was made by Reserve. Else it has no places.
+func (r *Reservation) made() bool { return r != nil && r.k != nil }
+
 // Len is the number of places that are not used yet.
-func (r *Reservation) Len() int { return r.k.Len() }
+func (r *Reservation) Len() int {
+	if !r.made() {
+		return 0
+	}
+	return r.k.Len()
+}
 
 // Submit uses one of the places for task. A worker starts the task at once,
 // unless other tasks were submitted to the pool's queue since. As with
@@ -363,11 +372,22 @@ func (c *reservedTask) Resolve(err error) {
 	}
 }
 
-// Release gives back the places that are not used. Further calls do nothing.
-func (r *Reservation) Release() { r.k.Release() }
+// Release gives back the places that are not used. Further calls do nothing, and neither does one for a nil
+// or zero Reservation.
+func (r *Reservation) Release() {
+	if r.made() {
+		r.k.Release()
+	}
+}
 
 // Revoked returns a channel that is closed if the pool is paused, resized to
 // fewer workers, or shut down while places are left. A goroutine that waits for
 // something to submit should then release the places and reserve again. Until
-// it does they remain, except in a pool that is shut down.
-func (r *Reservation) Revoked() <-chan struct{} { return r.k.Revoked().C() }
+// it does they remain, except in a pool that is shut down. Of a zero Reservation the
+// channel is nil.
+func (r *Reservation) Revoked() <-chan struct{} {
+	if !r.made() {
+		return nil
+	}
+	return r.k.Revoked().C()
+}

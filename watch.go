@@ -28,7 +28,8 @@ const maxAlarmTasks = 10
 // is stalled while all its workers are inside tasks, other tasks wait, and no
 // task ends: as when tasks wait for tasks that are queued behind them, or all
 // wait for one lock. A waiting task that is cancelled, or that its waiter runs,
-// counts as one that has ended. d must be at least 1 ms.
+// counts as one that has ended. If tasks of other sub-pools hold the workers, the
+// pool is not stalled. d must be at least 1 ms.
 //
 // Each stall is reported once: by a warning in the log with the stacks of the
 // oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,
@@ -97,7 +98,7 @@ type watchdog struct {
 func (d *watchdog) period() time.Duration {
 	least, most := min(d.stallAfter, d.slowTask), max(d.stallAfter, d.slowTask)
 	if least == most || most == Forever {
-		return (least + 3) / 4 // four periods are not less than the threshold
+		return least/4 + (least%4+3)/4 // four periods are not less than the threshold
 	}
 	return least / 8 // the other threshold may not be a whole number of periods
 }

@@ -313,7 +313,9 @@ func TestGroupOfABadCallSaysWhy(t *testing.T) {
 		"zero group":  {new(shoal.Group), shoal.ErrClosed},
 	} {
 		c.g.Go(never)
-		c.g.Context().Err()
+		if ctx := c.g.Context(); ctx.Err() == nil || c.want != nil && name != "zero group" && !errors.Is(context.Cause(ctx), c.want) {
+			t.Errorf("%s: its context: %v, because of %v", name, ctx.Err(), context.Cause(ctx))
+		}
 		for _, err := range []error{c.g.Wait(), c.g.Stop()} {
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -540,3 +540,26 @@ func TestManyTurnsWhileDraining(t *testing.T) {
 		}
 	})
 }
+
+// TestKeyedGivesBackWhatALongLineTook: also while the Keyed lives.
+func TestKeyedGivesBackWhatALongLineTook(t *testing.T) {
+	const tasks, most = 1 << 18, 256 << 10 // bytes; 8 for each task would be 2 MB
+	p := newPool(t, fixed(1)...)
+	k := shoal.NewKeyed[int](p)
+	must(t, k.Submit(2, func() {}))
+	p.Wait()
+	before := heapInUse()
+	in, gate := make(chan struct{}), make(chan struct{})
+	must(t, k.Submit(1, func() { close(in); <-gate }))
+	<-in
+	for range tasks {
+		must(t, k.Submit(1, func() {}))
+	}
+	close(gate)
+	p.Wait()
+	if grown := heapInUse() - before; grown > most {
+		t.Errorf("%d bytes more after %d tasks of a key", grown, tasks)
+	}
+	runtime.KeepAlive(k)
+	shutClean(t, p)
+}

@@ -434,6 +434,39 @@ func TestLocalOpenedTooLateIsClosed(t *testing.T) {
 	})
 }
 
+// An endTracer calls its function when a task has ended, before that is counted.
+type endTracer struct{ end func(ctx context.Context) }
+
+func (e endTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	return ctx
+}
+func (e endTracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
+	return ctx, func(error) { e.end(ctx) }
+}
+func (e endTracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {}
+
+// The resources of a task that runs on no worker are closed before its Tracer hears of its end. A task that has
+// had none until then gets none there: nobody would close it.
+func TestLocalOpenedByATracerAfterATaskWithoutAny(t *testing.T) {
+	var l *shoal.Local[int]
+	var opened, closed, gets int
+	p := newPool(t, fixed(1, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.CallerRuns), shoal.WithTracer(endTracer{func(ctx context.Context) {
+		gets++
+		if _, err := l.Get(ctx); !errors.Is(err, shoal.ErrNotInTask) {
+			t.Errorf("Get: %v", err)
+		}
+	}}))...)
+	l = shoal.NewLocal(p, func(int) (int, error) { opened++; return 0, nil }, func(int) { closed++ })
+	release := occupyEach(t, p, 1)
+	must(t, p.Submit(func() {}))
+	must(t, p.SubmitContext(bg, func(context.Context) {})) // the caller runs it
+	release()
+	shutClean(t, p)
+	if gets != 1 || opened != closed {
+		t.Errorf("%d calls, %d opened, %d closed", gets, opened, closed)
+	}
+}
+
 func TestLocalOfThePoolThatIsNone(t *testing.T) {
 	for _, p := range []*shoal.Pool{nil, {}} {
 		l := shoal.NewLocal(p, func(int) (int, error) { return 0, nil }, nil)

@@ -66,6 +66,17 @@ func TestReserveRefusesBadInput(t *testing.T) {
 	}
 }
 
+// TestReservationThatWasNotMade: Release is deferred before the error is looked at, for example.
+func TestReservationThatWasNotMade(t *testing.T) {
+	for _, r := range []*shoal.Reservation{nil, {}} {
+		r.Release()
+		if r.Len() != 0 || r.Revoked() != nil {
+			t.Errorf("%d places, revoked %v", r.Len(), r.Revoked())
+		}
+	}
+	wantErr(t, "Submit", new(shoal.Reservation).Submit(bg, func(context.Context) error { return nil }, nil), shoal.ErrClosed)
+}
+
 func TestReserveTakesWhatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Reject))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -769,5 +770,14 @@ func TestAPoolWithAWatchdogThatIsDroppedIsCollected(t *testing.T) {
 				t.Errorf("pool %d is not collected", i)
 			}
 		}
+	})
+}
+
+// TestTheLongestThresholds: four times a quarter of them is more than fits into a Duration.
+func TestTheLongestThresholds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithStallAfter(math.MaxInt64-1), shoal.WithSlowTask(math.MaxInt64-1))...)
+		must(t, p.SubmitWait(bg, func(context.Context) error { time.Sleep(time.Hour); return nil }))
+		shutClean(t, p)
 	})
 }
