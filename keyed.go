@@ -283,8 +283,9 @@ func (funcBody) Returns(error) bool     { return false }
 func (funcBody) Resolve(error)          {}
 func (funcBody) Outer() context.Context { return nil }
 
-// keepItems is for how many items an empty fifo may keep the memory.
-const keepItems = 64
+// keepItems is for how many items an empty fifo may keep the memory. More than half as many were there at once
+// since it had none, so it allocates seldom.
+const keepItems = 1024
 
 // A fifo is a queue for one goroutine at a time. It keeps the memory for the most items that were in it until
 // it is empty, and then for keepItems.
@@ -310,7 +311,7 @@ func (q *fifo[T]) push(v T) {
 // pop takes the oldest, which must exist.
 func (q *fifo[T]) pop() (v T) {
 	v, q.buf[q.head] = q.buf[q.head], v
-	if q.head++; q.len() == 0 && q.head > keepItems {
+	if q.head++; q.len() == 0 && cap(q.buf) > keepItems {
 		*q = fifo[T]{}
 	}
 	return v
