@@ -30,7 +30,7 @@ type Job struct {
 	lost   bool                    // its lease is
 	lease  lease
 
-	as     RunningJob    // the handler may change the fields above
+	as     RunningJob    // constant once it runs. The handler may change the fields at the head: only d says what they were
 	inside *list.Element // of server.inside
 }
 

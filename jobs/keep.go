@@ -234,7 +234,7 @@ func (s *server) loseLocked(j *Job, err error) {
 	}
 	j.lost = true
 	s.stats.LeasesLost++
-	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.ID, "attempt", j.Attempt, "err", err)
+	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.d.ID(), "attempt", j.d.Attempt(), "err", err)
 	if j.cancel != nil {
 		j.cancel(ErrLeaseLost)
 	}

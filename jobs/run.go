@@ -61,7 +61,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	if s.context != nil {
 		jctx = s.context(jctx, j)
 	}
-	if s.maxLeases > 0 && j.Attempt > s.maxLeases { // as of a job that kills its process each time
+	if s.maxLeases > 0 && j.d.Attempt() > s.maxLeases { // as of a job that kills its process each time
 		err = errSpent
 	} else if err = s.h(jctx, j); err != nil && context.Cause(timed) == ErrTimeLimit {
 		err = fmt.Errorf("%w: it is %v: %w", ErrTimeLimit, limit, err)
@@ -100,7 +100,7 @@ func (s *server) restIfOften(ctx context.Context, j *Job) {
 		return
 	}
 	s.log.Warn("jobs: handlers return ErrStopped again and again, and nothing stops their jobs; this one is given back after a pause",
-		"job", j.ID, "type", j.Type(), "attempt", j.Attempt, "pause", stopPause)
+		"job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "pause", stopPause)
 	select {
 	case <-ctx.Done():
 	case <-s.told:
@@ -114,5 +114,5 @@ func (s *server) overdue(ctx context.Context, j *Job, limit time.Duration) {
 		return
 	}
 	s.count(&s.stats.TimedOut)
-	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "limit", limit)
+	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "limit", limit)
 }

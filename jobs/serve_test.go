@@ -316,6 +316,7 @@ func TestServeMapsResults(t *testing.T) {
 		}, 1, 5, 0, 0, ""},
 		{"Poison", func(context.Context, *jobs.Job) error { return jobs.Poison(errors.New("no good")) }, 0, 0, 1, 0, "no good"},
 		{"Poison of nil", func(context.Context, *jobs.Job) error { return jobs.Poison(nil) }, 0, 0, 1, 0, "poison"},
+		{"Poison of an error that panics", func(context.Context, *jobs.Job) error { return jobs.Poison((*brokenError)(nil)) }, 0, 0, 1, 0, "PANIC"},
 		{"Poison, wrapped", func(context.Context, *jobs.Job) error { return fmt.Errorf("why: %w", jobs.Poison(errors.New("x"))) }, 0, 0, 1, 0, "why: x"},
 		{"an error", func(context.Context, *jobs.Job) error { return errors.New("failed") }, 0, 1, 0, time.Minute, ""},
 		{"a panic", func(context.Context, *jobs.Job) error { panic("at the disco") }, 0, 1, 0, time.Minute, ""},
@@ -344,6 +345,31 @@ func TestServeMapsResults(t *testing.T) {
 			}, jobs.WithBackoff(backoff))
 		})
 	}
+}
+
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+// TestAHandlerMayChangeItsJob: also while its time limit passes, or its lease is lost. Run with -race. The attempt
+// that counts is that of the source.
+func TestAHandlerMayChangeItsJob(t *testing.T) {
+	runs := 0
+	inWorld(t, 1, func(ctx context.Context, j *jobs.Job) error {
+		runs++
+		for ctx.Err() == nil {
+			j.ID, j.Attempt, j.Header = "mine", 0, jobs.Header{jobs.TypeHeader: "mine"}
+			time.Sleep(100 * time.Millisecond)
+		}
+		j.Attempt = 0
+		return ctx.Err()
+	}, func(w *world) {
+		w.put("a")
+		w.after(time.Minute)
+		if s := w.stats(); s.Dead != 1 || s.TimedOut != 2 || runs != 2 {
+			w.Errorf("%d runs, %+v", runs, s)
+		}
+	}, jobs.WithTimeLimit(time.Second), jobs.WithMaxAttempts(2), jobs.WithBackoff(func(int) time.Duration { return 0 }))
 }
 
 // TestServeEndsJobsAtTheirTimeLimit: by type, and at each attempt.

@@ -47,13 +47,13 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	case retry:
 		s.nak(s.base, j, after)
 	case errors.As(err, &poison):
-		s.term(j, err.Error(), err)
+		s.term(j, fmt.Sprint(err), err) // fmt survives an Error that panics
 	case err == errSpent:
-		s.term(j, fmt.Sprintf("%s: %v", ofMost("lease", j.Attempt, s.maxLeases), err), nil)
-	case s.maxAttempts > 0 && j.Attempt >= s.maxAttempts:
-		s.term(j, fmt.Sprintf("%s: %v", ofMost("attempt", j.Attempt, s.maxAttempts), err), err)
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("lease", j.d.Attempt(), s.maxLeases), err), nil)
+	case s.maxAttempts > 0 && j.d.Attempt() >= s.maxAttempts:
+		s.term(j, fmt.Sprintf("%s: %v", ofMost("attempt", j.d.Attempt(), s.maxAttempts), err), err)
 	default:
-		s.nak(s.base, j, max(0, s.backoff(j.Attempt)))
+		s.nak(s.base, j, max(0, s.backoff(j.d.Attempt())))
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *server) term(j *Job, text string, err error) {
 	reason := reasonOf(text, err)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.tally(j, &s.stats.Dead)
-		s.log.Warn("jobs: a job became a dead letter", "job", j.ID, "type", j.Type(), "attempt", j.Attempt, "reason", reasonOf(text, nil)) // without the output, which may be long
+		s.log.Warn("jobs: a job became a dead letter", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "reason", reasonOf(text, nil)) // without the output, which may be long
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		case err == nil:
 			return true
 		case errors.Is(err, ErrAcked):
-			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.ID, "attempt", j.Attempt, "call", what)
+			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.d.ID(), "attempt", j.d.Attempt(), "call", what)
 			s.count(&s.stats.Acked)
 			return false
 		case errors.Is(err, ErrLeaseLost):
@@ -124,7 +124,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 			continue
 		}
 		s.log.Error("jobs: settling a job failed until its lease ended; the job will run again",
-			"job", j.ID, "call", what, "err", err)
+			"job", j.d.ID(), "call", what, "err", err)
 		s.tally(j, &s.stats.Untold)
 		return false
 	}

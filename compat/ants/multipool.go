@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,6 +39,8 @@ type multi[P pooler] struct {
 	next   atomic.Uint32
 	lbs    LoadBalancingStrategy
 	closed atomic.Bool
+
+	reboot sync.Mutex // so that one Reboot at a time opens the pools
 }
 
 func newMulti[P pooler](size int, lbs LoadBalancingStrategy, one func() (P, error)) (*multi[P], error) {
@@ -167,6 +170,8 @@ func (m *multi[P]) ReleaseContext(ctx context.Context) error {
 
 // Reboot opens the pools again.
 func (m *multi[P]) Reboot() {
+	m.reboot.Lock()
+	defer m.reboot.Unlock()
 	if !m.closed.Load() {
 		return
 	}

@@ -6,7 +6,7 @@
 // and nothing else. Pond's documentation holds. The differences: Balanced and Lazy
 // start a worker earlier than pond does if a task would have to wait for tasks that
 // block; Eager starts workers one after the other if the CPUs are busy; a
-// task may call [runtime.Goexit], wait for other tasks, and stop its own pool; a
+// task may call [runtime.Goexit], wait for tasks that it has submitted, and stop its own pool; a
 // stopped or cancelled pool leaves no caller waiting.
 //
 // What pond documents is kept. Submit panics with [ErrSubmitOnStoppedPool] after
@@ -31,8 +31,9 @@
 //   - SubmitAndWait and Wait of a group return if the pool is stopped while
 //     their tasks are queued. Those tasks count as neither successful nor failed.
 //     In pond both hang.
-//   - If a task calls SubmitAndWait, or Wait of a group, it runs the tasks that it
-//     waits for. In pond such tasks can use up all workers, and hang.
+//   - If a task calls SubmitAndWait, or Wait of a group that it has made, it runs the tasks
+//     that it waits for; one of these that calls Goexit ends it too. In pond such tasks can use
+//     up all workers, and hang, as they can here in a group that was made outside of the task.
 //   - When the context of [Context] has ended, Submit drops the task and TrySubmit
 //     returns false. In pond Submit blocks for ever once the queue is full.
 //   - If a task of a group with a context panics, Wait returns a

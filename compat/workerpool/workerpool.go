@@ -23,7 +23,7 @@
 //     In the original the worker is lost, and a stop hangs.
 //   - If a task calls DoWait or SubmitWait, it runs the new task itself. In
 //     the original such tasks wait for ever once every worker does so. A panic of the
-//     new task passes through the outer one, which may recover it.
+//     new task passes through the outer one, which may recover it, and so does Goexit.
 //   - There is no dispatcher goroutine, so a pool that is forgotten costs nothing
 //     when its workers have left. Idle workers leave by age, all that are due; the
 //     original ends one in each timeout.
