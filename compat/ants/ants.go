@@ -281,11 +281,12 @@ func (c *common) refused(e *engine, err error, wait func(begins func()) error) e
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
 	}
+	if e.WaitContext(ended) == shoal.ErrWouldDeadlock { // a task of the pool runs it itself, which is no wait
+		return known(wait(nil))
+	}
 	if c.options.MaxBlockingTasks == 0 {
-		if e.WaitContext(ended) != shoal.ErrWouldDeadlock { // a task of the pool runs it itself, which is no wait
-			e.turn.take()
-			defer e.turn.pass()
-		}
+		e.turn.take()
+		defer e.turn.pass()
 		return known(wait(nil))
 	}
 	for {
@@ -300,7 +301,7 @@ func (c *common) refused(e *engine, err error, wait func(begins func()) error) e
 	var once sync.Once
 	unblock := func() { once.Do(func() { c.blocked.Add(-1) }) }
 	defer unblock()
-	return known(wait(unblock)) // a task of the pool runs it itself, which is no wait
+	return known(wait(unblock))
 }
 
 // ended is a context to ask with, and not wait.

@@ -670,6 +670,29 @@ func TestMaxBlockingTasksCountsThoseThatWait(t *testing.T) {
 	f.Release()
 }
 
+// TestMaxBlockingTasksDoesNotCountTasks: a task that finds its own pool full runs the new task, also while as many
+// others wait as may.
+func TestMaxBlockingTasksDoesNotCountTasks(t *testing.T) {
+	p := newPool(t, 1, ants.WithMaxBlockingTasks(1))
+	began, waits, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	p.Submit(func() {
+		close(began)
+		<-waits
+		over <- p.Submit(func() {})
+	})
+	<-began
+	go func() { over <- p.Submit(func() {}) }()
+	for p.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	close(waits)
+	for range 2 {
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
 	expect.Crash(t, "shoal: task panicked: so; the panic handler panicked: the handler too", func() {
 		p := newPool(t, 1, ants.WithPanicHandler(func(any) { panic("the handler too") }))

@@ -44,12 +44,12 @@ func (g *TaskGroup) Submit(task func()) {
 
 func (g *TaskGroup) submit(task, skip func()) {
 	g.pool.held.enter()
+	defer g.pool.held.leave() // also if the task runs here and calls Goexit
 	task = g.pool.guard(task, skip)
 	g.group.Go(func(context.Context) error {
 		task()
 		return nil
 	})
-	g.pool.held.leave()
 }
 
 // Wait waits until all tasks of the group have ended.

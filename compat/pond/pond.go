@@ -271,9 +271,8 @@ func (p *WorkerPool) Submit(task func()) {
 	}
 	p.refuse() // while Stop waits for tasks that are about to start the engine would accept it
 	p.held.enter()
-	err := p.pool.Submit(p.guard(task, nil))
-	p.held.leave()
-	if err != nil {
+	defer p.held.leave() // also if the task runs here and calls Goexit
+	if p.pool.Submit(p.guard(task, nil)) != nil {
 		p.refuse()
 	}
 }

@@ -754,3 +754,32 @@ func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
 		select {}
 	})
 }
+
+type countingStrategy struct{ asked *atomic.Int32 }
+
+func (s countingStrategy) Resize(int, int, int) bool { s.asked.Add(1); return false }
+
+// TestAStrategyIsNotAskedWhileAWorkerIsIdle: also after a task that ran in another one, because the queue was full,
+// has called Goexit.
+func TestAStrategyIsNotAskedWhileAWorkerIsIdle(t *testing.T) {
+	var asked atomic.Int32
+	p := pond.New(2, 1, pond.Strategy(countingStrategy{&asked}))
+	began, gate := make(chan struct{}), make(chan struct{})
+	p.Submit(func() {
+		close(began)
+		<-gate
+		p.Submit(runtime.Goexit)
+	})
+	<-began
+	p.Submit(func() {})
+	close(gate)
+	for p.IdleWorkers() != 1 || p.WaitingTasks() != 0 || p.CompletedTasks() < 2 {
+		runtime.Gosched()
+	}
+	before := asked.Load()
+	p.SubmitAndWait(func() {})
+	if n := asked.Load() - before; n != 0 {
+		t.Errorf("asked %d times though a worker was idle", n)
+	}
+	p.StopAndWait()
+}

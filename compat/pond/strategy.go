@@ -89,13 +89,13 @@ func (h *holder) enter() {
 	defer h.mu.Unlock()
 	s := h.p.pool.Stats()
 	tasks := s.InFlight + h.coming // one that is accepted may count twice: there is no room for more than MaxWorkers
-	h.coming++
 	running := min(max(s.Workers, tasks), s.MaxWorkers)
 	granted := running
 	if idle := running > tasks; running < h.most && (!idle || running < h.least) &&
 		h.p.strategy.Resize(running, h.p.minWorkers, h.p.maxWorkers) {
 		granted++
 	}
+	h.coming++ // not before the strategy, which may panic
 	if granted = max(1, granted); granted != s.MaxWorkers {
 		h.p.pool.Resize(min(h.least, granted), granted) // the error is that it is stopped
 	}
