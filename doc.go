@@ -79,8 +79,8 @@
 // The context tells the pool that one of its workers waits. If child has not
 // started, that worker runs it on the spot. So one worker is enough for any
 // recursion. The same holds for SubmitWait, loops, and groups that the task has
-// made. A waiting task runs only what it waits for. In the same way, a task that submits to its own
-// full pool under Block runs the new task itself.
+// made. A waiting task runs only what it waits for. In the same way, a task that
+// submits to its own full pool under Block runs the new task itself.
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context shows the caller's task: use

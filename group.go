@@ -113,9 +113,8 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // group is given: if ctx is not that of a running task, Group asks the stack,
 // which takes about a microsecond. A task that waits for a group that it did not
 // make runs none of its tasks, and keeps its worker meanwhile: with one worker it
-// may wait for ever. A goroutine that the task has started, and an
-// iterator under [iter.Pull], have stacks of their own: pass the task's context on
-// there.
+// may wait for ever. A goroutine that the task has started, and an iterator under
+// [iter.Pull], have stacks of their own: pass the task's context on there.
 //
 // If the tasks of a group on one pool of a family make groups on another one,
 // give each group its task's context. Such a task may run on another worker than

@@ -51,10 +51,10 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // error is [ErrNotInTask] if ctx is not that of a running task of the pool or
 // of one of its sub-pools, [ErrNilTask] if the Local has no pool or no open, and
 // [ErrWouldDeadlock] if open gets a resource of its own Local that is being
-// opened. Other goroutines that get the resource
-// meanwhile wait until open returns. Get asks the stack whether open is the
-// caller. A goroutine that open has started, and an iterator under [iter.Pull],
-// have stacks of their own, so open must not wait for a Get there.
+// opened. Other goroutines that get the resource meanwhile wait until open
+// returns. Get asks the stack whether open is the caller. A goroutine that open
+// has started, and an iterator under [iter.Pull], have stacks of their own, so
+// open must not wait for a Get there.
 //
 // Only tasks that are given a context can call Get: not those of [Pool.Submit],
 // [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and

@@ -67,9 +67,9 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 // and on the calling goroutine, and returns when all have ended. An item that
 // fails or panics does not end the others, and neither does one that calls
 // [runtime.Goexit], except on the calling goroutine: that ends the loop and the
-// goroutine. The result is all errors, joined by [errors.Join] in the order of the items. If ctx ends
-// or p is closed, not all items have run, and the result has that error once. To
-// stop at the first error, use [MapSlice] or [Range].
+// goroutine. The result is all errors, joined by [errors.Join] in the order of
+// the items. If ctx ends or p is closed, not all items have run, and the result
+// has that error once. To stop at the first error, use [MapSlice] or [Range].
 //
 // The participants are those of Range: the caller does not count against the
 // maximum of p, unless it is a task of p. No item waits behind another one while

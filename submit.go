@@ -275,17 +275,17 @@ type Reservation struct {
 // run. Calls that wait are served in order.
 //
 // A worker is free if no accepted task needs it: each task that waits needs one. None
-// is free while submitters wait, or while the pool is paused. A task that waits behind others of
-// its key needs no worker until they have ended. A reserved place counts as an accepted
-// task, also at capacity 0. Other submitters may use the queue meanwhile, up to
-// its capacity. Their tasks run on any worker, and before a task that the
-// reservation submits later. A Submit, or a step of a SubmitBatch, that runs at
-// the same time as Reserve may still take a place.
+// is free while submitters wait, or while the pool is paused. A task that waits
+// behind others of its key needs no worker until they have ended. A reserved
+// place counts as an accepted task, also at capacity 0. Other submitters may use
+// the queue meanwhile, up to its capacity. Their tasks run on any worker, and
+// before a task that the reservation submits later. A Submit, or a step of a
+// SubmitBatch, that runs at the same time as Reserve may still take a place.
 //
 // In a family of pools (see [Pool.Sub]) the places are those of p alone, under
-// its own maximum. A place of a sub-pool does not promise a
-// worker of its parent at that moment, and a place of a parent does not keep
-// its workers from its sub-pools.
+// its own maximum. A place of a sub-pool does not promise a worker of its parent
+// at that moment, and a place of a parent does not keep its workers from its
+// sub-pools.
 //
 // Use the places with [Reservation.Submit], or give them back with
 // [Reservation.Release].
@@ -310,7 +310,7 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	return &Reservation{p, k}, nil
 }
 
-// made reports whether r was made by Reserve. Else it has no places.
+// made reports whether r was made by Reserve. If not, it has no places.
 func (r *Reservation) made() bool { return r != nil && r.k != nil }
 
 // Len is the number of places that are not used yet.
@@ -372,8 +372,8 @@ func (c *reservedTask) Resolve(err error) {
 	}
 }
 
-// Release gives back the places that are not used. Further calls do nothing, and neither does one for a nil
-// or zero Reservation.
+// Release gives back the places that are not used. Further calls do nothing, nor
+// does one for a nil or zero Reservation.
 func (r *Reservation) Release() {
 	if r.made() {
 		r.k.Release()
@@ -383,8 +383,8 @@ func (r *Reservation) Release() {
 // Revoked returns a channel that is closed if the pool is paused, resized to
 // fewer workers, or shut down while places are left. A goroutine that waits for
 // something to submit should then release the places and reserve again. Until
-// it does they remain, except in a pool that is shut down. Of a zero Reservation the
-// channel is nil.
+// it does they remain, except in a pool that is shut down. For a nil or zero
+// Reservation the channel is nil.
 func (r *Reservation) Revoked() <-chan struct{} {
 	if !r.made() {
 		return nil

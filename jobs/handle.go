@@ -30,7 +30,7 @@ type Job struct {
 	lost   bool                    // its lease is
 	lease  lease
 
-	as     RunningJob    // constant once it runs. The handler may change the fields at the head: only d says what they were
+	as     RunningJob    // constant once it runs, as d is. The handler may change the fields above d
 	inside *list.Element // of server.inside
 }
 

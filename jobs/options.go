@@ -106,9 +106,9 @@ func WithDrain(d time.Duration) Option { return func(c *config) { c.drain = d } 
 // ([TypeHeader]), whatever the limit of the others is.
 //
 // When the time is over, the context of the handler ends with the cause [ErrTimeLimit], and
-// the job counts in [Stats].TimedOut. An error that the handler returns after that, unless it is
-// that of [Retry], is a failure of the job, whose text names the limit. A handler that ignores the end of its context keeps
-// its worker and its lease: nothing can interrupt it.
+// the job counts in [Stats].TimedOut. An error that the handler returns after that, unless it
+// is that of [Retry], is a failure of the job, whose text names the limit. A handler that
+// ignores the end of its context keeps its worker and its lease: nothing can interrupt it.
 func WithTimeLimit(d time.Duration, types ...string) Option {
 	return func(c *config) {
 		if len(types) == 0 {

@@ -18,7 +18,8 @@
 //
 //   - If a task submits to its own pool while that is full, it runs the new task
 //     itself, at once: do not hold a lock that the new task takes. If the new task calls
-//     [runtime.Goexit], the outer one ends too. In ants it may wait for ever. With [WithNonblocking] it gets ErrPoolOverload, as in ants.
+//     [runtime.Goexit], the outer one ends too. In ants it may wait for ever. With
+//     [WithNonblocking] it gets ErrPoolOverload, as in ants.
 //   - If a task calls ReleaseTimeout or ReleaseContext of its own pool, it gets
 //     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself.
 //   - [WithMaxBlockingTasks] is exact; in ants more submitters may wait for a moment.

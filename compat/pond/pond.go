@@ -6,8 +6,8 @@
 // and nothing else. Pond's documentation holds. The differences: Balanced and Lazy
 // start a worker earlier than pond does if a task would have to wait for tasks that
 // block; Eager starts workers one after the other if the CPUs are busy; a
-// task may call [runtime.Goexit], wait for tasks that it has submitted, and stop its own pool; a
-// stopped or cancelled pool leaves no caller waiting.
+// task may call [runtime.Goexit], wait for tasks that it has submitted, and stop its
+// own pool; a stopped or cancelled pool leaves no caller waiting.
 //
 // What pond documents is kept. Submit panics with [ErrSubmitOnStoppedPool] after
 // a stop, ignores a nil task, and blocks while the queue is full. Options out of

@@ -497,22 +497,19 @@ func TestTheSearchingWorkerWaitsForTheOneThatWorksAlone(t *testing.T) {
 // rule at its first look in an epoch only.
 func TestAPoolWithFewerActiveWorkersThanCPUsReadsNoClock(t *testing.T) {
 	c, h := newHand(2)
-	load, loads := c.load, 0
+	var clocks, loads int
+	clock, load := c.clock, c.load
+	c.clock = func(since time.Time) int64 { clocks++; return clock(since) }
 	c.load = func() uint64 { loads++; return load() }
-	for epoch := 1; epoch < 4; epoch++ {
+	for range 3 {
 		h.now += epochLen
 		c.Now()
-		if !new(Look).Ask(c, 1, 10, 9) || loads != epoch {
-			t.Fatalf("epoch %d: it does not start, or the scheduler was asked %d times", epoch, loads)
-		}
-		clock := c.clock
-		c.clock = func(time.Time) int64 { t.Error("the clock is read"); return 0 }
-		for range 10 {
-			if !new(Look).Ask(c, 1, 10, 9) || loads != epoch {
-				t.Fatalf("epoch %d: it does not start, or the scheduler was asked %d times", epoch, loads)
+		clocks, loads = 0, 0
+		for look := 1; look <= 10; look++ {
+			if !new(Look).Ask(c, 1, 10, 9) || clocks != 1 || loads != 1 {
+				t.Fatalf("look %d: it does not start, or the clock was read %d times, the scheduler %d times", look, clocks, loads)
 			}
 		}
-		c.clock = clock
 	}
 }
 

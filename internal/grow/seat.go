@@ -117,7 +117,7 @@ func (s *Seat) Tick(c *Crew, inTask int, began uint64) (yield, aside bool) {
 	if took < ShortStep {
 		s.step = min(s.step, maxStep/2) * 2
 	} else if took > longStep {
-		s.step = max(1, s.step/2) // at the first tick too: that step began with the clock
+		s.step = max(1, s.step/2) // the first tick comes here: last is 0 until then
 	}
 	s.left, s.ends, s.last = s.step, done+int64(s.step), now
 	return !aside && now >= s.until && c.due(now), aside

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+
 	"github.com/shoal-go/shoal/internal/explore"
 	"github.com/shoal-go/shoal/internal/explore/suite"
 	"github.com/shoal-go/shoal/internal/sy"
