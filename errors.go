@@ -96,7 +96,9 @@ func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
 func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
 
 func (o *owner) HookBroken() {
-	(*Pool)(o).logError("shoal: worker hook called runtime.Goexit; later workers run without it", "pool", o.name, "hook", "start")
+	(*Pool)(o).logs(func(l *slog.Logger) {
+		l.Error("shoal: worker hook called runtime.Goexit; later workers run without it", "pool", o.name, "hook", "start")
+	})
 }
 
 func (o *owner) Timed(waited, ran int64) {
@@ -135,7 +137,7 @@ func begins(line string, with ...string) bool {
 func (p *Pool) report(e *PanicError, returned bool, uncounted func()) {
 	if p.onPanic == nil {
 		if !returned {
-			p.logError(e.Error(), "stack", string(e.Stack))
+			p.logs(func(l *slog.Logger) { l.Error(e.Error(), "stack", string(e.Stack)) })
 		}
 		return
 	}
@@ -182,9 +184,10 @@ func die(format string, args ...any) {
 // log is where the pool logs.
 func (p *Pool) log() *slog.Logger { return cmp.Or(p.logger, slog.Default()) }
 
-func (p *Pool) logError(msg string, args ...any) {
+// logs calls f, which logs something.
+func (p *Pool) logs(f func(*slog.Logger)) {
 	defer func() { recover() }() // a panic of the log cannot be reported anywhere
-	p.noGoexit("the log", func() { p.log().Error(msg, args...) })
+	p.noGoexit("the log", func() { f(p.log()) })
 }
 
 // guard runs f, a function of the user that is not a task, and reports a panic.

@@ -292,7 +292,8 @@ func WithPanicHandler(f func(*PanicError)) Option {
 func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
 
 // WithCrashOnPanic makes a panic of a task end the process, with the task's own
-// stack. The pool then recovers no panic of a task, nor do its sub-pools.
+// stack. The pool then recovers no panic of a task, nor do its sub-pools. If a task
+// runs in the goroutine that submits it or waits for it, its panic goes on there.
 func WithCrashOnPanic() Option { return ofRoot("WithCrashOnPanic", func(c *config) { c.crash = true }) }
 
 // WithWorkerHooks sets functions that a worker calls on its goroutine: start

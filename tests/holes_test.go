@@ -1081,6 +1081,7 @@ func TestH24_GoexitWhereItMustNotBeEndsTheProcess(t *testing.T) {
 		"the log": func() {
 			pool(shoal.WithLogger(slog.New(exitingLog{slog.DiscardHandler}))).Submit(func() { panic("to be logged") })
 		},
+		"the log, of an error": func() { pool().Submit(func() { panic(exitingError{}) }) },
 		"the lost function of a Reservation": func() {
 			p := pool()
 			r, _ := p.Reserve(ctx, 1)
@@ -1099,10 +1100,16 @@ func TestH24_GoexitWhereItMustNotBeEndsTheProcess(t *testing.T) {
 	}
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
-			wantCrash(t, name, "panic: shoal: "+name+` of pool "h24" called runtime.Goexit`)
+			who, _, _ := strings.Cut(name, ",")
+			wantCrash(t, name, "panic: shoal: "+who+` of pool "h24" called runtime.Goexit`)
 		})
 	}
 }
+
+// An exitingError ends the goroutine that prints it.
+type exitingError struct{}
+
+func (exitingError) Error() string { runtime.Goexit(); return "" }
 
 // An exitingLog ends the goroutine that logs.
 type exitingLog struct{ slog.Handler }

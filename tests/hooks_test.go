@@ -310,6 +310,35 @@ func TestSlowStartHookHoldsUpItsOwnWorkerOnly(t *testing.T) {
 	})
 }
 
+// A start hook holds up its own worker only, also if each other task is in a sub-pool of its own,
+// wherever that is in the family.
+func TestStartHookHoldsUpNoOtherWorkerForSubPools(t *testing.T) {
+	for depth := range 3 {
+		inBubble(t, func(t *testing.T) {
+			gate := make(chan struct{})
+			var first, ran atomic.Int64
+			p := openPool(t, shoal.WithMaxWorkers(8), shoal.WithWorkerHooks(func(int) {
+				if first.Add(1) == 1 {
+					<-gate
+				}
+			}, nil))
+			up := p
+			for range depth {
+				up = newSub(t, up)
+			}
+			for range 4 {
+				must(t, newSub(t, up).Submit(func() { ran.Add(1) }))
+			}
+			synctest.Wait()
+			if n := ran.Load(); n != 4 {
+				t.Errorf("sub-pools at depth %d: %d of 4 tasks ran beside a start hook", depth+1, n)
+			}
+			close(gate)
+			must(t, p.Shutdown(context.Background()))
+		})
+	}
+}
+
 // A Shutdown that returns nil has left no goroutine behind, not even one in a
 // stop hook.
 func TestShutdownIsNotCleanWhileAStopHookRuns(t *testing.T) {

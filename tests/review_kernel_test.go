@@ -200,3 +200,33 @@ func TestAnIdleWorkerWhoseTaskHasPanickedKeepsNoSubPoolInMemory(t *testing.T) {
 	}
 	must(t, p.Close())
 }
+
+// A context that panics in Done harms the call that it was given to, and no other: neither another
+// submitter without capacity, nor the capacity.
+func TestReviewAContextThatPanicsHoldsNoCapacity(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+		release := hold(t, p, 1)
+		must(t, p.Submit(func() {}))
+		if panicOf(func() { p.SubmitContext(panickingContext{bg}, func(context.Context) {}) }) == nil {
+			t.Error("no panic in SubmitContext")
+		}
+		if n := p.Stats().Blocked; n != 0 {
+			t.Errorf("%d submitters are blocked, want none", n)
+		}
+		release()
+		synctest.Wait()
+		if panicOf(func() { p.Reserve(panickingContext{bg}, 1) }) == nil {
+			t.Error("no panic in Reserve")
+		}
+		if n := p.Stats().Reserved; n != 0 {
+			t.Errorf("%d places are reserved, want none", n)
+		}
+		shutClean(t, p)
+	})
+}
+
+// A panickingContext panics when a goroutine is about to wait for its end.
+type panickingContext struct{ context.Context }
+
+func (panickingContext) Done() <-chan struct{} { panic("Done") }

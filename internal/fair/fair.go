@@ -88,6 +88,22 @@ func (it *Item[T]) Queued() bool { return it.pos != 0 }
 // Len is the number of items in q.
 func (q *Queue[T]) Len() int { return len(q.heap) }
 
+// Leaves is the number of items in q, and in the queues below, that stand for themselves alone. It counts no
+// more than enough.
+func (q *Queue[T]) Leaves(enough int) (n int) {
+	for _, it := range q.heap {
+		if n >= enough {
+			break
+		}
+		if it.below == nil {
+			n++
+		} else {
+			n += it.below.Leaves(enough - n)
+		}
+	}
+	return n
+}
+
 // First is the item to be served next; nil if there is none.
 func (q *Queue[T]) First() *Item[T] {
 	if len(q.heap) == 0 {

@@ -116,3 +116,13 @@ func TestHeld(t *testing.T) {
 		t.Error("nothing is below it, and it is in its queue")
 	}
 }
+
+func TestLeaves(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	tree(q, nil)
+	for enough, want := range []int{0, 1, 2, 3, 3} {
+		if n := q.Leaves(enough); n != want {
+			t.Errorf("Leaves(%d) = %d, want %d", enough, n, want)
+		}
+	}
+}

@@ -126,7 +126,8 @@ func (c *Crew) hire() *Worker {
 // of other lanes. None is hired while a Sizer is asked, nor while as many workers search or are in
 // start hooks as tasks wait, where each other ready lane counts as one task.
 func (c *Crew) mayHire(l *Lane) bool {
-	return c.asking == 0 && int(l.backlog())+c.root.kids.Len()-1 > c.apart+c.searching()
+	n := c.apart + c.searching()
+	return c.asking == 0 && int(l.backlog())+c.root.kids.Leaves(n+2)-1 > n
 }
 
 // fill hires workers up to the minimum. Locked.
@@ -261,14 +262,12 @@ func (c *Crew) unpark(i int) *Worker {
 	return w
 }
 
-// reclaims reports whether idle workers leave after a while.
-func (c *Crew) reclaims() bool { return c.Idle != 0 && c.Idle != Forever }
-
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer
-// serves the crew: it fires when the worker that has been parked for longest is to leave. Locked.
+// serves the crew: it fires when the worker that has been parked for longest is to leave. With an idle time of
+// 0 a worker parks only while a task waits, but another one may take that. Locked.
 func (c *Crew) armReclaim() {
 	a := &c.reclaim
-	if !c.reclaims() || a.stop != nil || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
+	if c.Idle == Forever || a.stop != nil || c.root.phase != open || len(c.idle) == 0 || c.live-c.departing <= c.Min {
 		return
 	}
 	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - c.clock.Now())

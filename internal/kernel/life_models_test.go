@@ -103,6 +103,22 @@ func lifeModels() (ms []suite.Model) {
 		s.submit(0, 0)
 		s.end()
 	})
+	add("a worker that has parked because of a task that another one took leaves too", 2, []string{"reclaim"}, func(s *sim) {
+		s.Hurries()
+		e := sy.MakeEvent()
+		s.pool(2, of(2, 4, Config{Idle: -1, Stop: func(int) { e.Set() }})) // Guard recovers the panic if e is set already
+		c := s.root.crew
+		c.Idle = 0
+		s.Go("other", func() { s.submit(0, 1) })
+		s.submit(0, 0)
+		s.done.Wait()
+		for stay := 1; stay > 0; {
+			if c.read(func() { stay = c.live - c.departing }); stay > 0 {
+				e.Wait()
+			}
+		}
+		s.close(0)
+	})
 	add("workers that are idle leave after a while", 2, []string{"reclaim"}, func(s *sim) {
 		s.Timed()
 		s.pool(3, of(2, 4, Config{Idle: time.Second}))

@@ -23,13 +23,14 @@ type Reservation struct {
 
 // Reserve parks until a worker is free, and holds the places of all that are, up to n.
 func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
+	cancel := ctx.Done() // not listed yet: it is a function of the user
 	if !l.enterOpen() {
 		return nil, ErrClosed
 	}
 	r := &Reservation{l: l, want: n, woken: sy.MakeEvent(), revoked: sy.MakeLatch()}
 	l.reserve(r)
 	l.crew.leave() // announces the reservation, and looks for places
-	if !r.woken.WaitOr(ctx.Done()) && r.forget() {
+	if !r.woken.WaitOr(cancel) && r.forget() {
 		return nil, ctx.Err()
 	}
 	if r.Len() == 0 {

@@ -82,6 +82,7 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 // Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
 	c, depth := l.crew, -1 // -1: not known
+	var cancel <-chan struct{}
 	for yields := 0; ; {
 		if !l.enterOpen() {
 			return ErrClosed
@@ -94,8 +95,8 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			ahead := l.isFarAhead()
 			switch {
 			case ahead && policy == Block && depth < 0:
-				c.leave() // finding out takes a while
-				depth = l.Nesting(ctx)
+				c.leave() // finding out takes a while, and calls functions of the user
+				depth, cancel = l.Nesting(ctx), ctx.Done()
 				continue
 			case ahead && depth != 0:
 				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
@@ -120,11 +121,11 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				l.leaveAndYield()
 				continue
 			case depth < 0:
-				c.leave() // finding out takes a while
-				depth = l.Nesting(ctx)
+				c.leave() // finding out takes a while, and calls functions of the user
+				depth, cancel = l.Nesting(ctx), ctx.Done()
 				continue
 			case depth == 0:
-				return l.waitForCapacity(it, ctx)
+				return l.waitForCapacity(it, ctx, cancel)
 			case depth <= maxNesting && l.inline < mostInline:
 				return l.runInline(it, false)
 			}
@@ -220,23 +221,18 @@ func (l *Lane) displace(it queue.Item) bool {
 	return false
 }
 
-// waitForCapacity parks until task it is admitted, or refused, or ctx ends. The caller holds the
-// lock, which is released.
-func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
+// waitForCapacity parks until task it is admitted, or refused, or ctx, whose Done is cancel, ends. The caller
+// holds the lock, which is released.
+func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context, cancel <-chan struct{}) error {
 	c := l.crew
 	w := &waiter{it: it, woken: sy.MakeEvent(), since: c.clock.Now()}
 	l.enlist(w)
 	c.leave() // announces the waiter, and looks for free capacity once more
 	sy.Reach("wait for capacity")
-	cancel := ctx.Done()
 	for {
 		woken := w.woken.WaitOr(cancel)
 		if woken && !w.called {
 			return w.err
-		}
-		var err error
-		if !woken {
-			err = ctx.Err() // before the lock: it is the user's function
 		}
 		c.enter()
 		c.touch(l)
@@ -244,7 +240,8 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context) error {
 		case w.place == nil: // admitted or refused before the end of ctx was noticed
 		case !woken:
 			l.unlist(w)
-			w.err = err
+			c.leave()
+			return ctx.Err() // without the lock, and not listed: it is a function of the user
 		case l.findCapacity() > 0:
 			l.unlist(w)
 			l.accept(it)
