@@ -34,10 +34,21 @@
 // When the context of a task ends, by its Timeout or Deadline or because the lease in Redis
 // was lost, asynq does not wait for the handler: it tries the task again. So does the end of
 // a server after its ShutdownTimeout. If an attempt still runs in this process, [Handler] does
-// not run the next one beside it. It puts the task off for 10 s, and again until that
-// attempt has returned. asynq has no fencing: another process may run the next attempt, and
-// the result of the one before is ignored. So handlers should return soon after the end of
-// their context, and effects should tolerate being made twice.
+// not run the next one beside it. It returns an error that asks for the task again after 10 s,
+// as jobs.Retry does. With the configuration below that costs no attempt; without it, it
+// costs one, and asynq chooses the delay.
+//
+// asynq would archive a task whose last attempt is refused. So the last attempt waits until the
+// one before has returned. That wait is part of the task's Timeout and Deadline. If they are
+// over first, asynq archives the task, and the last attempt has not run.
+//
+// asynq has no fencing: another process may run the next attempt, and the result of the one
+// before is ignored. So handlers should return soon after the end of their context, and
+// effects should tolerate being made twice.
+//
+// A task is known by its pool, its queue and its ID, as asynq does not tell a handler from which
+// Redis a task is. Tasks of two servers or databases with the same queue and ID count as
+// attempts of one task, if they run on one pool.
 //
 // # Errors
 //
@@ -96,7 +107,9 @@ import (
 // ProcessTask of the handler blocks until h does not run any more, and returns h's error.
 // If the task's context ends before a worker has begun, h does not run, and ProcessTask
 // returns the context's error at once. If an attempt of the same task still runs on p, h does
-// not run, and ProcessTask returns an error made by [jobs.Retry].
+// not run, and ProcessTask returns an error that wraps one of [jobs.Retry]; the last attempt
+// waits instead. If a handler of p is inside another one, as with both Use and Handle of a
+// mux, a task runs on p once.
 //
 // asynq itself does not wait for ProcessTask when the context of a task has ended: it
 // tries the task again as its retry policy says. So h should return soon after the end of
@@ -104,15 +117,40 @@ import (
 //
 // h's context is derived from asynq's: it ends with it, and when the pool is closed.
 // asynq's values are found in it, so asynq.GetTaskID and asynq.GetRetryCount work.
+//
+// Handler panics if p or h is nil.
 func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
+	switch {
+	case p == nil:
+		panic("shoalasynq: Handler(nil, h): want a pool")
+	case h == nil:
+		panic("shoalasynq: Handler(p, nil): want a handler")
+	}
 	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		if id, ok := asynq.GetTaskID(ctx); ok {
 			queue, _ := asynq.GetQueueName(ctx)
 			key := identity{p, queue, id}
-			if _, beside := running.LoadOrStore(key, true); beside {
-				return fmt.Errorf("shoalasynq: an attempt before still runs: %w", jobs.Retry(besidePause))
+			if ctx.Value(key) != nil {
+				return h.ProcessTask(ctx, t) // this attempt has been here
 			}
+			end := make(chan struct{})
+			for {
+				before, beside := running.LoadOrStore(key, end)
+				if !beside {
+					break
+				}
+				if !last(ctx) {
+					return fmt.Errorf("shoalasynq: an attempt before still runs: %w", jobs.Retry(besidePause))
+				}
+				select {
+				case <-before.(chan struct{}):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			defer close(end)
 			defer running.Delete(key)
+			ctx = context.WithValue(ctx, key, true)
 		}
 		var off error
 		err := p.SubmitWait(ctx, func(ctx context.Context) error {
@@ -130,14 +168,21 @@ func Handler(p *shoal.Pool, h asynq.Handler) asynq.Handler {
 	})
 }
 
-// An identity is that of a task which runs on a pool. running is of the process, as
-// asynq.ServeMux calls its middlewares anew for every task.
+// last reports whether asynq archives a task if the attempt with ctx returns an error.
+func last(ctx context.Context) bool {
+	n, _ := asynq.GetRetryCount(ctx)
+	most, _ := asynq.GetMaxRetry(ctx)
+	return n >= most
+}
+
+// An identity is that of a task which runs on a pool, and the key of a value in its context.
+// running is of the process, as asynq.ServeMux calls its middlewares anew for every task.
 type identity struct {
 	p         *shoal.Pool
 	queue, id string
 }
 
-var running sync.Map // of identity
+var running sync.Map // from identity to a channel that is closed when the attempt is over
 
 // besidePause is how long a task is put off while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
@@ -189,7 +234,12 @@ func IsFailure(err error) bool {
 // the task's, its Attempt is the number of failures and one, and its Delivery is nil.
 //
 // Limits of jobs.Serve, such as WithMaxAttempts, are asynq's here: MaxRetry, RetryDelayFunc.
+//
+// Work panics if h is nil.
 func Work(h jobs.Handler) asynq.Handler {
+	if h == nil {
+		panic("shoalasynq: Work(nil): want a handler")
+	}
 	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
 		failures, _ := asynq.GetRetryCount(ctx)

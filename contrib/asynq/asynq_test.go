@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -269,6 +270,110 @@ func TestServerOneAttemptAtATime(t *testing.T) {
 	}
 	if n := g.Most(); n != 1 {
 		t.Errorf("%d attempts at a time, want 1", n)
+	}
+}
+
+// taskContext is the context of a task with opts, without its end.
+func taskContext(t *testing.T, opts ...asynq.Option) context.Context {
+	t.Helper()
+	got := make(chan context.Context, 1)
+	a := startAsynq(t, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		got <- context.WithoutCancel(ctx)
+		return nil
+	}), asynq.Config{Concurrency: 1})
+	a.add(t, "mail", opts...)
+	return <-got
+}
+
+// The last attempt is not refused, as asynq would archive the task. It waits for the one before,
+// or for the end of its own context. So does a task of another Redis with the same ID.
+func TestLastAttemptWaits(t *testing.T) {
+	one, other := taskContext(t, asynq.MaxRetry(0), asynq.TaskID("7")), taskContext(t, asynq.MaxRetry(0), asynq.TaskID("7"))
+	for name, ctx := range map[string]context.Context{"the same Redis": one, "another Redis": other} {
+		synctest.Test(t, func(t *testing.T) {
+			p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+			do := func(ctx context.Context, f func()) <-chan error {
+				got := make(chan error, 1)
+				h := shoalasynq.Handler(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { f(); return nil }))
+				go func() { got <- h.ProcessTask(ctx, asynq.NewTask("mail", nil)) }()
+				synctest.Wait()
+				return got
+			}
+			end := make(chan bool)
+			var ran atomic.Bool
+			first := do(one, func() { <-end })
+			last := do(ctx, func() { ran.Store(true) })
+			late, cancel := context.WithCancel(ctx)
+			tooLate := do(late, func() { t.Errorf("%s: the attempt ran whose time was over", name) })
+			if n := len(last) + len(tooLate); n > 0 {
+				t.Errorf("%s: %d of 2 attempts have returned while the one before runs", name, n)
+			}
+			cancel()
+			if err := <-tooLate; err != context.Canceled {
+				t.Errorf("%s: after the end of its context: %v, want %v", name, err, context.Canceled)
+			}
+			if ran.Load() {
+				t.Errorf("%s: two attempts ran at a time", name)
+			}
+			close(end)
+			if err := <-first; err != nil {
+				t.Errorf("%s: the first attempt: %v", name, err)
+			}
+			if err := <-last; err != nil || !ran.Load() {
+				t.Errorf("%s: the last attempt: %v, has run: %v", name, err, ran.Load())
+			}
+		})
+	}
+}
+
+// A task that goes through two handlers of a pool runs, and once on the pool.
+func TestHandlerTwice(t *testing.T) {
+	ctx := taskContext(t)
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	mux := asynq.NewServeMux()
+	mux.Use(func(h asynq.Handler) asynq.Handler { return shoalasynq.Handler(p, h) })
+	mux.Handle("mail", shoalasynq.Handler(p, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return handlertest.ErrFailed })))
+	if err := mux.ProcessTask(ctx, asynq.NewTask("mail", nil)); err != handlertest.ErrFailed {
+		t.Errorf("got %v, want %v", err, handlertest.ErrFailed)
+	}
+	p.Wait()
+	if s := p.Stats(); s.Completed != 1 {
+		t.Errorf("pool has completed %d, want 1", s.Completed)
+	}
+}
+
+// A pool and a sub-pool of it are two: a task may go through both.
+func TestHandlerOfSubPool(t *testing.T) {
+	ctx := taskContext(t)
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	mails := shoal.Must(p.Sub(shoal.WithName("mails")))
+	h := shoalasynq.Handler(p, shoalasynq.Handler(mails, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
+	if err := h.ProcessTask(ctx, asynq.NewTask("mail", nil)); err != nil {
+		t.Error(err)
+	}
+	mails.Wait()
+	if s := mails.Stats(); s.Completed != 1 {
+		t.Errorf("the sub-pool has completed %d, want 1", s.Completed)
+	}
+}
+
+// Nil is refused when the handler is made, and not in each task.
+func TestNil(t *testing.T) {
+	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
+	p := handlertest.NewPool(t)
+	for want, f := range map[string]func(){
+		"shoalasynq: Handler(nil, h): want a pool":    func() { shoalasynq.Handler(nil, h) },
+		"shoalasynq: Handler(p, nil): want a handler": func() { shoalasynq.Handler(p, nil) },
+		"shoalasynq: Work(nil): want a handler":       func() { shoalasynq.Work(nil) },
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r != want {
+					t.Errorf("panic with %v, want %q", r, want)
+				}
+			}()
+			f()
+		}()
 	}
 }
 

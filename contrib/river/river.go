@@ -73,8 +73,10 @@
 // job is not tried again. [Work] makes a River worker of a jobs.Handler.
 //
 // jobs.ErrStopped says that the job was interrupted. It becomes river.JobSnooze(0) if the job's
-// context has ended, as when the client stops, and river.JobSnooze of a second otherwise. That costs
-// no attempt. After the job's time is over (JobTimeout, [Within]) it is a failure like others.
+// context has ended, as when the client stops. That costs no attempt. After the job's time is
+// over (JobTimeout, [Within]) it is a failure like others. If nothing has ended the context, a
+// handler made by [Work] is snoozed for a second, at no cost. From other handlers it is a failure
+// then: River does not show a middleware whether JobTimeout is over.
 //
 // Other errors reach River unchanged, so river.JobCancel and river.JobSnooze work. A job
 // that is snoozed has not failed, for the pool. A panic reaches River as a
@@ -131,25 +133,33 @@ import (
 // If River has rescued a job whose attempt still runs in this process, the middleware does
 // not run the next attempt. It snoozes the job for 10 s, and again until that attempt has
 // returned. An attempt is recognized if both went through the same middleware: give all
-// clients of the process the value that one call of Middleware has returned.
+// clients of the process the value that one call of Middleware has returned. If the
+// client has the middleware and a worker has it too, an attempt runs on the pool once.
 //
 // The job's context is derived from River's: it ends with it, and when the pool is closed.
 // River's values are found in it, so river.ClientFromContext and river.RecordOutput work.
+//
+// Middleware panics if pick is nil.
 func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddlewareFunc {
-	// An ID is unique in one database, and clients may work those of several.
-	type identity struct{ id, created int64 }
+	if pick == nil {
+		panic("shoalriver: Middleware(nil): want a function")
+	}
 	var running sync.Map // of identity
 	return func(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 		if job.ID != 0 { // as in a test, without a database
-			key := identity{job.ID, job.CreatedAt.UnixNano()}
+			key := identity{&running, job.ID, job.CreatedAt.UnixNano()}
+			if ctx.Value(key) != nil {
+				return work(ctx) // this attempt has been here
+			}
 			if _, beside := running.LoadOrStore(key, true); beside {
 				return river.JobSnooze(besidePause)
 			}
 			defer running.Delete(key)
+			ctx = context.WithValue(ctx, key, true)
 		}
 		p := pick(job)
 		if p == nil {
-			return result(ctx, work(ctx))
+			return result(ctx, work(ctx), false)
 		}
 		began := false
 		var snooze error
@@ -157,7 +167,7 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 		// again beside this attempt.
 		err := p.SubmitWait(ctx, func(ctx context.Context) error {
 			began = true
-			err := result(ctx, work(ctx))
+			err := result(ctx, work(ctx), false)
 			if _, ok := errors.AsType[*river.JobSnoozeError](err); ok {
 				snooze = err // that is no failure
 				return nil
@@ -174,30 +184,39 @@ func Middleware(pick func(*rivertype.JobRow) *shoal.Pool) river.WorkerMiddleware
 	}
 }
 
+// An identity is that of a job which runs on a middleware, and the key of a value in its context.
+// An ID is unique in one database, and clients may work those of several.
+type identity struct {
+	running     *sync.Map // the middleware's
+	id, created int64
+}
+
 // besidePause is how long a job is snoozed while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
 
 // stopPause is how long a job is snoozed that says it was interrupted, though nothing stops it.
 const stopPause = time.Second
 
-// result is what the middleware returns to River if a handler returned err. ctx is the handler's.
-func result(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if d, ok := jobs.RetryAfter(err); ok {
+// result is what is returned to River if a handler returned err. ctx is the handler's, and timed says
+// whether it ends with JobTimeout. The context of a middleware does not.
+func result(ctx context.Context, err error, timed bool) error {
+	d, retry := jobs.RetryAfter(err)
+	_, canceled := errors.AsType[*river.JobCancelError](err)
+	switch {
+	case retry:
 		return river.JobSnooze(d)
-	}
-	if _, ok := errors.AsType[*river.JobCancelError](err); !ok && jobs.IsPoison(err) {
+	case canceled:
+		return err
+	case jobs.IsPoison(err):
 		return river.JobCancel(err)
-	}
-	// A job that returns ErrStopped when its time is over would run again and again.
-	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		if ctx.Err() == nil {
-			return river.JobSnooze(stopPause)
-		}
+	case !errors.Is(err, jobs.ErrStopped) || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return err
+	case ctx.Err() != nil:
 		return river.JobSnooze(0)
+	case timed:
+		return river.JobSnooze(stopPause)
 	}
+	// The time may be over. If such a job were snoozed, it would run again and again.
 	return err
 }
 
@@ -232,10 +251,15 @@ func Within(d time.Duration) river.WorkerMiddlewareFunc {
 // The errors of package jobs mean what the package's documentation says, with or without
 // [Middleware]. Other limits of jobs.Serve, such as WithMaxAttempts, are River's here:
 // MaxAttempts, RetryPolicy.
+//
+// Work panics if h is nil.
 func Work[T river.JobArgs](h jobs.Handler) river.Worker[T] {
+	if h == nil {
+		panic("shoalriver: Work(nil): want a handler")
+	}
 	return river.WorkFunc(func(ctx context.Context, job *river.Job[T]) error {
 		j := &jobs.Job{ID: strconv.FormatInt(job.ID, 10), Data: job.EncodedArgs, Attempt: job.Attempt}
-		return result(ctx, h(jobs.NewContext(ctx, j), j))
+		return result(ctx, h(jobs.NewContext(ctx, j), j), true)
 	})
 }
 

@@ -202,37 +202,88 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
-// Errors of package jobs mean in River what they mean in jobs.Serve.
+// Errors of package jobs mean in River what they mean in jobs.Serve, but for ErrStopped from a
+// handler that is not one of Work.
 func TestClientErrorsOfJobs(t *testing.T) {
-	for _, bare := range []bool{false, true} { // on no pool
+	for i := range 4 {
+		bare, raw := i%2 > 0, i/2 > 0 // on no pool, and without Work
 		p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
 		pool := p
 		if bare {
 			pool = nil
 		}
 		var f atomic.Value
-		r := startRiver(t, func(context.Context, *river.Job[Mail]) error {
-			return f.Load().(func() error)()
-		}, river.Config{}, shoalriver.Middleware(on(pool)))
+		work := shoalriver.Work[Mail](func(context.Context, *jobs.Job) error { return f.Load().(func() error)() }).Work
+		if raw {
+			work = func(context.Context, *river.Job[Mail]) error { return f.Load().(func() error)() }
+		}
+		r := startRiver(t, work, river.Config{}, shoalriver.Middleware(on(pool)))
 
 		f.Store(func() error { return fmt.Errorf("the server is busy: %w", jobs.Retry(time.Hour)) })
 		r.add(t, nil)
 		if kind, job := r.next(t); kind != river.EventKindJobSnoozed || job.Attempt != 0 || time.Until(job.ScheduledAt) < 59*time.Minute {
 			t.Errorf("%s, attempt %d, until %v; want it snoozed for an hour, at no cost", kind, job.Attempt, job.ScheduledAt)
 		}
-		f.Store(func() error { return fmt.Errorf("ann: %w", jobs.Poison(handlertest.ErrFailed)) })
+		f.Store(func() error { return fmt.Errorf("ann: %w", jobs.Poison(jobs.ErrStopped)) })
 		r.add(t, nil)
-		want := "JobCancelError: ann: " + handlertest.ErrFailed.Error()
+		want := "JobCancelError: ann: " + jobs.ErrStopped.Error()
 		if kind, job := r.next(t); kind != river.EventKindJobCancelled || len(job.Errors) != 1 || job.Errors[0].Error != want {
 			t.Errorf("%s with %v, want it cancelled with %s", kind, job.Errors, want)
 		}
 		f.Store(func() error { return fmt.Errorf("by hand: %w", jobs.ErrStopped) })
 		r.add(t, &river.InsertOpts{MaxAttempts: 1})
-		if kind, job := r.next(t); kind != river.EventKindJobSnoozed || job.Attempt != 0 || len(job.Errors) > 0 {
+		failed := uint64(1)
+		if kind, job := r.next(t); raw {
+			failed = 2
+			if kind != river.EventKindJobFailed || job.State != rivertype.JobStateDiscarded {
+				t.Errorf("without Work: %s, %s; want it failed, and discarded", kind, job.State)
+			}
+		} else if kind != river.EventKindJobSnoozed || job.Attempt != 0 || len(job.Errors) > 0 {
 			t.Errorf("%s, attempt %d, with %v; want it snoozed, at no cost", kind, job.Attempt, job.Errors)
 		}
-		if s := p.Stats(); !bare && (s.Completed != 3 || s.Failed != 1) {
-			t.Errorf("pool has completed %d, failed %d; want 3, 1: what is put off has not failed", s.Completed, s.Failed)
+		p.Wait()
+		if s := p.Stats(); !bare && (s.Completed != 3 || s.Failed != failed) {
+			t.Errorf("pool has completed %d, failed %d; want 3, %d: what is put off has not failed", s.Completed, s.Failed, failed)
+		}
+	}
+}
+
+// A job that says it was stopped when its JobTimeout is over has failed, whatever its handler is.
+// Else it would run again for ever: the middleware does not see that timeout.
+func TestClientStoppedByTimeout(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	stopped := func(ctx context.Context) error { <-ctx.Done(); return jobs.ErrStopped }
+	for name, work := range map[string]func(context.Context, *river.Job[Mail]) error{
+		"raw":  func(ctx context.Context, _ *river.Job[Mail]) error { return stopped(ctx) },
+		"Work": shoalriver.Work[Mail](func(ctx context.Context, _ *jobs.Job) error { return stopped(ctx) }).Work,
+	} {
+		r := startRiver(t, work, river.Config{JobTimeout: 10 * time.Millisecond}, shoalriver.Middleware(on(p)))
+		r.add(t, &river.InsertOpts{MaxAttempts: 1})
+		if kind, job := r.next(t); kind != river.EventKindJobFailed || job.State != rivertype.JobStateDiscarded {
+			t.Errorf("%s: %s, %s, attempt %d; want it failed, and discarded", name, kind, job.State, job.Attempt)
+		}
+	}
+}
+
+// A job that is stopped with the client costs no attempt, whatever its handler is.
+func TestClientStopped(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	begun := make(chan bool)
+	stopped := func(ctx context.Context) error { begun <- true; <-ctx.Done(); return jobs.ErrStopped }
+	for name, work := range map[string]func(context.Context, *river.Job[Mail]) error{
+		"raw":  func(ctx context.Context, _ *river.Job[Mail]) error { return stopped(ctx) },
+		"Work": shoalriver.Work[Mail](func(ctx context.Context, _ *jobs.Job) error { return stopped(ctx) }).Work,
+	} {
+		r := startRiver(t, work, river.Config{}, shoalriver.Middleware(on(p)))
+		r.add(t, &river.InsertOpts{MaxAttempts: 1})
+		<-begun
+		ctx, cancel := context.WithTimeout(context.Background(), handlertest.Patience)
+		defer cancel()
+		if err := r.StopAndCancel(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if kind, job := r.next(t); kind != river.EventKindJobSnoozed || job.Attempt != 0 {
+			t.Errorf("%s: %s, attempt %d; want it snoozed, at no cost", name, kind, job.Attempt)
 		}
 	}
 }
@@ -339,6 +390,40 @@ func TestOneAttemptAtATime(t *testing.T) {
 		if err := do(1, created); err != nil {
 			t.Errorf("the second attempt, when the first has returned: %v", err)
 		}
+	}
+}
+
+// A middleware that is both the client's and the worker's runs the job, and once on the pool.
+func TestMiddlewareTwice(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	m := shoalriver.Middleware(on(p))
+	job := &rivertype.JobRow{ID: 1, CreatedAt: time.Now()}
+	err := m.Work(context.Background(), job, func(ctx context.Context) error {
+		return m.Work(ctx, job, func(context.Context) error { return handlertest.ErrFailed })
+	})
+	if err != handlertest.ErrFailed {
+		t.Errorf("got %v, want %v", err, handlertest.ErrFailed)
+	}
+	p.Wait()
+	if s := p.Stats(); s.Completed != 1 {
+		t.Errorf("pool has completed %d, want 1", s.Completed)
+	}
+}
+
+// Nil is refused when the value is made, and not in each job.
+func TestNil(t *testing.T) {
+	for want, f := range map[string]func(){
+		"shoalriver: Middleware(nil): want a function": func() { shoalriver.Middleware(nil) },
+		"shoalriver: Work(nil): want a handler":        func() { shoalriver.Work[Mail](nil) },
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r != want {
+					t.Errorf("panic with %v, want %q", r, want)
+				}
+			}()
+			f()
+		}()
 	}
 }
 

@@ -61,10 +61,15 @@
 // the SDK does not count it as a failure. It costs an attempt: Temporal has nothing else.
 // jobs.Poison(err) becomes an application error of type Poison that is not retryable.
 //
-// jobs.ErrStopped says that the activity was interrupted. It becomes a benign application error
-// of type Stopped. The next attempt begins at once if the activity's context has ended, as when
-// the worker stops, and a second later otherwise. That costs an attempt too. After
+// jobs.ErrStopped says that the activity was interrupted. If the activity's context has ended
+// because Temporal's server asks for its cancellation, the error becomes a
+// *temporal.CanceledError, and the activity is cancelled for its workflow. Otherwise it becomes a
+// benign application error of type Stopped. The next attempt begins at once if the context has
+// ended, as when the worker stops, and a second later otherwise. That costs an attempt too. After
 // the activity's time is over it is an error like others.
+//
+// For the pool, an activity has not failed if it returns jobs.Retry, activity.ErrResultPending,
+// or within its time jobs.ErrStopped.
 //
 // Results, other errors and heartbeats reach Temporal unchanged. A panic reaches the workflow as a
 // *temporal.PanicError, as it does without a pool, but without the stack. A panic handler of
@@ -106,11 +111,17 @@ import (
 // worker has begun, the activity does not run, and the context's error is returned at
 // once. If the context ends while the activity runs, the interceptor waits until the
 // activity has returned, and returns its result. If an attempt of the same activity still
-// runs on this interceptor, the next one does not run.
+// runs on this interceptor, the next one does not run. If the interceptor is listed twice, an
+// attempt runs on the pool once.
 //
 // The activity's context is derived from Temporal's: it ends with it, and when the pool is
 // closed. Temporal's values are found in it, so activity.RecordHeartbeat works.
+//
+// Interceptor panics if pick is nil.
 func Interceptor(pick func(activity.Info) *shoal.Pool) interceptor.WorkerInterceptor {
+	if pick == nil {
+		panic("shoaltemporal: Interceptor(nil): want a function")
+	}
 	return &workerInterceptor{pick: pick}
 }
 
@@ -120,8 +131,10 @@ type workerInterceptor struct {
 	running sync.Map // of identity
 }
 
-// An identity is that of an activity, the same at each attempt.
+// An identity is that of an activity on an interceptor, the same at each attempt, and the key of a
+// value in its context.
 type identity struct {
+	w                            *workerInterceptor
 	namespace, workflow, run, id string
 	local                        bool
 }
@@ -142,11 +155,15 @@ const besidePause = 10 * time.Second
 
 func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (res any, err error) {
 	info := activity.GetInfo(ctx)
-	key := identity{info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.IsLocalActivity}
+	key := identity{a.w, info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.IsLocalActivity}
+	if ctx.Value(key) != nil {
+		return a.Next.ExecuteActivity(ctx, in) // this attempt has been here
+	}
 	if _, beside := a.w.running.LoadOrStore(key, true); beside {
 		return nil, retry("Retry", "shoaltemporal: an attempt before still runs", besidePause, nil)
 	}
 	defer a.w.running.Delete(key)
+	ctx = context.WithValue(ctx, key, true)
 	p := a.w.pick(info)
 	if p == nil {
 		res, err = a.Next.ExecuteActivity(ctx, in)
@@ -173,8 +190,11 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 const stopPause = time.Second
 
 // result is what the interceptor returns to Temporal if an activity returned err. off reports whether
-// the activity is put off and has not failed. ctx is the activity's.
+// the activity has not failed: it is pending, cancelled, or put off. ctx is the activity's.
 func result(ctx context.Context, err error) (_ error, off bool) {
+	if err == activity.ErrResultPending { // the SDK compares it like this
+		return err, true
+	}
 	if d, ok := jobs.RetryAfter(err); ok {
 		return retry("Retry", err.Error(), d, err), true
 	}
@@ -183,6 +203,9 @@ func result(ctx context.Context, err error) (_ error, off bool) {
 	}
 	// An activity that returns ErrStopped when its time is over has failed.
 	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if temporal.IsCanceledError(context.Cause(ctx)) { // the server asks for that
+			return temporal.NewCanceledError(), true
+		}
 		pause := time.Duration(0)
 		if ctx.Err() == nil {
 			pause = stopPause

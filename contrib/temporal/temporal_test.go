@@ -112,8 +112,8 @@ func TestActivity(t *testing.T) {
 	if pe, ok := errors.AsType[*temporal.PanicError](err); !ok || pe.StackTrace() != "" {
 		t.Errorf("got error %v, want a PanicError of Temporal without a stack", err)
 	}
-	if s := p.Stats(); s.Completed != 4 || s.Failed != 3 {
-		t.Errorf("pool has completed %d, failed %d; want 4, 3", s.Completed, s.Failed)
+	if s := p.Stats(); s.Completed != 4 || s.Failed != 2 {
+		t.Errorf("pool has completed %d, failed %d; want 4, 2: what is pending has not failed", s.Completed, s.Failed)
 	}
 }
 
@@ -153,6 +153,67 @@ func TestErrorsOfJobs(t *testing.T) {
 			t.Errorf("pool has completed %d, failed %d; want 4, 1: what is put off has not failed", s.Completed, s.Failed)
 		}
 	}
+}
+
+// An activity that is stopped because its workflow has cancelled it is cancelled, for Temporal. One
+// that is stopped with its worker runs again.
+func TestStopped(t *testing.T) {
+	for _, bare := range []bool{false, true} { // without a pool
+		p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+		pool := p
+		if bare {
+			pool = nil
+		}
+		do := func(cause error) error {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			env := newSuite().NewTestActivityEnvironment()
+			env.SetWorkerOptions(options(ctx, onPool(pool)))
+			env.RegisterActivityWithOptions(func(ctx context.Context) error {
+				cancel(cause) // as the SDK does
+				<-ctx.Done()
+				return fmt.Errorf("halfway: %w", jobs.ErrStopped)
+			}, activity.RegisterOptions{Name: "charge"})
+			_, err := env.ExecuteActivity("charge")
+			return err
+		}
+		if err := do(temporal.NewCanceledError()); !temporal.IsCanceledError(err) {
+			t.Errorf("cancelled by the workflow: %v, want a CanceledError", err)
+		}
+		if ae, ok := errors.AsType[*temporal.ApplicationError](do(worker.ErrWorkerShutdown)); !ok || ae.Type() != "Stopped" || ae.NextRetryDelay() != time.Millisecond {
+			t.Errorf("stopped with the worker: %v, want an error of type Stopped, again at once", ae)
+		}
+		p.Wait()
+		if s := p.Stats(); !bare && (s.Completed != 2 || s.Failed != 0) {
+			t.Errorf("pool has completed %d, failed %d; want 2, 0: what is stopped has not failed", s.Completed, s.Failed)
+		}
+	}
+}
+
+// An interceptor that is listed twice runs the activity, and once on the pool.
+func TestInterceptorTwice(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(1))
+	o := options(context.Background(), onPool(p))
+	o.Interceptors = append(o.Interceptors, o.Interceptors...)
+	env := newSuite().NewTestActivityEnvironment()
+	env.SetWorkerOptions(o)
+	env.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "charge"})
+	if _, err := env.ExecuteActivity("charge"); err != nil {
+		t.Error(err)
+	}
+	p.Wait()
+	if s := p.Stats(); s.Completed != 1 {
+		t.Errorf("pool has completed %d, want 1", s.Completed)
+	}
+}
+
+// Nil is refused when the interceptor is made, and not in each activity.
+func TestNil(t *testing.T) {
+	defer func() {
+		if r := recover(); r != "shoaltemporal: Interceptor(nil): want a function" {
+			t.Errorf("panic with %v", r)
+		}
+	}()
+	shoaltemporal.Interceptor(nil)
 }
 
 // An attempt that Temporal has given up still runs: the next one does not run beside it.
