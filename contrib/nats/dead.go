@@ -33,8 +33,9 @@ func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.
 // is deleted. So a crash between the two leaves both; if the call is made again within the
 // time of [WithDuplicates], the job still runs once.
 //
-// A dead letter may lack the payload because the server did not accept a message of that size; its
-// reason says so. It is not retried, and RetryDead returns an error that names it.
+// A dead letter may lack the headers or the payload of its job, because a message with them
+// could not be sent; its reason says so if there was room. It is not retried, and RetryDead
+// returns an error that names it.
 func (q *Queue) RetryDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
 	var cut error
 	n, err := q.eachDead(ctx, f, func(s jetstream.Stream, m *jetstream.RawStreamMsg, l jobs.DeadLetter) (bool, error) {
@@ -82,7 +83,7 @@ func (q *Queue) removeDead(ctx context.Context, s jetstream.Stream, seq uint64) 
 // eachDead calls do for the dead letters that f selects, in its order, and returns for how
 // many it returned true.
 func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetstream.Stream, m *jetstream.RawStreamMsg, l jobs.DeadLetter) (bool, error)) (n int, err error) {
-	if err := f.Check(); err != nil {
+	if err := errors.Join(ended(ctx), f.Check()); err != nil {
 		return 0, err
 	}
 	after := uint64(0)
@@ -153,9 +154,7 @@ func letterOf(m *jetstream.RawStreamMsg) jobs.DeadLetter {
 		l.Reason = m.Header.Get(reasonHeader)
 	}
 	for k, v := range m.Header {
-		switch k {
-		case idHeader, attemptHeader, reasonHeader, cutHeader, nats.MsgIdHdr:
-		default:
+		if !ours(k) {
 			if l.Header == nil {
 				l.Header = make(jobs.Header)
 			}
@@ -175,6 +174,9 @@ func (q *Queue) Depth(ctx context.Context) (d jobs.Depth, err error) {
 			d, err = jobs.Depth{}, fmt.Errorf("shoalnats: queue %s: depth: %w", q.name, err)
 		}
 	}()
+	if err := ended(ctx); err != nil {
+		return d, err
+	}
 	dead, err := q.js.Stream(ctx, q.dead())
 	if err != nil {
 		return d, err

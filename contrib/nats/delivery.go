@@ -77,7 +77,7 @@ func (d *delivery) mine() error {
 
 // tell sends an answer, and waits until the server has confirmed it.
 func (d *delivery) tell(ctx context.Context, answer string) error {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 	if err := d.mine(); err != nil {
@@ -133,12 +133,16 @@ func (d *delivery) Extend(ctx context.Context) error {
 	if err := d.tell(ctx, "+WPI"); err != nil {
 		return err
 	}
+	// If the lease has ended since, what was renewed may be that of the next attempt.
+	if err := d.mine(); err != nil {
+		return err
+	}
 	d.begin(now)
 	return nil
 }
 
 func (d *delivery) Term(ctx context.Context, reason string) error {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 	if err := d.mine(); err != nil {
@@ -161,17 +165,20 @@ const letterRoom = 128
 // mostID bounds the ID of a dead letter that would be too large, in bytes.
 const mostID = 200
 
-// letter is the dead letter. If it is larger than the server accepts, it lacks the output, or the
-// reason, or the payload, or the job's headers too: that is better than no dead letter. Enqueue
-// accepts only jobs whose dead letter fits without a reason. Other programs that publish to the
-// stream do not check that.
+// letter is the dead letter. If that cannot be sent, it lacks the output, the reason, the job's
+// headers, the payload, or the last two: that is better than no dead letter. Enqueue accepts
+// only jobs that fit into a dead letter without a reason. Other programs that publish to the
+// stream do not check that, and may use keys of headers that this client does not send.
 func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 	first, _, _ := strings.Cut(reason, "\n") // without the output of the job
-	without := fmt.Sprintf("%s (the dead letter has no room for all of the job, with its payload of %d bytes)", first, len(d.m.Data))
+	without := fmt.Sprintf("%s (the dead letter cannot hold all of the job, with its payload of %d bytes)", first, len(d.m.Data))
 	for _, try := range []struct {
 		data, header bool
 		reason       string
-	}{{true, true, reason}, {true, true, first}, {true, true, "…"}, {false, true, without}, {false, false, without}, {false, false, "…"}} {
+	}{
+		{true, true, reason}, {true, true, first}, {true, true, "…"},
+		{true, false, without}, {false, true, without}, {false, false, without}, {false, false, "…"},
+	} {
 		n = nats.NewMsg(d.q.buried())
 		id := d.id
 		if try.data {
@@ -196,11 +203,21 @@ func (d *delivery) letter(reason string) (n *nats.Msg, err error) {
 		}
 		// A job that was retried is another message, whose attempts count from 1 again.
 		n.Header[nats.MsgIdHdr] = []string{fmt.Sprintf("%s %d %d", id, d.seq, d.attempt)}
-		if int64(n.Size()) <= d.q.nc.MaxPayload() {
+		if d.q.fits(n) {
 			break
 		}
 	}
 	return n, nil
+}
+
+// fits reports whether the client and the server accept the headers and the size of a message.
+func (q *Queue) fits(n *nats.Msg) bool {
+	for k := range n.Header {
+		if !validKey(k) {
+			return false
+		}
+	}
+	return headerSize(n) <= mostHeader && int64(n.Size()) <= q.nc.MaxPayload()
 }
 
 // delivery is the job m, which was leased at since or later.
@@ -215,7 +232,7 @@ func (q *Queue) delivery(m *nats.Msg, since time.Time) jobs.Delivery {
 		}
 	}
 	for k, v := range m.Header {
-		if len(v) > 0 && k != idHeader && !strings.HasPrefix(k, "Nats-") {
+		if len(v) > 0 && !ours(k) {
 			if d.header == nil {
 				d.header = make(jobs.Header)
 			}

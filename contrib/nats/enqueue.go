@@ -25,13 +25,16 @@ var ErrFull = errors.New("the server has no room")
 // ends, or 10 s have passed. In the last two cases, messages that were not confirmed may be
 // in the queue all the same.
 //
-// If a payload is larger than the server accepts, or a header cannot be sent, Enqueue returns
-// an error and sends nothing.
+// If a payload is larger than the server accepts, or a header or an ID cannot be sent, Enqueue
+// returns an error and sends nothing. The key of a header consists of letters, digits and the
+// characters !#$%&'*+-.^_`|~. The keys Shoal-Id, Shoal-Reason, Shoal-Attempt and Shoal-Cut, and
+// those that begin with Nats-, belong to the queue. The headers and the ID, which is sent
+// twice, have 64 KiB together, less what the headers of a dead letter need.
 //
 // Once a write to its disk has failed, for example because the disk is full, a server
 // confirms nothing more until it is restarted. Then it has all jobs that it had confirmed.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 	msgs := make([]*nats.Msg, len(ms))
@@ -112,6 +115,26 @@ func why(err error) error {
 	return err
 }
 
+// validKey reports whether the client sends a header with that key. It demands a token of HTTP.
+func validKey(k string) bool {
+	return k != "" && !strings.ContainsFunc(k, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// ours reports whether a header with that key is one of the queue or of JetStream, and not one
+// of the job.
+func ours(k string) bool {
+	switch k {
+	case idHeader, reasonHeader, attemptHeader, cutHeader:
+		return true
+	}
+	return strings.HasPrefix(strings.ToLower(k), "nats-")
+}
+
+// headerSize returns how many bytes the headers of a message take that has no reply subject.
+func headerSize(n *nats.Msg) int { return n.Size() - len(n.Subject) - len(n.Data) }
+
 func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	if most := q.nc.MaxPayload(); int64(len(m.Data)) > most {
 		return nil, fmt.Errorf("a payload of %d bytes: want at most %d, the limit of the server: %w", len(m.Data), most, nats.ErrMaxPayload)
@@ -120,9 +143,9 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 	n.Data = bytes.Clone(m.Data) // it may be sent again when Enqueue has returned
 	for k, v := range m.Header {
 		switch {
-		case k == "" || strings.ContainsAny(k, ": \r\n\t"):
-			return nil, fmt.Errorf("%w: the header %q: want a name without colons and white space", jobs.ErrConfig, k)
-		case strings.HasPrefix(strings.ToLower(k), "nats-"), k == idHeader:
+		case !validKey(k):
+			return nil, fmt.Errorf("%w: the header %q: want a name of letters, digits and !#$%%&'*+-.^_`|~", jobs.ErrConfig, k)
+		case ours(k):
 			return nil, fmt.Errorf("%w: the header %q: want another name, as the queue uses this one", jobs.ErrConfig, k)
 		case strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v:
 			return nil, fmt.Errorf("%w: the value %q of header %s: want one line, without white space at its ends", jobs.ErrConfig, v, k)
@@ -143,6 +166,10 @@ func (q *Queue) message(m jobs.Message) (*nats.Msg, error) {
 		at := time.Now().Add(min(m.Delay, mostDelay) + time.Second - 1).Truncate(time.Second)
 		n.Header["Nats-Schedule"] = []string{"@at " + at.UTC().Format(time.RFC3339)}
 		n.Header["Nats-Schedule-Target"] = []string{q.now()}
+	}
+	if size := headerSize(n); size+letterRoom > mostHeader {
+		return nil, fmt.Errorf("%w: headers of %d bytes, with the ID, and %d bytes for the headers of a dead letter: want at most %d in all, the limit of the server",
+			jobs.ErrConfig, size, letterRoom, mostHeader)
 	}
 	if most := q.nc.MaxPayload(); int64(n.Size()+letterRoom) > most {
 		return nil, fmt.Errorf("a payload of %d bytes, with its headers and %d bytes for the headers of a dead letter: want at most %d in all, the limit of the server: %w",

@@ -18,14 +18,18 @@ import (
 // This file is how jobs are leased: requests to the consumer, and what the server answers to them,
 // jobs and statuses.
 
-// Pull implements [jobs.Source]. An error is permanent ([jobs.IsPermanent]) if the queue was
-// deleted, or if the connection is closed: by the caller, or because it has tried to
-// reconnect too often ([nats.MaxReconnects]).
+// Pull implements [jobs.Source]. It leases at most 1000 jobs. An error is permanent
+// ([jobs.IsPermanent]) if the queue was deleted, if Pull asks for more than the consumer was
+// configured to allow in one request, or if the connection is closed: by the caller, or because
+// it has tried to reconnect too often ([nats.MaxReconnects]).
 func (q *Queue) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w: Pull(%d): want at least 1", jobs.ErrConfig, n)
 	}
-	ds, err := q.pull(ctx, n)
+	if err := ended(ctx); err != nil {
+		return nil, err
+	}
+	ds, err := q.pull(ctx, min(n, mostPull))
 	if err != nil && ctx.Err() == nil && q.nc.IsClosed() {
 		err = jobs.Permanent(fmt.Errorf("shoalnats: queue %s: %w", q.name, nats.ErrConnectionClosed))
 	}
@@ -160,7 +164,8 @@ func (q *Queue) status(m *nats.Msg) (over bool, err error) {
 		if strings.Contains(text, "Consumer Deleted") {
 			return true, q.gone(fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text))
 		}
-		if code == "409" && strings.Contains(strings.ToLower(text), "exceeded max") {
+		// "Exceeded MaxWaiting" is no limit of the request, and passes.
+		if code == "409" && strings.Contains(strings.ToLower(text), "exceeded maxrequest") {
 			return true, jobs.Permanent(fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text))
 		}
 		return true, fmt.Errorf("shoalnats: queue %s: %s %s", q.name, code, text)

@@ -27,8 +27,9 @@
 // [nats.ReconnectBufSize](-1).
 //
 // JetStream rounds schedules to whole seconds. So a [jobs.Message] with a Delay is available
-// up to a second late, and never early. The delay of a job that was given back is exact to
-// the millisecond.
+// up to a second late, and never early. This machine computes the time, and the server waits
+// for it by its own clock: if the two clocks differ, the job is early or late by as much. The
+// delay of a job that was given back is exact to the millisecond.
 //
 // The queue remembers the ID of a job for the time of [WithDuplicates], 2 minutes by
 // default.
@@ -66,9 +67,11 @@ const (
 	pullFor           = 5 * time.Second            // how long the server waits for a job on our behalf
 	mostBeat          = pullFor / 3                // between two heartbeats of one that does
 	beatPart          = 6                          // of the lease, after which there is one
+	mostPull          = 1000                       // jobs that are asked for at once
 	mostBytes         = 8 << 20                    // of what is asked for at once: it has to come within a lease
 	confirmIn         = 10 * time.Second           // in which the server has to confirm what was sent to it
 	mostWaiting       = 1 << 14                    // machines that wait for a job at the same time
+	mostHeader        = 1<<16 - 1                  // bytes of the headers of a message: the server accepts no more
 	mostDelay         = 100 * 365 * 24 * time.Hour // the server counts nanoseconds, from 1970 to 2262
 	mostSending       = 1 << 10                    // messages of Enqueue: the client allows no number of them
 	moreStatuses      = 16                         // than heartbeats, in answer to a pull
@@ -98,6 +101,7 @@ func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }
 func WithDuplicates(d time.Duration) Option { return func(c *config) { c.duplicates = d } }
 
 // WithDeadAge sets how long dead letters are kept. The default is 0: they are kept for ever.
+// Otherwise, the minimum is 100 ms.
 func WithDeadAge(d time.Duration) Option { return func(c *config) { c.deadAge = d } }
 
 // WithExisting makes [Open] create nothing: it returns an error if something is missing.
@@ -140,6 +144,8 @@ func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Que
 		o(&c)
 	}
 	switch {
+	case ctx == nil:
+		return nil, errNilContext
 	case nc == nil:
 		return nil, fmt.Errorf("%w: nil connection", jobs.ErrConfig)
 	case !validName.MatchString(name):
@@ -150,8 +156,8 @@ func Open(ctx context.Context, nc *nats.Conn, name string, opts ...Option) (*Que
 		return nil, fmt.Errorf("%w: WithDuplicates(%v): want at least 100ms", jobs.ErrConfig, c.duplicates)
 	case c.replicas < 1 || c.replicas > 5:
 		return nil, fmt.Errorf("%w: WithReplicas(%d): want 1 to 5", jobs.ErrConfig, c.replicas)
-	case c.deadAge < 0:
-		return nil, fmt.Errorf("%w: WithDeadAge(%v): want 0 or more", jobs.ErrConfig, c.deadAge)
+	case c.deadAge != 0 && c.deadAge < 100*time.Millisecond:
+		return nil, fmt.Errorf("%w: WithDeadAge(%v): want 0, or at least 100ms", jobs.ErrConfig, c.deadAge)
 	}
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4*mostSending), jetstream.WithPublishAsyncTimeout(confirmIn))
 	if err != nil {
@@ -257,6 +263,16 @@ func (q *Queue) Lease() time.Duration { return q.lease }
 
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
+
+var errNilContext = fmt.Errorf("%w: nil context", jobs.ErrConfig)
+
+// ended returns an error if ctx has ended, or is nil.
+func ended(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return ctx.Err()
+}
 
 // away returns an error if there is no connection.
 func (q *Queue) away() error {

@@ -265,6 +265,94 @@ func TestPullIsBoundedInBytes(t *testing.T) {
 	}
 }
 
+// TestPullIsBoundedInJobs: however many are asked for.
+func TestPullIsBoundedInJobs(t *testing.T) {
+	const n, most = 1500, 1000
+	q := open(t, connect(t, start(t, t.TempDir(), withoutSync())), "q", shoalnats.WithMemory())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := q.Enqueue(ctx, make([]jobs.Message, n)...); err != nil {
+		t.Fatal(err)
+	}
+	for got := 0; got < n; {
+		ds, err := q.Pull(ctx, math.MaxInt)
+		if err != nil || len(ds) > most {
+			t.Fatalf("%d jobs, %v", len(ds), err)
+		}
+		got += len(ds)
+	}
+}
+
+// TestALimitOfPulls: a bound on a request holds for the next one too, and one on how many wait
+// does not.
+func TestALimitOfPulls(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	q := open(t, nc, "q")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	// The server says the first only when thousands wait, so the test answers in its place.
+	if err := js.DeleteConsumer(ctx, "SHOAL_q", "workers"); err != nil {
+		t.Fatal(err)
+	}
+	var says atomic.Pointer[string]
+	if _, err := nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.SHOAL_q.workers", func(m *nats.Msg) {
+		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"409"}, "Description": {*says.Load()}}}); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for text, permanent := range map[string]bool{
+		"Exceeded MaxWaiting":                   false,
+		"Exceeded MaxRequestBatch of 1":         true,
+		"Exceeded MaxRequestExpires of 1s":      true,
+		"Exceeded MaxRequestMaxBytes of 100000": true,
+	} {
+		says.Store(&text)
+		if _, err := q.Pull(ctx, 2); err == nil || !strings.Contains(err.Error(), text) || jobs.IsPermanent(err) != permanent {
+			t.Errorf("permanent: %v, and it is to be %v: %v", jobs.IsPermanent(err), permanent, err)
+		}
+	}
+}
+
+// TestAnExtendThatIsAnsweredTooLate: by then the job may be leased to another machine.
+func TestAnExtendThatIsAnsweredTooLate(t *testing.T) {
+	s := start(t, t.TempDir(), withListen("127.0.0.1:0"))
+	link := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
+	nc, err := nats.Connect("nats://" + link.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const lease = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	near := open(t, connect(t, s), "q", shoalnats.WithLease(lease))
+	far := open(t, nc, "q", shoalnats.WithLease(lease))
+	if err := near.Enqueue(ctx, jobs.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := far.Pull(ctx, 1)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("%d jobs, %v", len(ds), err)
+	}
+	link.stop() // the server hears the request, and its answer has to wait
+	extended := make(chan error, 1)
+	go func() { extended <- ds[0].Extend(ctx) }()
+	again, err := near.Pull(ctx, 1)
+	link.goOn()
+	if err != nil || len(again) != 1 {
+		t.Fatalf("%d jobs, %v", len(again), err)
+	}
+	if err := <-extended; !errors.Is(err, jobs.ErrLeaseLost) {
+		t.Errorf("Extend of a job that is leased to another machine: %v", err)
+	}
+}
+
 // TestAnAnswerWaitsForNoConnection: it would be sent when that is back, and count for the
 // attempt that runs then.
 func TestAnAnswerWaitsForNoConnection(t *testing.T) {
@@ -519,7 +607,9 @@ func TestServeOutlivesTheServer(t *testing.T) {
 func TestOpenRefusesBadInput(t *testing.T) {
 	nc := connect(t, start(t, t.TempDir()))
 	ctx := context.Background()
+	var none context.Context
 	for want, f := range map[string]func() (*shoalnats.Queue, error){
+		"nil context":    func() (*shoalnats.Queue, error) { return shoalnats.Open(none, nc, "q") },
 		"nil connection": func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nil, "q") },
 		`the name ""`:    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "") },
 		`the name "a.b"`: func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "a.b") },
@@ -529,7 +619,10 @@ func TestOpenRefusesBadInput(t *testing.T) {
 		"WithReplicas(9)":    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithReplicas(9)) },
 		"WithDuplicates(0s)": func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithDuplicates(0)) },
 		"WithDeadAge(-1ns)":  func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", shoalnats.WithDeadAge(-1)) },
-		"option 0 is nil":    func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", nil) },
+		"WithDeadAge(99ms)": func() (*shoalnats.Queue, error) {
+			return shoalnats.Open(ctx, nc, "q", shoalnats.WithDeadAge(99*time.Millisecond))
+		},
+		"option 0 is nil": func() (*shoalnats.Queue, error) { return shoalnats.Open(ctx, nc, "q", nil) },
 	} {
 		if _, err := f(); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, have %v", want, err)
@@ -539,13 +632,16 @@ func TestOpenRefusesBadInput(t *testing.T) {
 		t.Errorf("a queue that is not there: %v", err)
 	}
 	q := open(t, nc, "q")
-	for want, m := range map[string]jobs.Message{
-		`header "a b"`:    {Header: jobs.Header{"a b": "x"}},
-		`header ""`:       {Header: jobs.Header{"": "x"}},
-		`"Nats-Msg-Id"`:   {Header: jobs.Header{"Nats-Msg-Id": "x"}},
+	bad := map[string]jobs.Message{
 		`value "a\nb"`:    {Header: jobs.Header{"k": "a\nb"}},
 		`the ID "a\r\nb"`: {ID: "a\r\nb"},
-	} {
+		"headers of 700":  {ID: strings.Repeat("x", 35_000)}, // it is sent twice
+	}
+	for _, k := range []string{"", "a b", "a:b", "größe", "a/b", "trace(id)", "x@y", "a=b", "a,b", "k\x00", "k\x7f", "\xff",
+		"Nats-Msg-Id", "nats-x", "Shoal-Id", "Shoal-Reason", "Shoal-Attempt", "Shoal-Cut"} {
+		bad[fmt.Sprintf("header %q", k)] = jobs.Message{Header: jobs.Header{k: "x"}}
+	}
+	for want, m := range bad {
 		if err := q.Enqueue(ctx, jobs.Message{}, m); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "message 1 of 2") {
 			t.Errorf("want an error with %q, have %v", want, err)
 		}
@@ -553,10 +649,57 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	if _, err := q.Pull(ctx, 0); !errors.Is(err, jobs.ErrConfig) {
 		t.Errorf("Pull(0): %v", err)
 	}
+	for name, f := range map[string]func() error{
+		"Enqueue":     func() error { return q.Enqueue(none, jobs.Message{}) },
+		"Pull":        func() error { _, err := q.Pull(none, 1); return err },
+		"DeadLetters": func() error { _, err := q.DeadLetters(none, jobs.DeadFilter{}); return err },
+		"Depth":       func() error { _, err := q.Depth(none); return err },
+	} {
+		if err := f(); !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), "nil context") {
+			t.Errorf("%s without a context: %v", name, err)
+		}
+	}
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	if ds, _ := q.Pull(short, 10); len(ds) > 0 {
 		t.Errorf("of what was refused %d jobs are there", len(ds))
+	}
+}
+
+// TestEveryKeyOfATokenIsSent: what Enqueue does not refuse, the client does not refuse either.
+func TestEveryKeyOfATokenIsSent(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir())), "q")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	h := jobs.Header{}
+	for c := range 256 {
+		k := string([]byte{'k', byte(c)})
+		switch err := q.Enqueue(ctx, jobs.Message{Header: jobs.Header{k: "v"}}); {
+		case err == nil:
+			h[k] = "v"
+		case !errors.Is(err, jobs.ErrConfig):
+			t.Errorf("the header %q: %v", k, err)
+		}
+	}
+	if len(h) != 2*26+10+len("!#$%&'*+-.^_`|~") {
+		t.Errorf("%d keys are accepted", len(h))
+	}
+	for got := 0; got < len(h); {
+		ds, err := q.Pull(ctx, len(h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			for k, v := range d.Header() {
+				if h[k] != v {
+					t.Errorf("the header %q is %q", k, v)
+				}
+			}
+			if len(d.Header()) != 1 {
+				t.Errorf("%d headers", len(d.Header()))
+			}
+		}
+		got += len(ds)
 	}
 }
 
