@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,17 +125,16 @@ func WithOutput(err error, output []byte) error {
 }
 
 // reasonOf is the reason of a dead letter: the text of an error, and the output that came
-// with err.
-func reasonOf(text string, err error) string {
+// with it.
+func reasonOf(text, output string) string {
 	if strings.ContainsAny(text, "\n\r") {
 		text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	}
 	if len(text) > mostReason {
 		text = strings.ToValidUTF8(text[:mostReason], "") + "…"
 	}
-	var o *outputError
-	if errors.As(err, &o) && o.output != "" {
-		text += "\n" + o.output
+	if output != "" {
+		text += "\n" + output
 	}
 	return text
 }

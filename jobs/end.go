@@ -109,12 +109,21 @@ func (s *server) end() error {
 // atOnce is how many jobs are given back at the same time, or extended.
 const atOnce = 16
 
-// giveAllBack gives back those of js that are in a state. If the source does not take a job back in
-// time, the job is leased again when its lease has ended.
+// giveAllBack takes those of js that are in a state from their handlers, all at once, and gives them
+// back. If the source does not take a job back in time, the job is leased again when its lease has
+// ended.
 func (s *server) giveAllBack(js []*Job, is state) {
 	if len(js) == 0 {
 		return
 	}
+	waits := make(map[*Job]func())
+	s.mu.Lock()
+	for _, j := range js {
+		if j.state == is {
+			waits[j] = s.withdrawLocked(j)
+		}
+	}
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
 	defer cancel()
 	given := make(chan struct{})
@@ -122,11 +131,11 @@ func (s *server) giveAllBack(js []*Job, is state) {
 		defer close(given)
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
-		for _, j := range js {
+		for j, wait := range waits {
 			places <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-places }()
-				s.giveBack(ctx, j, is)
+				s.back(ctx, j, wait)
 			})
 		}
 		wg.Wait()

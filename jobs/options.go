@@ -92,7 +92,8 @@ func WithMaxLeases(n int) Option { return func(c *config) { c.maxLeases = n } }
 
 // WithBackoff sets the time after which a job that has failed may run again. f is called
 // with the number of the attempt that failed: 1, 2, …. The default is [Backoff]. A negative
-// result counts as 0.
+// result counts as 0. If f panics, the time is that of [Backoff], and the panic reaches the pool's
+// panic handler.
 func WithBackoff(f func(attempt int) time.Duration) Option {
 	return func(c *config) { c.backoff = f }
 }

@@ -25,6 +25,8 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	j.state, j.cancel, j.as = running, cancel, as
 	j.inside = s.inside.PushBack(j)
 	s.mu.Unlock()
+	v := verdict{err: errUnread, text: errUnread.Error()}
+	defer func() { s.settle(own, j, v) }() // also if what follows panics, as a logger may
 	returned := false
 	defer func() {
 		var r any
@@ -36,13 +38,11 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 				err = fmt.Errorf("panic: %v", r)
 			}
 		}
-		_, retry := RetryAfter(err)
-		stopped := interrupted(err)
-		if stopped {
+		v = judge(err)
+		if v.stopped {
 			s.restIfOften(own, j)
 		}
-		s.settle(own, j, err)
-		if retry || stopped {
+		if err = v.err; v.retry || v.stopped {
 			err = nil // that is no failure
 		}
 		if r != nil {
@@ -70,12 +70,43 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	return err
 }
 
-// interrupted reports whether a handler that returned err says that its job was interrupted. A job
-// whose time limit is over has failed, even if err also wraps ErrStopped. Otherwise it would be run
-// again for ever.
-func interrupted(err error) bool {
-	_, retry := RetryAfter(err)
-	return errors.Is(err, ErrStopped) && !errors.Is(err, ErrTimeLimit) && !retry && !IsPoison(err)
+// A verdict is what the error of a handler says. It is found out once, in judge, because the methods
+// of the error may panic.
+type verdict struct {
+	err     error
+	text    string // of err
+	output  string // of WithOutput
+	after   time.Duration
+	retry   bool
+	poison  bool
+	stopped bool // the job was interrupted
+}
+
+// errUnread stands for the error of a handler while that is not known.
+var errUnread = errors.New("the result of the handler cannot be read")
+
+// judge finds out what err says. If a method of err panics, that is a failure like any other.
+func judge(err error) (v verdict) {
+	if err == nil {
+		return v
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err := fmt.Errorf("panic in the error of the handler: %v", r)
+			v = verdict{err: err, text: err.Error()}
+		}
+	}()
+	v.err, v.text = err, fmt.Sprint(err) // fmt survives most panics of Error
+	v.after, v.retry = RetryAfter(err)
+	v.poison = IsPoison(err)
+	// A job whose time limit is over has failed, even if err also wraps ErrStopped. Otherwise it
+	// would be run again for ever.
+	v.stopped = errors.Is(err, ErrStopped) && !errors.Is(err, ErrTimeLimit) && !v.retry && !v.poison
+	var o *outputError
+	if errors.As(err, &o) {
+		v.output = o.output
+	}
+	return v
 }
 
 // restIfOften keeps the worker of j for a while if handlers often say that they were interrupted

@@ -32,8 +32,9 @@ import (
 // If ctx has ended and no handler runs any more, Serve returns nil. If handlers still run,
 // because they ignore the end of their context, it returns an [*AbandonedError], 1 s
 // after it has cancelled them. If the pool was shut down, it returns [shoal.ErrClosed]. If
-// the source returned a permanent error, Serve returns an error that wraps that one. An
-// invalid argument is an error that matches [ErrConfig]; then nothing was leased.
+// the source returned a permanent error, Serve returns an error that wraps that one. If it would
+// return one of these two and an [*AbandonedError], it joins them ([errors.Join]). An invalid
+// argument is an error that matches [ErrConfig]; then nothing was leased.
 func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
 	c, err := newConfig(opts)
 	switch {
@@ -69,18 +70,26 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 	register(s)
 	defer unregister(s)
 	err = s.pull(ctx)
-	return errors.Join(err, s.end())
+	left := s.end()
+	switch {
+	case err == nil:
+		return left
+	case left == nil:
+		return err
+	}
+	return errors.Join(err, left)
 }
 
 // AbandonedError is the error of [Serve] if handlers still run when it returns, because they
-// ignore the end of their context. Their jobs were given back.
+// ignore the end of their context. Their jobs were given back. Those that the source did not take
+// in time, and those whose lease was lost, are leased again when their lease has ended.
 type AbandonedError struct {
 	Running int // number of these handlers
 }
 
 // Error implements the error interface.
 func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("jobs: %d handlers still run after the end of their context; their jobs were given back", e.Running)
+	return fmt.Sprintf("jobs: %d handlers still run after the end of their context; their jobs may run elsewhere", e.Running)
 }
 
 // A server is one call of Serve.

@@ -351,6 +351,105 @@ type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
+// TestServeSettlesAJobWhoseErrorIsBroken: the handler returns an error with a method that panics, for
+// example because it is a nil pointer.
+func TestServeSettlesAJobWhoseErrorIsBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		h      func() error
+		reason string
+	}{
+		"Unwrap of a nil pointer": {func() error { return (*wrapError)(nil) }, "panic in the error of the handler: runtime error: invalid memory address"},
+		"Is":                      {func() error { return isError(func() { panic("oh") }) }, "panic in the error of the handler: oh"},
+		"As":                      {func() error { return asError(func() { panic("oh") }) }, "panic in the error of the handler: oh"},
+		"wrapped":                 {func() error { return jobs.Poison((*wrapError)(nil)) }, "panic in the error of the handler: runtime error"},
+		"Goexit":                  {func() error { return asError(runtime.Goexit) }, "the result of the handler cannot be read"},
+		"no text":                 {func() error { return selfError{} }, "the result of the handler cannot be read"},
+		"a panic without a text":  {func() error { panic(selfError{}) }, "the result of the handler cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(context.Context, *jobs.Job) error { return c.h() }, func(w *world) {
+				w.put("a")
+				s := w.stats()
+				if s.Held != 0 || s.Running != 0 || s.Dead != 1 || w.p.Stats().Failed != 1 || !strings.Contains(s.LastFailure.Error, c.reason) {
+					w.Errorf("%+v", s)
+				}
+				if d := w.s.Dead(); len(d) != 1 || !strings.Contains(d[0].Reason, "attempt 1 of 1: "+c.reason) {
+					w.Errorf("%+v", d)
+				}
+				w.cancel()
+				w.stops(0, nil)
+			}, jobs.WithMaxAttempts(1))
+		})
+	}
+}
+
+type wrapError struct{ err error }
+
+func (e *wrapError) Error() string { return "wrapped" }
+func (e *wrapError) Unwrap() error { return e.err }
+
+type isError func()
+
+func (f isError) Error() string   { return "is" }
+func (f isError) Is(e error) bool { f(); return false }
+
+type asError func()
+
+func (f asError) Error() string { return "as" }
+func (f asError) As(e any) bool { f(); return false }
+
+// A selfError cannot even be printed by package fmt.
+type selfError struct{}
+
+func (e selfError) Error() string { panic(e) }
+
+// TestServeSettlesAJobThoughTheLoggerPanics, before the result is told.
+func TestServeSettlesAJobThoughTheLoggerPanics(t *testing.T) {
+	runs := 0
+	inWorld(t, 1, func(context.Context, *jobs.Job) error {
+		if runs++; runs <= 11 { // more than 10 a second are logged
+			return jobs.ErrStopped
+		}
+		return nil
+	}, func(w *world) {
+		w.put("a")
+		if s := w.stats(); runs != 12 || s.Acked != 1 || s.Held != 0 {
+			w.Errorf("%d runs, %+v", runs, s)
+		}
+	}, jobs.WithLogger(slog.New(panicking{slog.DiscardHandler})))
+}
+
+type panicking struct{ slog.Handler }
+
+func (h panicking) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (panicking) Enabled(context.Context, slog.Level) bool { panic("no log") }
+
+// TestServeGivesBackThoughTheBackoffDoesNotReturn: after the time of Backoff.
+func TestServeGivesBackThoughTheBackoffDoesNotReturn(t *testing.T) {
+	for name, f := range map[string]func(){
+		"panic":  func() { panic("no time") },
+		"Goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(_ context.Context, j *jobs.Job) error {
+				if j.Attempt == 1 {
+					return errors.New("fails once")
+				}
+				return nil
+			}, func(w *world) {
+				w.put("a")
+				if s := w.stats(); s.Held != 0 || s.Retried != 1 || w.s.lastNak > time.Second || w.s.lastNak < 800*time.Millisecond || w.p.Stats().Failed != 1 {
+					w.Errorf("given back for %v, %+v", w.s.lastNak, s)
+				}
+				w.after(time.Second)
+				if s := w.stats(); s.Acked != 1 || s.Leased != 2 {
+					w.Errorf("%+v", s)
+				}
+			}, jobs.WithBackoff(func(int) time.Duration { f(); return time.Hour }))
+		})
+	}
+}
+
 // TestAHandlerMayChangeItsJob: also while its time limit passes, or its lease is lost. Run with -race. The attempt
 // that counts is that of the source.
 func TestAHandlerMayChangeItsJob(t *testing.T) {
@@ -1025,6 +1124,70 @@ func TestServeDoesNotWaitForDeafHandlers(t *testing.T) {
 		if w.s.acks != 0 {
 			w.Error("what was given back was acknowledged")
 		}
+	})
+}
+
+// TestServeCancelsAllAtOnce, also if the source is slow to take jobs back.
+func TestServeCancelsAllAtOnce(t *testing.T) {
+	const n = 40
+	var c causes
+	inWorld(t, n, c.handler, func(w *world) {
+		w.s.set(func() { w.s.hangNak = true })
+		for i := range n {
+			w.put(fmt.Sprint(i))
+		}
+		begin := time.Now()
+		w.cancel()
+		w.after(0)
+		if all, at := c.all(); len(all) != n || !at.Equal(begin) {
+			w.Errorf("%d of %d are cancelled, the last after %v", len(all), n, at.Sub(begin))
+		}
+		w.s.set(func() { w.s.hangNak = false })
+		w.stops(lease, nil)
+		if w.s.Len() != n || w.s.acks != 0 {
+			w.Errorf("%d left, %d acknowledged", w.s.Len(), w.s.acks)
+		}
+	}, jobs.WithDrain(0))
+}
+
+// TestServeReturnsItsErrorAsItIs, if it is one, and else both.
+func TestServeReturnsItsErrorAsItIs(t *testing.T) {
+	h := func(_ context.Context, j *jobs.Job) error {
+		if j.ID == "deaf" {
+			time.Sleep(time.Hour)
+		}
+		return nil
+	}
+	t.Run("closed", func(t *testing.T) {
+		inWorld(t, 1, h, func(w *world) {
+			w.p.Shutdown(context.Background())
+			if err := <-w.err; err != shoal.ErrClosed {
+				w.Errorf("Serve: %v", err)
+			}
+		})
+	})
+	t.Run("abandoned", func(t *testing.T) {
+		inWorld(t, 1, h, func(w *world) {
+			w.put("deaf")
+			w.cancel()
+			err := <-w.err
+			if a, ok := err.(*jobs.AbandonedError); !ok || a.Running != 1 {
+				w.Errorf("Serve: %v", err)
+			}
+			w.after(time.Hour)
+		})
+	})
+	t.Run("both", func(t *testing.T) {
+		inWorld(t, 1, h, func(w *world) {
+			w.put("deaf")
+			go w.p.Close()
+			err := <-w.err
+			var a *jobs.AbandonedError
+			if !errors.Is(err, shoal.ErrClosed) || !errors.As(err, &a) || a.Running != 1 {
+				w.Errorf("Serve: %v", err)
+			}
+			w.after(time.Hour)
+		})
 	})
 }
 

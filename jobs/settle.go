@@ -14,8 +14,8 @@ import (
 // errSpent is the result of a job that is not run, as its leases are used up.
 var errSpent = errors.New("not run: no attempt before has settled the job")
 
-// settle tells the source the result of j, whose handler has ended with err.
-func (s *server) settle(ctx context.Context, j *Job, err error) {
+// settle tells the source the result of j, whose handler has ended with v.
+func (s *server) settle(ctx context.Context, j *Job, v verdict) {
 	s.mu.Lock()
 	s.inside.Remove(j.inside)
 	if j.state != running { // it was given back, and its result comes too late
@@ -30,30 +30,30 @@ func (s *server) settle(ctx context.Context, j *Job, err error) {
 	defer s.done(j) // whatever the source does
 	wait()
 
-	var poison *poisonError
-	after, retry := RetryAfter(err)
-	stopped := closed || interrupted(err)
-	if err != nil && !lost && !stopped && !retry {
-		s.fail(j, err)
+	stopped := closed || v.stopped
+	if v.err != nil && !lost && !stopped && !v.retry {
+		s.fail(j, v.text)
 	}
 	switch {
-	case err == nil:
+	case v.err == nil:
 		if s.call(s.base, j, "ack", j.d.Ack) {
 			s.count(&s.stats.Acked)
 		}
 	case lost:
 	case stopped:
 		s.release(s.base, j)
-	case retry:
-		s.nak(s.base, j, after)
-	case errors.As(err, &poison):
-		s.term(j, fmt.Sprint(err), err) // fmt survives an Error that panics
-	case err == errSpent:
-		s.term(j, fmt.Sprintf("%s: %v", ofMost("lease", j.d.Attempt(), s.maxLeases), err), nil)
+	case v.retry:
+		s.nak(s.base, j, v.after)
+	case v.poison:
+		s.term(j, v.text, v.output)
+	case v.err == errSpent:
+		s.term(j, ofMost("lease", j.d.Attempt(), s.maxLeases)+": "+v.text, "")
 	case s.maxAttempts > 0 && j.d.Attempt() >= s.maxAttempts:
-		s.term(j, fmt.Sprintf("%s: %v", ofMost("attempt", j.d.Attempt(), s.maxAttempts), err), err)
+		s.term(j, ofMost("attempt", j.d.Attempt(), s.maxAttempts)+": "+v.text, v.output)
 	default:
-		s.nak(s.base, j, max(0, s.backoff(j.d.Attempt())))
+		after := Backoff(j.d.Attempt())
+		defer func() { s.nak(s.base, j, max(0, after)) }() // also if backoff panics
+		after = s.backoff(j.d.Attempt())
 	}
 }
 
@@ -79,12 +79,12 @@ func (s *server) release(ctx context.Context, j *Job) {
 	}
 }
 
-// term buries j, whose handler has returned err.
-func (s *server) term(j *Job, text string, err error) {
-	reason := reasonOf(text, err)
+// term buries j, whose last error has that text. Its handler has written output.
+func (s *server) term(j *Job, text, output string) {
+	reason := reasonOf(text, output)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.tally(j, &s.stats.Dead)
-		s.log.Warn("jobs: a job became a dead letter", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "reason", reasonOf(text, nil)) // without the output, which may be long
+		s.log.Warn("jobs: a job became a dead letter", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "reason", reasonOf(text, "")) // without the output, which may be long
 	}
 }
 

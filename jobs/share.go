@@ -74,6 +74,7 @@ func unregister(s *server) {
 	servers.mu.Lock()
 	defer servers.mu.Unlock()
 	s.stopAskingLocked()
+	s.endLocked()
 	h := s.sharers
 	var rest []*server
 	for _, o := range h.all {

@@ -1,8 +1,9 @@
 package jobs
 
 import (
-	"fmt"
+	"runtime"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -59,21 +60,89 @@ func Of(p *shoal.Pool) (all []Stats) {
 	}
 	servers.mu.Unlock()
 	for _, s := range l {
-		s.mu.Lock()
-		st := s.stats
-		st.Held, st.Running = len(s.jobs), s.inside.Len()
-		if e := s.inside.Front(); e != nil {
-			st.Oldest = e.Value.(*Job).as
-		}
-		s.mu.Unlock()
-		all = append(all, st)
+		all = append(all, s.now())
 	}
 	return all
 }
 
-// fail notes that j has failed with err.
-func (s *server) fail(j *Job, err error) {
-	f := JobFailure{j.as.ID, j.as.Type, reasonOf(fmt.Sprint(err), nil), time.Now()} // fmt survives an Error that panics
+// ended are the sums of what calls of [Serve] that have ended have counted, by their pool. They do
+// not keep the pool. Guarded by servers.mu.
+var ended = make(map[weak.Pointer[shoal.Pool]]Stats)
+
+// Total returns the sum of the statistics of all calls of [Serve] on p, with those that have ended.
+// So its counts do not go back when a call ends. A job that is settled after its call has ended
+// does not count as settled. Source and Lease are not set. Total returns false if Serve was never
+// called on p.
+func Total(p *shoal.Pool) (sum Stats, served bool) {
+	servers.mu.Lock() // so that a call that ends meanwhile is either under way or has ended
+	defer servers.mu.Unlock()
+	sum, served = ended[weak.Make(p)]
+	if h := servers.m[p]; h != nil {
+		served = true
+		for _, s := range h.all {
+			sum = sum.Merge(s.now())
+		}
+	}
+	return sum, served
+}
+
+// endLocked adds what s has counted to that of the calls that have ended. It needs servers.mu.
+func (s *server) endLocked() {
+	p := weak.Make(s.p)
+	sum, known := ended[p]
+	if !known {
+		runtime.AddCleanup(s.p, func(p weak.Pointer[shoal.Pool]) {
+			servers.mu.Lock()
+			delete(ended, p)
+			servers.mu.Unlock()
+		}, p)
+	}
+	s.mu.Lock()
+	ended[p] = sum.Merge(s.stats) // which has no job that is held
+	s.mu.Unlock()
+}
+
+// now are the statistics of s.
+func (s *server) now() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Held, st.Running = len(s.jobs), s.inside.Len()
+	if e := s.inside.Front(); e != nil {
+		st.Oldest = e.Value.(*Job).as
+	}
+	return st
+}
+
+// Merge returns the sum of s and o. Its oldest job is the older of theirs, and its last error and
+// its last failure are the later ones. Source and Lease are those of s.
+func (s Stats) Merge(o Stats) Stats {
+	s.Held += o.Held
+	s.Running += o.Running
+	s.Leased += o.Leased
+	s.Acked += o.Acked
+	s.Retried += o.Retried
+	s.Dead += o.Dead
+	s.LeasesLost += o.LeasesLost
+	s.Untold += o.Untold
+	s.TimedOut += o.TimedOut
+	s.Extended += o.Extended
+	s.PullErrors += o.PullErrors
+	if o.LastErrorAt.After(s.LastErrorAt) {
+		s.LastError, s.LastErrorAt = o.LastError, o.LastErrorAt
+	}
+	if since := o.Oldest.Since; !since.IsZero() && (s.Oldest.Since.IsZero() || since.Before(s.Oldest.Since)) {
+		s.Oldest = o.Oldest
+	}
+	if o.LastFailure.At.After(s.LastFailure.At) {
+		s.LastFailure = o.LastFailure
+	}
+	return s
+}
+
+// fail notes that j has failed with an error of that text.
+func (s *server) fail(j *Job, text string) {
+	f := JobFailure{j.as.ID, j.as.Type, reasonOf(text, ""), time.Now()}
 	s.mu.Lock()
 	s.stats.LastFailure = f
 	s.mu.Unlock()

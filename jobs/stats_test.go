@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -66,6 +67,126 @@ func TestStatsKnowTheOldestJob(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestTotalKeepsWhatEndedCallsHaveCounted: what one call of two has counted stays when the call ends.
+// What it held does not.
+func TestTotalKeepsWhatEndedCallsHaveCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(8)))
+		defer p.Close()
+		check := func(calls int, want jobs.Stats) {
+			t.Helper()
+			synctest.Wait()
+			if n := len(jobs.Of(p)); n != calls {
+				t.Errorf("%d calls, want %d", n, calls)
+			}
+			got, served := jobs.Total(p)
+			if !served {
+				t.Error("there was no call")
+			}
+			got.Oldest, got.LastFailure = jobs.RunningJob{}, jobs.JobFailure{}
+			if got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+		if _, served := jobs.Total(p); served {
+			t.Error("there was a call")
+		}
+		serve := func(acks int) (end func()) {
+			q := jobstest.NewQueue(time.Hour)
+			for i := range acks + 1 {
+				if err := q.Enqueue(t.Context(), jobs.Message{ID: fmt.Sprint(i), Data: []byte{byte(acks - i)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+					if j.Data[0] > 0 {
+						return nil
+					}
+					<-ctx.Done() // the last one
+					return ctx.Err()
+				}, silent, jobs.WithDrain(0))
+			}()
+			return func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		endFirst := serve(30)
+		check(1, jobs.Stats{Held: 1, Running: 1, Leased: 31, Acked: 30})
+		endSecond := serve(20)
+		time.Sleep(time.Minute) // they share the pool
+		check(2, jobs.Stats{Held: 2, Running: 2, Leased: 52, Acked: 50})
+		endFirst()
+		check(1, jobs.Stats{Held: 1, Running: 1, Leased: 52, Acked: 50, Retried: 1})
+		endSecond()
+		check(0, jobs.Stats{Leased: 52, Acked: 50, Retried: 2})
+	})
+}
+
+// TestTotalKeepsNoPool: a pool that nobody has any more is collected, though calls have ended on it.
+func TestTotalKeepsNoPool(t *testing.T) {
+	p := shoal.Must(shoal.New())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := jobs.Serve(ctx, p, jobstest.NewQueue(time.Hour), func(context.Context, *jobs.Job) error { return nil }, silent); err != nil {
+		t.Fatal(err)
+	}
+	if _, served := jobs.Total(p); !served {
+		t.Error("there was no call")
+	}
+	p.Close()
+	collected := make(chan struct{})
+	runtime.AddCleanup(p, func(c chan struct{}) { close(c) }, collected)
+	p = nil
+	for {
+		runtime.GC()
+		select {
+		case <-collected:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestMergeAddsUp: each count, also one that will be added.
+func TestMergeAddsUp(t *testing.T) {
+	at := time.Now()
+	a := jobs.Stats{Source: "a", Lease: time.Minute,
+		LastError: "late", LastErrorAt: at.Add(1), Oldest: jobs.RunningJob{ID: "young", Since: at.Add(1)}, LastFailure: jobs.JobFailure{ID: "early", At: at}}
+	b := jobs.Stats{Source: "b", Lease: time.Hour,
+		LastError: "early", LastErrorAt: at, Oldest: jobs.RunningJob{ID: "old", Since: at}, LastFailure: jobs.JobFailure{ID: "late", At: at.Add(1)}}
+	want := jobs.Stats{Source: "a", Lease: time.Minute,
+		LastError: "late", LastErrorAt: at.Add(1), Oldest: b.Oldest, LastFailure: b.LastFailure}
+	va, vb, vw := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem(), reflect.ValueOf(&want).Elem()
+	for i := range va.NumField() {
+		switch n := uint64(i + 1); va.Field(i).Interface().(type) {
+		case uint64:
+			va.Field(i).SetUint(n)
+			vb.Field(i).SetUint(100 * n)
+			vw.Field(i).SetUint(101 * n)
+		case int:
+			va.Field(i).SetInt(int64(n))
+			vb.Field(i).SetInt(int64(100 * n))
+			vw.Field(i).SetInt(int64(101 * n))
+		}
+	}
+	if got := a.Merge(b); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	b.Source, b.Lease, want.Source, want.Lease = "", 0, "", 0
+	if got := b.Merge(jobs.Stats{}); got != b {
+		t.Errorf("got %+v, want %+v", got, b)
+	}
+	if got := (jobs.Stats{}).Merge(b); got != b {
+		t.Errorf("got %+v, want %+v", got, b)
+	}
 }
 
 // unsayable is an error without a text.

@@ -119,7 +119,7 @@ type WorkerPool struct {
 	skipped      atomic.Uint64 // tasks that came to a worker after the context had ended
 	held         *holder       // of a strategy that holds the pool; else nil
 	atOnce       bool          // a task for which there may be a worker counts as if it had one
-	unfollow     func() bool   // p does not stop with its context any more
+	unfollow     func() bool   // p does not stop with its context any more; nil if it has none
 }
 
 // New makes a pool of up to maxWorkers workers, at least 1, with a queue for
@@ -171,7 +171,6 @@ func New(maxWorkers, maxCapacity int, options ...Option) *WorkerPool {
 		shoal.WithTiming(shoal.TimingOff),
 		shoal.WithPanicHandler(p.panicked),
 	))
-	p.unfollow = func() bool { return false }
 	if p.context != nil {
 		p.unfollow = context.AfterFunc(p.context, p.stopNow)
 	}
@@ -358,16 +357,25 @@ func (p *WorkerPool) SubmitBefore(task func(), deadline time.Duration) {
 func (p *WorkerPool) Stop() context.Context {
 	p.close()
 	p.stopNow()
-	p.unfollow()
 	return end{p.pool.Done()}
 }
 
 // close refuses what comes from now on.
 func (p *WorkerPool) close() {
-	p.stopped.Store(true)
-	if p.context != nil && p.context.Err() != nil {
+	again := p.stopped.Swap(true)
+	if p.context == nil {
+		return
+	}
+	if p.context.Err() != nil {
 		p.stopNow() // before, not after
 	}
+	if again {
+		return
+	}
+	go func() { // until p has ended, the end of the context drops what is queued
+		<-p.pool.Done()
+		p.unfollow() // else the context would keep p for as long as it lives
+	}()
 }
 
 // stopNow drops what is queued, and does not wait.
@@ -378,9 +386,7 @@ func (p *WorkerPool) stopNow() { settle.StopSoon(p.pool, !p.atOnce) }
 // does not wait.
 func (p *WorkerPool) StopAndWait() {
 	p.close()
-	if p.pool.Shutdown(context.Background()) != shoal.ErrWouldDeadlock {
-		p.unfollow()
-	}
+	p.pool.Shutdown(context.Background())
 }
 
 // StopAndWaitFor is StopAndWait, but when deadline has passed it drops what is
@@ -391,7 +397,6 @@ func (p *WorkerPool) StopAndWaitFor(deadline time.Duration) {
 	defer cancel()
 	switch settle.Drain(ctx, p.pool) {
 	case nil:
-		p.unfollow()
 	case shoal.ErrWouldDeadlock:
 		time.AfterFunc(deadline, p.stopNow)
 	default:

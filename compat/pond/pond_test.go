@@ -3,6 +3,7 @@ package pond_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -589,6 +590,74 @@ func TestATaskStopsItsPoolNow(t *testing.T) {
 			expect.Equal(t, name+": tasks that ran after it", ran.Load(), 0)
 		})
 	}
+}
+
+// An endless context counts what waits for its end.
+type endless struct {
+	context.Context
+	done  chan struct{}
+	waits atomic.Int32
+}
+
+func (c *endless) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is what package context calls for a context that is not its own.
+func (c *endless) AfterFunc(func()) (stop func() bool) {
+	c.waits.Add(1)
+	return func() bool { c.waits.Add(-1); return true }
+}
+
+// The context of a pool, which may live for as long as the program, keeps no pool that has ended.
+func TestTheContextLetsGoOfAPoolThatHasEnded(t *testing.T) {
+	for name, stop := range map[string]func(p *pond.WorkerPool){
+		"Stop":                       func(p *pond.WorkerPool) { p.Stop() },
+		"StopAndWait":                func(p *pond.WorkerPool) { p.StopAndWait() },
+		"StopAndWaitFor long enough": func(p *pond.WorkerPool) { p.StopAndWaitFor(time.Hour) },
+		"StopAndWaitFor too short":   func(p *pond.WorkerPool) { p.StopAndWaitFor(time.Millisecond) },
+	} {
+		for _, inTask := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", in a task: ", inTask), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx := &endless{Context: context.Background(), done: make(chan struct{})}
+					p := pond.New(1, 10, pond.Context(ctx))
+					for i := range 5 {
+						p.Submit(func() {
+							time.Sleep(time.Second)
+							if inTask && i == 0 {
+								stop(p)
+							}
+						})
+					}
+					expect.Equal(t, "pools that wait for the context", ctx.waits.Load(), 1)
+					if !inTask {
+						stop(p)
+					}
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					expect.Equal(t, "pools that still wait for the context", ctx.waits.Load(), 0)
+				})
+			})
+		}
+	}
+}
+
+func TestTheContextEndsAfterATaskHasStoppedItsPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+		defer cancel()
+		p := pond.New(1, 100, pond.Context(ctx))
+		var ran atomic.Int32
+		for i := range 20 {
+			p.Submit(func() {
+				time.Sleep(time.Second)
+				if ran.Add(1); i == 0 {
+					p.StopAndWait()
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		expect.Equal(t, "tasks that ran", ran.Load(), 3)
+	})
 }
 
 func TestStopAndWaitForNoTime(t *testing.T) { // a task that found a worker free runs

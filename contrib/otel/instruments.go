@@ -13,7 +13,19 @@ import (
 type reading struct {
 	shoal.Stats
 	waited, ran shoal.Histogram // since the previous reading
-	jobs        *jobs.Stats     // of the durable queues that the pool works off, in sum; nil if there are none
+	work        work
+}
+
+// A work is what is done of the durable queues that pools work off, by package jobs, in sum.
+type work struct {
+	jobs.Stats
+	served bool // there is, or was, such a queue
+}
+
+// add adds what [jobs.Total] returns of a pool.
+func (w *work) add(s jobs.Stats, served bool) {
+	w.Stats = w.Stats.Merge(s)
+	w.served = w.served || served
 }
 
 // An instrument is a metric. A negative value is none.
@@ -51,7 +63,7 @@ var counters = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.WaitTime.Count) }},
 	{"shoal.pool.task.run.measured", "{task}", "Tasks whose run was measured.",
 		func(r *reading) int64 { return int64(r.RunTime.Count) }},
-	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent without a durable queue.",
+	{"shoal.jobs.leased", "{job}", "Jobs that were leased. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Leased) })},
 	{"shoal.jobs.acked", "{job}", "Jobs that are done.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Acked) })},
@@ -103,9 +115,9 @@ var levels = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.MaxWorkers) }},
 	{"shoal.pool.worker.reserved", "{worker}", "Free workers that are reserved for tasks to come.",
 		func(r *reading) int64 { return int64(r.Reserved) }},
-	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent without a durable queue.",
+	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Held) })},
-	{"shoal.jobs.running", "{job}", "Held jobs that are inside the handler. Absent without a durable queue.",
+	{"shoal.jobs.running", "{job}", "Held jobs that are inside the handler. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Running) })},
 }
 
@@ -118,42 +130,14 @@ var workerStates = [...]struct {
 	{"idle", func(r *reading) int64 { return int64(r.Idle) }},
 }
 
-// ofJobs is a value that is there only where the pool works off a durable queue. What a
-// call of jobs.Serve has counted ends with it.
+// ofJobs is a value that is there once a pool has worked off a durable queue.
 func ofJobs[N int64 | float64](value func(*jobs.Stats) N) func(*reading) N {
 	return func(r *reading) N {
-		if r.jobs == nil {
+		if !r.work.served {
 			return -1
 		}
-		return value(r.jobs)
+		return value(&r.work.Stats)
 	}
-}
-
-// jobsOf sums up the durable queues that the pools work off; nil if there are none. Of their
-// oldest jobs it takes the oldest.
-func jobsOf(pools []*shoal.Pool) (sum *jobs.Stats) {
-	for _, p := range pools {
-		for _, s := range jobs.Of(p) {
-			if sum == nil {
-				sum = new(jobs.Stats)
-			}
-			sum.Held += s.Held
-			sum.Running += s.Running
-			sum.Leased += s.Leased
-			sum.Acked += s.Acked
-			sum.Retried += s.Retried
-			sum.Dead += s.Dead
-			sum.LeasesLost += s.LeasesLost
-			sum.Extended += s.Extended
-			sum.Untold += s.Untold
-			sum.TimedOut += s.TimedOut
-			sum.PullErrors += s.PullErrors
-			if b := s.Oldest.Since; !b.IsZero() && (sum.Oldest.Since.IsZero() || b.Before(sum.Oldest.Since)) {
-				sum.Oldest = s.Oldest
-			}
-		}
-	}
-	return sum
 }
 
 var gauges = []instrument[float64]{
@@ -166,7 +150,7 @@ var gauges = []instrument[float64]{
 		}},
 	{"shoal.pool.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},
-	{"shoal.jobs.oldest_running", "s", "Time for which the job that has been inside the handler for longest has been there. None is: 0. Absent without a durable queue.",
+	{"shoal.jobs.oldest_running", "s", "Time for which the job that has been inside the handler for longest has been there. None is: 0. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) float64 {
 			if s.Oldest.Since.IsZero() {
 				return 0

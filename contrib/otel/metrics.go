@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -35,8 +36,8 @@ const (
 // unregistered.
 //
 // Register returns an error if pool is nil, or has no name ([shoal.WithName]) or one that is
-// not UTF-8. It returns one too if a pool with the same name, the same pool, one of its parents
-// or one of its sub-pools is registered with mp already.
+// not UTF-8, and if mp is a nil pointer. It returns one too if a pool with the same name, the same
+// pool, one of its parents or one of its sub-pools is registered with mp already.
 func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, error) {
 	if pool == nil {
 		return nil, errors.New("shoalotel: nil pool")
@@ -48,37 +49,54 @@ func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, e
 	if !utf8.ValidString(name) { // of which exporters report nothing at all
 		return nil, fmt.Errorf("shoalotel: pool name %q: want UTF-8", name)
 	}
-	if identical(mp, otel.GetMeterProvider()) {
-		mp = nil // whatever is global later stands for it
+	mp, err := provider(mp)
+	if err != nil {
+		return nil, err
 	}
 	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series)}
 	if err := r.claim(); err != nil {
 		return nil, err
 	}
-	made, all, err := makeInstruments(provider(mp).Meter(scope))
+	ok := false
+	defer func() {
+		if !ok {
+			r.release()
+		}
+	}()
+	meter := mp.Meter(scope)
+	made, all, err := makeInstruments(meter)
 	if err == nil {
 		r.made = made
-		r.inner, err = provider(mp).Meter(scope).RegisterCallback(r.collect, all...)
+		r.inner, err = meter.RegisterCallback(r.collect, all...)
 	}
 	if err != nil {
-		r.release()
 		return nil, fmt.Errorf("shoalotel: pool %q: %w", name, err)
 	}
+	ok = true
 	return r, nil
 }
 
 // provider is mp, or the global one.
-func provider(mp metric.MeterProvider) metric.MeterProvider {
+func provider(mp metric.MeterProvider) (metric.MeterProvider, error) {
 	if mp == nil {
-		return otel.GetMeterProvider()
+		mp = otel.GetMeterProvider()
 	}
-	return mp
+	if isNil(mp) {
+		return nil, fmt.Errorf("shoalotel: nil %T", mp)
+	}
+	return mp, nil
+}
+
+// isNil reports whether v is nil, or a pointer that is.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // A registration is a pool that is reported to a provider.
 type registration struct {
 	embedded.Registration
-	mp    metric.MeterProvider // nil: the global one
+	mp    metric.MeterProvider
 	name  string
 	pool  *shoal.Pool
 	made  instruments
@@ -94,6 +112,7 @@ type series struct {
 	states []metric.MeasurementOption // the name with each of workerStates
 	pools  []*shoal.Pool              // as of the previous collection
 	ended  shoal.Stats                // what those that have ended did, so that no counter goes back
+	worked work                       // what those did of durable queues
 	last   shoal.Stats                // what was reported
 }
 
@@ -110,16 +129,17 @@ func newSeries(name string) *series {
 // name, an SDK takes the sum, or whichever comes last.
 var registered struct {
 	sync.Mutex
-	all []*registration
+	pools  []*registration
+	queues []*queueRegistration
 }
 
 // claim lists r, unless another one would report the same.
 func (r *registration) claim() error {
 	registered.Lock()
 	defer registered.Unlock()
-	for _, o := range registered.all {
+	for _, o := range registered.pools {
 		switch {
-		case !identical(provider(r.mp), provider(o.mp)):
+		case !identical(r.mp, o.mp):
 		case r.name == o.name:
 			return fmt.Errorf("shoalotel: a pool %q is registered already: want another name", r.name)
 		case strings.HasPrefix(r.name, o.name+"/"), strings.HasPrefix(o.name, r.name+"/"):
@@ -128,19 +148,25 @@ func (r *registration) claim() error {
 			return fmt.Errorf("shoalotel: pools %q and %q: one is a sub-pool of the other, and is reported with it", r.name, o.name)
 		}
 	}
-	registered.all = append(registered.all, r)
+	registered.pools = append(registered.pools, r)
 	return nil
 }
 
 func (r *registration) release() {
 	registered.Lock()
 	defer registered.Unlock()
-	registered.all = slices.DeleteFunc(registered.all, func(o *registration) bool { return o == r })
+	registered.pools = slices.DeleteFunc(registered.pools, func(o *registration) bool { return o == r })
 }
 
-// identical reports whether a and b are one. Providers that are no pointers, as
-// those that do nothing, have no identity, and need not be comparable.
+// identical reports whether a and b are one. The first global provider passes on to the one that is
+// set first: then the meters of both are the same.
 func identical(a, b metric.MeterProvider) bool {
+	return same(a, b) || same(a.Meter(scope), b.Meter(scope))
+}
+
+// same reports whether a and b are one. Providers and meters that are no pointers, as those that do
+// nothing, have no identity, and need not be comparable.
+func same(a, b any) bool {
 	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
@@ -192,7 +218,11 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 			continue
 		}
 		now := s.look(there[name])
-		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime), jobsOf(s.pools)}
+		worked := s.worked
+		for _, p := range s.pools {
+			worked.add(jobs.Total(p))
+		}
+		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime), worked}
 		r.made.report(to, &recent, s.name, s.states)
 		s.last = now
 	}
@@ -204,6 +234,8 @@ func (s *series) look(there []member) (sum shoal.Stats) {
 	for _, p := range s.pools {
 		if !slices.ContainsFunc(there, func(m member) bool { return m.pool == p }) {
 			s.ended = plus(s.ended, left(p.Stats()))
+			s.worked.add(jobs.Total(p))
+			s.worked.Held, s.worked.Running, s.worked.Oldest = 0, 0, jobs.RunningJob{}
 		}
 	}
 	s.pools = nil

@@ -556,6 +556,29 @@ func TestRegisterGlobal(t *testing.T) {
 	if got, want := pools(t, collect(t, reader)["shoal.pool.task.submitted"]), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
 		t.Errorf("got pools %v, want %v", got, want)
 	}
+
+	// What was registered with one provider stays there when another one becomes the global one.
+	otherReader, other := newMetrics()
+	otel.SetMeterProvider(other)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		for _, mp := range []metric.MeterProvider{before, mp} {
+			if _, err := shoalotel.Register(mp, newPool(t, shoal.WithName(name))); err == nil {
+				t.Errorf("%s: want an error", name)
+			}
+		}
+	}
+	register(t, nil, newPool(t, shoal.WithName("a")))
+	register(t, other, newPool(t, shoal.WithName("b")))
+	for _, mp := range []metric.MeterProvider{nil, other} {
+		for _, name := range []string{"a", "b"} {
+			if _, err := shoalotel.Register(mp, newPool(t, shoal.WithName(name))); err == nil {
+				t.Errorf("%s: want an error", name)
+			}
+		}
+	}
+	if got, want := pools(t, collect(t, otherReader)["shoal.pool.task.submitted"]), []string{"a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("got pools %v, want %v", got, want)
+	}
 }
 
 var globalIsSet bool
@@ -574,17 +597,42 @@ func TestRegisterFails(t *testing.T) {
 	if _, err := shoalotel.Register(mp, p); !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
-	mp.callbacks = nil
+	mp.callbacks, mp.panics = nil, true
+	func() {
+		defer func() { recover() }()
+		shoalotel.Register(mp, p)
+		t.Error("want a panic")
+	}()
+	mp.panics = false
 	register(t, mp, p)
+}
+
+// A provider that is a nil pointer is an error, and no claim is left.
+func TestNilProvider(t *testing.T) {
+	var mp *sdkmetric.MeterProvider
+	for range 2 {
+		if _, err := shoalotel.Register(mp, newPool(t, shoal.WithName("jobs"))); err == nil || err.Error() != "shoalotel: nil *metric.MeterProvider" {
+			t.Errorf("got %v", err)
+		}
+		if _, err := shoalotel.RegisterQueues(mp, nil); err == nil || err.Error() != "shoalotel: nil *metric.MeterProvider" {
+			t.Errorf("got %v", err)
+		}
+	}
 }
 
 // failing is a provider whose meters fail.
 type failing struct {
 	metricnoop.MeterProvider
 	instruments, callbacks error
+	panics                 bool
 }
 
-func (f *failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{f: f} }
+func (f *failing) Meter(string, ...metric.MeterOption) metric.Meter {
+	if f.panics {
+		panic("a bad provider")
+	}
+	return failingMeter{f: f}
+}
 
 type failingMeter struct {
 	metricnoop.Meter
@@ -703,6 +751,47 @@ func TestDurableQueues(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, v, want)
 		}
 	}
+}
+
+// What a call of jobs.Serve has counted stays when it ends, and when its pool ends while another
+// one has the name.
+func TestCountsOfJobsDoNotGoBack(t *testing.T) {
+	reader, mp := newMetrics()
+	p := newPool(t, shoal.WithName("a"))
+	register(t, mp, p)
+	want := func(pool string, acked float64) {
+		t.Helper()
+		got := collect(t, reader)
+		for name, want := range map[string]float64{"shoal.jobs.acked": acked, "shoal.jobs.running": 0, "shoal.jobs.held": 0, "shoal.jobs.oldest_running": 0} {
+			if v, ok := values(t, got[name])[pool]; v != want || !ok {
+				t.Errorf("%s of %s: got %v, want %v", name, pool, v, want)
+			}
+		}
+	}
+	// serve works off five jobs, and calls f before the call ends.
+	serve := func(p *shoal.Pool, f func()) {
+		t.Run("", func(t *testing.T) {
+			others := len(jobs.Of(p))
+			servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
+			for all := jobs.Of(p); len(all) == others || all[others].Acked < 5 || all[others].Held > 0; all = jobs.Of(p) {
+				time.Sleep(time.Millisecond)
+			}
+			f()
+		})
+	}
+	sub, again := newSub(t, p, shoal.WithName("s")), newSub(t, p, shoal.WithName("s"))
+	serve(p, func() {
+		serve(p, func() { want("a", 10) })
+		want("a", 10)
+		serve(sub, func() { serve(again, func() { want("a/s", 10) }) })
+	})
+	want("a", 10)
+	want("a/s", 10)
+	sub.Close()
+	want("a/s", 10)
+	want("a/s", 10)
+	serve(again, func() { want("a/s", 15) })
+	want("a/s", 15)
 }
 
 // Of two queues under one name, it is the job that has run for longest that counts.

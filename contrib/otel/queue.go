@@ -13,6 +13,7 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 )
 
 // queueName is the attribute of the metrics of durable queues.
@@ -44,77 +45,180 @@ var depthLevels = []struct {
 // shoal.queue.name. The metrics are about the queue and not about this process: if several
 // processes report a queue, take the maximum and not the sum.
 //
-// Each collection calls Depth of all queues at the same time, and waits for them up to 5 s.
+// Each collection calls Depth of all queues at the same time, and waits for them up to 5 s. A queue
+// whose Depth runs longer is not asked again before that call has returned. If Depth panics, the
+// queue has not told what it holds.
 //
-// RegisterQueues returns an error that names each queue that is nil, and each name that is
-// empty or no UTF-8.
+// RegisterQueues returns an error that names each queue that is nil, each name that is empty or no
+// UTF-8, and each name that a queue is registered under with mp already.
 func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (metric.Registration, error) {
-	queues = maps.Clone(queues)
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(queues)) {
+	names := slices.Sorted(maps.Keys(queues))
+	for _, name := range names {
 		switch {
 		case name == "":
 			errs = append(errs, errors.New(`shoalotel: queue name "": want a name`))
 		case !utf8.ValidString(name):
 			errs = append(errs, fmt.Errorf("shoalotel: queue name %q: want UTF-8", name))
-		case queues[name] == nil:
+		case isNil(queues[name]):
 			errs = append(errs, fmt.Errorf("shoalotel: queue %q is nil", name))
 		}
 	}
-	if errs != nil {
-		return nil, errors.Join(errs...)
+	mp, err := provider(mp)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
 	}
-	meter := provider(mp).Meter(scope)
+	r := &queueRegistration{mp: mp, queues: make(map[string]*queue, len(queues))}
+	for _, name := range names {
+		r.queues[name] = &queue{Depther: queues[name], asked: make(chan struct{}, 1)}
+	}
+	if err := r.claim(names); err != nil {
+		return nil, err
+	}
+	ok := false
+	defer func() {
+		if !ok {
+			r.release()
+		}
+	}()
+	if err := r.register(); err != nil {
+		return nil, fmt.Errorf("shoalotel: %w", err)
+	}
+	ok = true
+	return r, nil
+}
+
+// A queueRegistration is queues that are reported to a provider.
+type queueRegistration struct {
+	embedded.Registration
+	mp     metric.MeterProvider
+	queues map[string]*queue
+	inner  metric.Registration
+
+	levels []metric.Int64ObservableGauge // of depthLevels
+	up     metric.Int64ObservableGauge
+	oldest metric.Float64ObservableGauge
+}
+
+// claim lists r, unless others report one of the names.
+func (r *queueRegistration) claim(names []string) error {
+	registered.Lock()
+	defer registered.Unlock()
+	var errs []error
+	for _, o := range registered.queues {
+		if !identical(r.mp, o.mp) {
+			continue
+		}
+		for _, name := range names {
+			if o.queues[name] != nil {
+				errs = append(errs, fmt.Errorf("shoalotel: a queue %q is registered already: want another name", name))
+			}
+		}
+	}
+	if errs != nil {
+		return errors.Join(errs...)
+	}
+	registered.queues = append(registered.queues, r)
+	return nil
+}
+
+func (r *queueRegistration) release() {
+	registered.Lock()
+	defer registered.Unlock()
+	registered.queues = slices.DeleteFunc(registered.queues, func(o *queueRegistration) bool { return o == r })
+}
+
+func (r *queueRegistration) register() error {
+	meter := r.mp.Meter(scope)
 	var all []metric.Observable
-	var levels []metric.Int64ObservableGauge
+	var errs []error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
 		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
 		all, errs = append(all, g), append(errs, err)
 		return g
 	}
 	for _, l := range depthLevels {
-		levels = append(levels, gauge(l.name, "{job}", l.help))
+		r.levels = append(r.levels, gauge(l.name, "{job}", l.help))
 	}
-	up := gauge("shoal.jobs.queue.up", "{queue}", "1 if the queue has told within 5 s what it holds, else 0.")
-	oldest, err := meter.Float64ObservableGauge("shoal.jobs.queue.oldest", metric.WithUnit("s"),
+	r.up = gauge("shoal.jobs.queue.up", "{queue}", "1 if the queue has told within 5 s what it holds, else 0.")
+	var err error
+	r.oldest, err = meter.Float64ObservableGauge("shoal.jobs.queue.oldest", metric.WithUnit("s"),
 		metric.WithDescription("Lag of the queue: time for which the oldest ready job has waited to be leased."))
 	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, fmt.Errorf("shoalotel: %w", err)
+		return err
 	}
-	// It returns no error, which would spoil what others report.
-	r, err := meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		ctx, cancel := context.WithTimeout(ctx, depthFor)
-		defer cancel()
-		var asked sync.WaitGroup
-		var mu sync.Mutex
-		depths := make(map[string]jobs.Depth)
-		for name, q := range queues {
-			asked.Go(func() {
-				if d, err := q.Depth(ctx); err == nil {
-					mu.Lock()
-					depths[name] = d
-					mu.Unlock()
-				}
-			})
-		}
-		asked.Wait()
-		for name := range queues {
-			as := metric.WithAttributeSet(attribute.NewSet(queueName.String(name)))
-			d, ok := depths[name]
-			if !ok {
-				to.ObserveInt64(up, 0, as)
-				continue
+	r.inner, err = meter.RegisterCallback(r.collect, append(all, r.oldest)...)
+	return err
+}
+
+// Unregister ends the reports. A second call does nothing.
+func (r *queueRegistration) Unregister() error {
+	err := r.inner.Unregister()
+	r.release() // now that nothing is reported under the names any more
+	return err
+}
+
+// collect is called for every collection. It returns no error: that would spoil
+// what others report.
+func (r *queueRegistration) collect(ctx context.Context, to metric.Observer) error {
+	ctx, cancel := context.WithTimeout(ctx, depthFor)
+	defer cancel()
+	var asked sync.WaitGroup
+	var mu sync.Mutex
+	depths := make(map[string]jobs.Depth)
+	for name, q := range r.queues {
+		asked.Go(func() {
+			if d, ok := q.depth(ctx); ok {
+				mu.Lock()
+				depths[name] = d
+				mu.Unlock()
 			}
-			to.ObserveInt64(up, 1, as)
-			for i, l := range depthLevels {
-				to.ObserveInt64(levels[i], l.value(d), as)
-			}
-			to.ObserveFloat64(oldest, d.Oldest.Seconds(), as)
-		}
-		return nil
-	}, append(all, oldest)...)
-	if err != nil {
-		return nil, fmt.Errorf("shoalotel: %w", err)
+		})
 	}
-	return r, nil
+	asked.Wait()
+	for name := range r.queues {
+		as := metric.WithAttributeSet(attribute.NewSet(queueName.String(name)))
+		d, ok := depths[name]
+		if !ok {
+			to.ObserveInt64(r.up, 0, as)
+			continue
+		}
+		to.ObserveInt64(r.up, 1, as)
+		for i, l := range depthLevels {
+			to.ObserveInt64(r.levels[i], l.value(d), as)
+		}
+		to.ObserveFloat64(r.oldest, d.Oldest.Seconds(), as)
+	}
+	return nil
+}
+
+// A queue is asked by one call of Depth at a time.
+type queue struct {
+	jobs.Depther
+	asked chan struct{} // is full while a call runs
+}
+
+// depth returns what q holds. It returns false if Depth fails, or has not returned when ctx ends.
+func (q *queue) depth(ctx context.Context) (d jobs.Depth, ok bool) {
+	select {
+	case q.asked <- struct{}{}:
+	case <-ctx.Done(): // an earlier call still runs
+		return d, false
+	}
+	told := make(chan jobs.Depth, 1) // Depth may ignore the end of ctx
+	go func() {
+		defer func() {
+			recover() // nobody else could
+			<-q.asked
+			close(told)
+		}()
+		if d, err := q.Depth(ctx); err == nil {
+			told <- d
+		}
+	}()
+	select {
+	case d, ok = <-told:
+	case <-ctx.Done():
+	}
+	return d, ok
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
 	"github.com/shoal-go/shoal/jobs"
 	"github.com/shoal-go/shoal/jobs/jobstest"
+	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
@@ -62,6 +64,112 @@ func TestQueuesAreReported(t *testing.T) {
 	})
 }
 
+// A collection waits for 5 s also if a queue does not heed its context. Then the queue is not asked
+// again until it has answered.
+func TestDeafQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, mp := newMetrics()
+		hold, asked := make(chan struct{}), 0
+		deaf := depther(func(context.Context) (jobs.Depth, error) {
+			asked++
+			<-hold
+			return jobs.Depth{}, nil
+		})
+		r, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"deaf": deaf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Unregister()
+		check := func(up float64, takes time.Duration, calls int) {
+			t.Helper()
+			began := time.Now()
+			if got := ofQueues(collect(t, reader)["shoal.jobs.queue.up"]); !maps.Equal(got, map[string]float64{"deaf": up}) {
+				t.Errorf("got %v, want %v", got, up)
+			}
+			if d := time.Since(began); d != takes {
+				t.Errorf("the collection has taken %v, want %v", d, takes)
+			}
+			synctest.Wait()
+			if asked != calls {
+				t.Errorf("the queue was asked %d times, want %d", asked, calls)
+			}
+		}
+		check(0, 5*time.Second, 1)
+		check(0, 5*time.Second, 1)
+		close(hold)
+		check(1, 0, 2)
+	})
+}
+
+// A queue that panics has not told what it holds, and neither has one that ends its goroutine.
+func TestQueueThatPanics(t *testing.T) {
+	reader, mp := newMetrics()
+	r, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{
+		"good":   jobstest.NewQueue(time.Minute),
+		"panics": depther(func(context.Context) (jobs.Depth, error) { panic("a bad queue") }),
+		"exits":  depther(func(context.Context) (jobs.Depth, error) { runtime.Goexit(); return jobs.Depth{}, nil }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Unregister()
+	want := map[string]float64{"good": 1, "panics": 0, "exits": 0}
+	if got := ofQueues(collect(t, reader)["shoal.jobs.queue.up"]); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A provider reports one queue under a name.
+func TestNamesOfQueuesAreTakenOnce(t *testing.T) {
+	reader, mp := newMetrics()
+	_, other := newMetrics()
+	q := jobstest.NewQueue(time.Minute)
+	a, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"a": q, "b": q, "c": q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"b": q, "c": q, "d": q})
+	if want := "shoalotel: a queue \"b\" is registered already: want another name\nshoalotel: a queue \"c\" is registered already: want another name"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	for _, c := range []struct {
+		mp   metric.MeterProvider
+		name string
+	}{{mp, "d"}, {other, "a"}} { // "d" was not taken by what was refused
+		r, err := shoalotel.RegisterQueues(c.mp, map[string]jobs.Depther{c.name: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Unregister()
+	}
+	for range 2 {
+		if err := a.Unregister(); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"b": q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Unregister()
+	a.Unregister() // of the first one
+	if _, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"b": q}); err == nil {
+		t.Error("want an error")
+	}
+	want := map[string]float64{"b": 1, "d": 1}
+	if got := ofQueues(collect(t, reader)["shoal.jobs.queue.up"]); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+
+	boom := errors.New("boom")
+	bad := &failing{callbacks: boom}
+	for range 2 {
+		if _, err := shoalotel.RegisterQueues(bad, map[string]jobs.Depther{"a": q}); !errors.Is(err, boom) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // ofQueues are the values of a gauge, by queue.
 func ofQueues(m metricdata.Metrics) map[string]float64 {
 	all := make(map[string]float64)
@@ -82,8 +190,8 @@ func ofQueues(m metricdata.Metrics) map[string]float64 {
 
 func TestRegisterQueuesRefusesBadInput(t *testing.T) {
 	q := jobstest.NewQueue(time.Minute)
-	_, err := shoalotel.RegisterQueues(nil, map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "good": q})
-	for _, want := range []string{`queue name ""`, `queue name "a\xff": want UTF-8`, `queue "none" is nil`} {
+	_, err := shoalotel.RegisterQueues(nil, map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "typed": (*jobstest.Queue)(nil), "good": q})
+	for _, want := range []string{`queue name ""`, `queue name "a\xff": want UTF-8`, `queue "none" is nil`, `queue "typed" is nil`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, have %v", want, err)
 		}

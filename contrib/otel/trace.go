@@ -120,10 +120,10 @@ func (t *tracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context
 func (t *tracer) Started(ctx context.Context, p *shoal.Pool, kind string) (context.Context, func(error)) {
 	ctx, span := t.start(ctx, submissionOf(ctx), p, kind)
 	return ctx, func(err error) {
+		defer span.End() // whatever the methods of err do
 		if err != nil {
 			fail(span, err)
 		}
-		span.End()
 	}
 }
 
@@ -132,12 +132,13 @@ func (t *tracer) Started(ctx context.Context, p *shoal.Pool, kind string) (conte
 func (t *tracer) Refused(ctx context.Context, p *shoal.Pool, kind string, err error) {
 	s := submissionOf(ctx)
 	if s.span.IsRecording() {
-		s.span.AddEvent(refusedEvent, trace.WithAttributes(append(attributes(s, p, kind), errorText.String(valid(err.Error())))...))
+		text, _, _ := describe(err)
+		s.span.AddEvent(refusedEvent, trace.WithAttributes(append(attributes(s, p, kind), errorText.String(text))...))
 		return
 	}
 	_, span := t.start(ctx, s, p, kind)
+	defer span.End()
 	fail(span, err)
-	span.End()
 }
 
 func (t *tracer) start(ctx context.Context, s *submission, p *shoal.Pool, kind string) (context.Context, trace.Span) {
@@ -165,17 +166,29 @@ func fail(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return
 	}
-	var stack []attribute.KeyValue
+	text, stack, said := describe(err)
+	span.SetAttributes(errorType.String(fmt.Sprintf("%T", err)))
+	span.RecordError(said, trace.WithAttributes(stack...))
+	span.SetStatus(codes.Error, text)
+}
+
+// describe returns the text of err in UTF-8, the stack if err is a panic, and an error with the text.
+// That is err itself, unless its text is not UTF-8 or its methods panic.
+func describe(err error) (text string, stack []attribute.KeyValue, said error) {
+	defer func() {
+		if recover() != nil {
+			text = valid(fmt.Sprint(err)) // fmt survives an Error that panics
+			said = errors.New(text)
+		}
+	}()
+	text, said = err.Error(), err
+	if !utf8.ValidString(text) {
+		text = valid(text)
+		said = errors.New(text)
+	}
 	var p *shoal.PanicError
 	if errors.As(err, &p) {
 		stack = append(stack, panicStack.String(string(p.Stack)))
 	}
-	span.SetAttributes(errorType.String(fmt.Sprintf("%T", err)))
-	text := err.Error()
-	if !utf8.ValidString(text) {
-		text = valid(text)
-		err = errors.New(text)
-	}
-	span.RecordError(err, trace.WithAttributes(stack...))
-	span.SetStatus(codes.Error, text)
+	return text, stack, said
 }

@@ -3,6 +3,7 @@ package shoalotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -238,6 +239,19 @@ func TestSpansAreUTF8(t *testing.T) {
 	}
 }
 
+// The stack of a panic is there although its text is not UTF-8.
+func TestStackOfPanicThatIsNotUTF8(t *testing.T) {
+	tr := newTracing(t)
+	p := newPool(t, shoal.WithTracer(shoalotel.Tracer(tr)))
+	ctx, _ := tr.tracer.Start(context.Background(), "submitting")
+	p.SubmitWait(ctx, func(context.Context) error { panic("b\xff") })
+	event := attributesOf(tr.task().Events[0].Attributes)
+	text, stack := fmt.Sprint(event["exception.message"]), fmt.Sprint(event["exception.stacktrace"])
+	if !strings.HasSuffix(text, "b\uFFFD") || !strings.Contains(stack, "trace_test.go") {
+		t.Errorf("got exception %q with stack %q", text, stack)
+	}
+}
+
 // A task's trouble is the status of its span, and an exception in it, however it
 // was submitted.
 func TestSpanOfTaskThatFails(t *testing.T) {
@@ -288,6 +302,71 @@ func TestSpanOfTaskThatFails(t *testing.T) {
 					t.Errorf("got stack %q", stack)
 				}
 			})
+		}
+	}
+}
+
+// mute is an error whose methods need a value.
+type mute struct{ why error }
+
+func (m *mute) Error() string { return m.why.Error() }
+func (m *mute) Unwrap() error { return m.why }
+
+// blind is an error that has a text, and whose Unwrap needs a value.
+type blind struct{ why error }
+
+func (*blind) Error() string   { return "blind" }
+func (b *blind) Unwrap() error { return b.why }
+
+// A span ends although the methods of its error panic.
+func TestSpanOfErrorThatPanics(t *testing.T) {
+	for _, c := range []struct {
+		err        error
+		kind, text string
+	}{
+		{(*mute)(nil), "*shoalotel_test.mute", "<nil>"}, // as fmt says it
+		{&mute{}, "*shoalotel_test.mute", "PANIC=Error method: "},
+		{(*blind)(nil), "*shoalotel_test.blind", "blind"},
+	} {
+		tr := newTracing(t)
+		tracer := shoalotel.Tracer(tr)
+		p := newPool(t, shoal.WithTracer(tracer), shoal.WithPanicHandler(func(*shoal.PanicError) {}))
+		ctx, submitting := tr.tracer.Start(context.Background(), "submitting")
+		if err := p.SubmitWait(ctx, func(context.Context) error { return c.err }); err != c.err {
+			t.Errorf("got another error")
+		}
+		refused := func() {
+			defer func() {
+				if r := recover(); r != nil {
+					t.Errorf("%T: Refused panics: %v", c.err, r)
+				}
+			}()
+			tracer.Refused(tracer.Submitted(ctx, p, "SubmitWait"), p, "SubmitWait", c.err)
+		}
+		refused()
+		submitting.End()
+		refused()
+
+		spans := tr.tasks()
+		if len(spans) != 2 {
+			t.Errorf("%T: %d spans have ended, want those of a task that ran and of one that did not", c.err, len(spans))
+		}
+		for _, got := range spans {
+			if got.Status.Code != codes.Error || !strings.Contains(got.Status.Description, c.text) {
+				t.Errorf("%T: got status %v", c.err, got.Status)
+			}
+			if a := attributesOf(got.Attributes); a["error.type"] != c.kind {
+				t.Errorf("%T: got error.type %v", c.err, a["error.type"])
+			}
+			if len(got.Events) != 1 || got.Events[0].Name != "exception" {
+				t.Errorf("%T: got events %v", c.err, got.Events)
+			} else if text := fmt.Sprint(attributesOf(got.Events[0].Attributes)["exception.message"]); !strings.Contains(text, c.text) {
+				t.Errorf("%T: got exception %q", c.err, text)
+			}
+		}
+		events := tr.named("submitting").Events
+		if len(events) != 1 || !strings.Contains(fmt.Sprint(attributesOf(events[0].Attributes)["error.message"]), c.text) {
+			t.Errorf("%T: got refusals %v", c.err, events)
 		}
 	}
 }

@@ -14,6 +14,7 @@ package prom
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ import (
 	"github.com/shoal-go/shoal"
 )
 
-// A Collector is a [prometheus.Collector] of the statistics of pools, made by
+// A Collector is a [prometheus.Collector] of the statistics of pools. It must be made by
 // [NewCollector]. Its methods may be called by several goroutines. One collector is enough
 // for all pools of a registry. A registry refuses a second one, unless
 // [prometheus.WrapRegistererWith] gives them different labels.
@@ -41,7 +42,7 @@ type Collector struct {
 
 	mu     sync.Mutex
 	added  map[*shoal.Pool]string // what Add was given: the names
-	series map[string]*series     // by label, as of the last scrape
+	series map[place]*series      // as of the last scrape
 }
 
 // NewCollector returns a collector of the given pools, of which there may be none. It
@@ -79,7 +80,8 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 // pool, and adds none.
 //
 // A sub-pool may be added too. Then its label is its name alone, and it is reported until
-// it is removed, even after it has ended.
+// it is removed, even after it has ended. If another pool has the label that it had, what it
+// has counted stays there too.
 func (c *Collector) Add(pools ...*shoal.Pool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,17 +119,18 @@ func (c *Collector) Add(pools ...*shoal.Pool) error {
 	return nil
 }
 
-// Remove removes pools, which are not reported any more. It ignores pools that were not
-// added.
+// Remove removes pools, which are not reported any more. Nor is what they and their sub-pools have
+// counted. It ignores pools that were not added.
 func (c *Collector) Remove(pools ...*shoal.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range pools {
-		if name, was := c.added[p]; was {
-			delete(c.added, p)
-			delete(c.series, name) // the next pool of that name begins at 0
-		}
+		delete(c.added, p)
 	}
+	maps.DeleteFunc(c.series, func(at place, _ *series) bool {
+		_, stays := c.added[at.root]
+		return !stays // the next pool of that name begins at 0
+	})
 }
 
 // Describe implements [prometheus.Collector]. It sends the same descriptions whatever
@@ -145,27 +148,22 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector]. It takes the statistics of all pools, one
 // after the other, before it sends anything.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	all, sources := c.look()
-	for label, stats := range all {
+	for label, f := range c.look() {
 		for i, n := range numbers {
-			if v := n.of(stats); v >= 0 {
+			if v := n.of(&f.Stats); v >= 0 {
 				ch <- prometheus.MustNewConstMetric(c.numbers[i], n.kind, v, label)
 			}
 		}
 		for _, w := range workers {
-			ch <- prometheus.MustNewConstMetric(c.workers, gauge, w.of(stats), label, w.state)
+			ch <- prometheus.MustNewConstMetric(c.workers, gauge, w.of(&f.Stats), label, w.state)
 		}
-		if of := sources[label]; len(of) > 0 {
+		if f.served {
 			for i, n := range jobNumbers {
-				sum := 0.0
-				for k := range of {
-					sum += n.of(&of[k])
-				}
-				ch <- prometheus.MustNewConstMetric(c.jobs[i], n.kind, sum, label)
+				ch <- prometheus.MustNewConstMetric(c.jobs[i], n.kind, n.of(&f.jobs), label)
 			}
-			ch <- prometheus.MustNewConstMetric(c.oldest, gauge, oldest(of).Seconds(), label)
+			ch <- prometheus.MustNewConstMetric(c.oldest, gauge, oldest(f.jobs).Seconds(), label)
 		}
-		ch <- newHistogram(c.wait, stats.WaitTime, label)
-		ch <- newHistogram(c.run, stats.RunTime, label)
+		ch <- newHistogram(c.wait, f.WaitTime, label)
+		ch <- newHistogram(c.run, f.RunTime, label)
 	}
 }

@@ -492,8 +492,86 @@ func TestPoolsWithTheSameLabelAreReportedAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(map[string]int{"root": 0, "root/x": 1 + 2 + 64 + 256 + 512, "root/": 128, "root/\uFFFD": 32})
-	c.Remove(other)
-	want(map[string]int{"root": 0, "root/x": 256, "root/": 128, "root/\uFFFD": 32})
+	c.Remove(other) // with its counts, and no others
+	want(map[string]int{"root": 0, "root/x": 1 + 2 + 64 + 256, "root/": 128, "root/\uFFFD": 32})
+}
+
+// completed are the completed tasks by label.
+func completed(t *testing.T, reg prometheus.Gatherer) map[string]int {
+	t.Helper()
+	got := make(map[string]int)
+	for l, ms := range byPool(t, gather(t, reg)) {
+		got[l] = int(number(t, ms["shoal_pool_task_completed_total"]))
+	}
+	return got
+}
+
+func run(p *shoal.Pool, n int) {
+	for range n {
+		p.SubmitWait(context.Background(), func(context.Context) error { return nil })
+	}
+}
+
+// A pool that was removed leaves nothing for the next one of its name, nor do its sub-pools.
+func TestRemovedPoolsLeaveNothing(t *testing.T) {
+	old := newPool(t, "a")
+	c, reg := register(t, old)
+	ended, alive := newSub(t, old, "m"), newSub(t, old, "m")
+	run(ended, 10)
+	run(alive, 100)
+	want := func(want map[string]int) {
+		t.Helper()
+		if got := completed(t, reg); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	want(map[string]int{"a": 0, "a/m": 110})
+	ended.Close()
+	want(map[string]int{"a": 0, "a/m": 110})
+	c.Remove(old)
+	next := newPool(t, "a")
+	newSub(t, next, "m")
+	if err := c.Add(next); err != nil {
+		t.Fatal(err)
+	}
+	want(map[string]int{"a": 0, "a/m": 0})
+}
+
+// A sub-pool that is added leaves its counts in the label that it had. They stay there as long as a
+// pool has the label, be it one of another family.
+func TestCountsStayInTheirLabel(t *testing.T) {
+	a := newPool(t, "a")
+	c, reg := register(t, a)
+	s1, s2 := newSub(t, a, "m"), newSub(t, a, "m")
+	run(s1, 100)
+	run(s2, 50)
+	want := func(want map[string]int) {
+		t.Helper()
+		for range 2 {
+			if got := completed(t, reg); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+	}
+	want(map[string]int{"a": 0, "a/m": 150})
+	if err := c.Add(s1); err != nil {
+		t.Fatal(err)
+	}
+	want(map[string]int{"a": 0, "a/m": 150, "m": 100})
+	run(s1, 1)
+	run(s2, 1)
+	want(map[string]int{"a": 0, "a/m": 151, "m": 101})
+
+	other := newPool(t, "a/m")
+	if err := c.Add(other); err != nil {
+		t.Fatal(err)
+	}
+	run(other, 1000)
+	want(map[string]int{"a": 0, "a/m": 1151, "m": 101})
+	s2.Close()
+	want(map[string]int{"a": 0, "a/m": 1151, "m": 101})
+	c.Remove(a)
+	want(map[string]int{"a/m": 1000, "m": 101})
 }
 
 // Each field of Stats goes into a sum, also those that will be added.
@@ -727,6 +805,48 @@ func TestDurableQueues(t *testing.T) {
 			t.Errorf("a pool without a queue has %s", name)
 		}
 	}
+}
+
+// What a call of jobs.Serve has counted stays when it ends, and when its pool ends while another
+// one has the label.
+func TestCountsOfJobsDoNotGoBack(t *testing.T) {
+	p := newPool(t, "a")
+	_, reg := register(t, p)
+	want := func(label string, acked float64) {
+		t.Helper()
+		got := byPool(t, gather(t, reg))[label]
+		for name, want := range map[string]float64{
+			"shoal_jobs_acked_total": acked, "shoal_jobs_running": 0, "shoal_jobs_held": 0, "shoal_jobs_oldest_running_seconds": 0,
+		} {
+			if m := got[name]; m == nil || number(t, m) != want {
+				t.Errorf("%s of %s: got %v, want %v", name, label, m, want)
+			}
+		}
+	}
+	// serve works off five jobs, and calls f before the call ends.
+	serve := func(p *shoal.Pool, f func()) {
+		t.Run("", func(t *testing.T) {
+			others := len(jobs.Of(p))
+			servetest.Start(t, p, func(context.Context, *jobs.Job) error { return nil })
+			for all := jobs.Of(p); len(all) == others || all[others].Acked < 5 || all[others].Held > 0; all = jobs.Of(p) {
+				time.Sleep(time.Millisecond)
+			}
+			f()
+		})
+	}
+	sub, again := newSub(t, p, "s"), newSub(t, p, "s")
+	serve(p, func() {
+		serve(p, func() { want("a", 10) })
+		want("a", 10)
+		serve(sub, func() { serve(again, func() { want("a/s", 10) }) })
+	})
+	want("a", 10)
+	want("a/s", 10)
+	sub.Close()
+	want("a/s", 10)
+	want("a/s", 10)
+	serve(again, func() { want("a/s", 15) })
+	want("a/s", 15)
 }
 
 // Of two queues under one label, it is the job that has run for longest that counts.

@@ -111,7 +111,7 @@ var workers = [...]struct {
 }
 
 // jobNumbers are of the durable queues that a pool works off, by package jobs, in sum.
-// A pool without has none. What a call of jobs.Serve has counted ends with it.
+// A pool that never had one has none. What a call of jobs.Serve has counted stays when it ends.
 var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_held", gauge, "Jobs that are leased and not settled.", func(s *jobs.Stats) float64 { return float64(s.Held) }},
 	{"shoal_jobs_running", gauge, "Held jobs that are inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
@@ -126,13 +126,11 @@ var jobNumbers = [...]number[jobs.Stats]{
 }
 
 // oldest is the value of the metric oldestName: for how long the oldest job has run.
-func oldest(of []jobs.Stats) (age time.Duration) {
-	for _, s := range of {
-		if since := s.Oldest.Since; !since.IsZero() {
-			age = max(age, time.Since(since))
-		}
+func oldest(s jobs.Stats) time.Duration {
+	if s.Oldest.Since.IsZero() {
+		return 0
 	}
-	return age
+	return time.Since(s.Oldest.Since)
 }
 
 func flag(s *shoal.Stats, state shoal.State) float64 {

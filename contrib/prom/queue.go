@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -14,14 +15,13 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A QueueCollector is a [prometheus.Collector] of what durable queues hold, made by
+// A QueueCollector is a [prometheus.Collector] of what durable queues hold. It must be made by
 // [NewQueueCollector]. Its methods may be called by several goroutines.
 //
 // Its metrics have one label, shoal_queue_name. They are about the queue and not about this process: if
 // several processes report a queue, take the maximum and not the sum.
 type QueueCollector struct {
-	queues map[string]jobs.Depther
-	names  []string
+	queues map[string]*queue
 	up     *prometheus.Desc
 	depth  []*prometheus.Desc // as in the variable depthNumbers
 }
@@ -51,18 +51,23 @@ var depthNumbers = [...]number[jobs.Depth]{
 // reported under. It returns an error that names each queue that is nil, and each name that is
 // empty or no UTF-8. The queues of contrib/sql and contrib/nats are [jobs.Depther]s.
 //
-// Each scrape calls Depth of all queues at the same time, and waits for them up to 5 s.
+// Each scrape calls Depth of all queues at the same time, and waits for them up to 5 s. A queue
+// whose Depth runs longer is not asked again before that call has returned. If Depth panics, the
+// queue has not told what it holds.
 func NewQueueCollector(queues map[string]jobs.Depther) (*QueueCollector, error) {
-	c := &QueueCollector{queues: maps.Clone(queues), names: slices.Sorted(maps.Keys(queues))}
+	c := &QueueCollector{queues: make(map[string]*queue, len(queues))}
 	var errs []error
-	for _, name := range c.names {
-		switch {
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		q := queues[name]
+		switch v := reflect.ValueOf(q); {
 		case name == "":
 			errs = append(errs, errors.New(`prom: a queue is named "": want a name`))
 		case !utf8.ValidString(name):
 			errs = append(errs, fmt.Errorf("prom: a queue is named %q: want UTF-8", name))
-		case queues[name] == nil:
+		case q == nil, v.Kind() == reflect.Pointer && v.IsNil():
 			errs = append(errs, fmt.Errorf("prom: queue %q is nil", name))
+		default:
+			c.queues[name] = &queue{Depther: q, asked: make(chan struct{}, 1)}
 		}
 	}
 	if errs != nil {
@@ -91,21 +96,49 @@ func (c *QueueCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), depthFor)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, name := range c.names {
+	for name, q := range c.queues {
 		all.Go(func() {
-			d, err := c.queues[name].Depth(ctx)
-			up := 1.0
-			if err != nil {
-				up = 0
-			}
-			ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, up, name)
-			if err != nil {
+			d, ok := q.depth(ctx)
+			if !ok {
+				ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 0, name)
 				return
 			}
+			ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 1, name)
 			for i, n := range depthNumbers {
 				ch <- prometheus.MustNewConstMetric(c.depth[i], n.kind, n.of(&d), name)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// A queue is asked by one call of Depth at a time.
+type queue struct {
+	jobs.Depther
+	asked chan struct{} // is full while a call runs
+}
+
+// depth returns what q holds. It returns false if Depth fails, or has not returned when ctx ends.
+func (q *queue) depth(ctx context.Context) (d jobs.Depth, ok bool) {
+	select {
+	case q.asked <- struct{}{}:
+	case <-ctx.Done(): // an earlier call still runs
+		return d, false
+	}
+	told := make(chan jobs.Depth, 1) // Depth may ignore the end of ctx
+	go func() {
+		defer func() {
+			recover() // nobody else could
+			<-q.asked
+			close(told)
+		}()
+		if d, err := q.Depth(ctx); err == nil {
+			told <- d
+		}
+	}()
+	select {
+	case d, ok = <-told:
+	case <-ctx.Done():
+	}
+	return d, ok
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,10 +60,91 @@ func TestQueuesAreReported(t *testing.T) {
 	})
 }
 
+// ups are the values of shoal_jobs_queue_up.
+func ups(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	got := make(map[string]float64)
+	for _, f := range gather(t, reg) {
+		if f.GetName() == "shoal_jobs_queue_up" {
+			for _, m := range f.GetMetric() {
+				got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return got
+}
+
+// A scrape waits for 5 s also if a queue does not heed its context. Then the queue is not asked again
+// until it has answered.
+func TestDeafQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold, asked := make(chan struct{}), 0
+		c, err := prom.NewQueueCollector(map[string]jobs.Depther{"deaf": depther(func(context.Context) (jobs.Depth, error) {
+			asked++
+			<-hold
+			return jobs.Depth{}, nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(c)
+		check := func(up float64, takes time.Duration, calls int) {
+			t.Helper()
+			began := time.Now()
+			if got := ups(t, reg); !maps.Equal(got, map[string]float64{"deaf": up}) {
+				t.Errorf("got %v, want %v", got, up)
+			}
+			if d := time.Since(began); d != takes {
+				t.Errorf("the scrape has taken %v, want %v", d, takes)
+			}
+			synctest.Wait()
+			if asked != calls {
+				t.Errorf("the queue was asked %d times, want %d", asked, calls)
+			}
+		}
+		check(0, 5*time.Second, 1)
+		check(0, 5*time.Second, 1)
+		close(hold)
+		check(1, 0, 2)
+	})
+}
+
+// A queue that panics has not told what it holds, and neither has one that ends its goroutine.
+func TestQueueThatPanics(t *testing.T) {
+	c, err := prom.NewQueueCollector(map[string]jobs.Depther{
+		"good":   jobstest.NewQueue(time.Minute),
+		"panics": depther(func(context.Context) (jobs.Depth, error) { panic("a bad queue") }),
+		"exits":  depther(func(context.Context) (jobs.Depth, error) { runtime.Goexit(); return jobs.Depth{}, nil }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	if got, want := ups(t, reg), map[string]float64{"good": 1, "panics": 0, "exits": 0}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A registry takes one collector of queues, so that no name is there twice.
+func TestTwoQueueCollectors(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	for i, wants := range []bool{true, false} {
+		c, err := prom.NewQueueCollector(map[string]jobs.Depther{fmt.Sprint(i): jobstest.NewQueue(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := reg.Register(c); (err == nil) != wants {
+			t.Errorf("collector %d: got %v", i, err)
+		}
+	}
+}
+
 func TestNewQueueCollectorRefusesBadInput(t *testing.T) {
 	q := jobstest.NewQueue(time.Minute)
-	_, err := prom.NewQueueCollector(map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "good": q})
-	for _, want := range []string{`a queue is named ""`, `"a\xff": want UTF-8`, `queue "none" is nil`} {
+	_, err := prom.NewQueueCollector(map[string]jobs.Depther{"": q, "a\xff": q, "none": nil, "typed": (*jobstest.Queue)(nil), "good": q})
+	for _, want := range []string{`a queue is named ""`, `"a\xff": want UTF-8`, `queue "none" is nil`, `queue "typed" is nil`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, have %v", want, err)
 		}

@@ -7,65 +7,89 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// A series is what is reported under one label. A registry refuses the whole scrape
-// if two are the same, so there may be several pools in it.
+// A series is what a pool that was added has under one label, with its sub-pools. A registry refuses
+// the whole scrape if two metrics are the same, so the series of a label are reported as one.
 type series struct {
-	pools []*shoal.Pool // as of the last scrape
-	ended shoal.Stats   // what those have counted that were in it and have ended
+	pools map[*shoal.Pool]bool // as of the last scrape
+	ended figures              // what those counted that were in it and are no more
+}
+
+// A place is where a series is.
+type place struct {
+	root  *shoal.Pool // that was added
+	label string
+}
+
+// figures are the sum of what is known of some pools.
+type figures struct {
+	shoal.Stats
+	jobs   jobs.Stats
+	served bool // they work off durable queues, or have done that
+}
+
+// addJobs adds what [jobs.Total] returns.
+func (f *figures) addJobs(s jobs.Stats, served bool) {
+	f.jobs = f.jobs.Merge(s)
+	f.served = f.served || served
 }
 
 // look takes the statistics of all pools, and those of their durable queues. They are by
 // label.
-func (c *Collector) look() (map[string]*shoal.Stats, map[string][]jobs.Stats) {
+func (c *Collector) look() map[string]*figures {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.series
-	c.series = make(map[string]*series, len(before))
-	all := make(map[string]*shoal.Stats, len(before))
-	seen := make(map[*shoal.Pool]bool, len(before))
+	c.series = make(map[place]*series, len(before))
+	all := make(map[string]*figures, len(before))
 	for p, name := range c.added {
-		c.visit(all, seen, p, p.Stats(), name)
+		c.visit(all, p, p, p.Stats(), name)
 	}
-	for label, s := range c.series {
-		b := before[label]
-		if b == nil {
-			continue
+	for at, b := range before {
+		sum := all[at.label]
+		if sum == nil {
+			continue // no pool has the label any more
 		}
+		s := c.at(at)
 		s.ended = b.ended
-		for _, p := range b.pools {
-			if !seen[p] {
-				s.ended = plus(s.ended, counted(p.Stats()))
+		for p := range b.pools {
+			if !s.pools[p] {
+				s.ended.Stats = plus(s.ended.Stats, counted(p.Stats()))
+				s.ended.addJobs(jobs.Total(p))
+				s.ended.jobs.Held, s.ended.jobs.Running, s.ended.jobs.Oldest = 0, 0, jobs.RunningJob{}
 			}
 		}
-		*all[label] = plus(s.ended, *all[label])
+		sum.Stats = plus(s.ended.Stats, sum.Stats)
+		sum.addJobs(s.ended.jobs, s.ended.served)
 	}
-	sources := make(map[string][]jobs.Stats)
-	for label, s := range c.series {
-		for _, p := range s.pools {
-			if of := jobs.Of(p); len(of) > 0 {
-				sources[label] = append(sources[label], of...)
-			}
-		}
+	return all
+}
+
+// at returns the series of a place.
+func (c *Collector) at(at place) *series {
+	s := c.series[at]
+	if s == nil {
+		s = &series{pools: make(map[*shoal.Pool]bool)}
+		c.series[at] = s
 	}
-	return all, sources
+	return s
 }
 
 // visit adds p, which has the statistics now, and its sub-pools to what is reported.
-func (c *Collector) visit(all map[string]*shoal.Stats, seen map[*shoal.Pool]bool, p *shoal.Pool, now shoal.Stats, label string) {
-	seen[p] = true
-	if sum := all[label]; sum == nil {
-		all[label] = &now
-		c.series[label] = new(series)
+func (c *Collector) visit(all map[string]*figures, root, p *shoal.Pool, now shoal.Stats, label string) {
+	sum := all[label]
+	if sum == nil {
+		sum = &figures{Stats: now}
+		all[label] = sum
 	} else {
 		now.State = min(now.State, sum.State)
-		*sum = plus(*sum, now)
+		sum.Stats = plus(sum.Stats, now)
 	}
-	s := c.series[label]
-	s.pools = append(s.pools, p)
+	sum.addJobs(jobs.Total(p))
+	c.at(place{root, label}).pools[p] = true
 	for _, sub := range p.Subs() {
 		if _, own := c.added[sub]; !own {
 			now := sub.Stats()
-			c.visit(all, seen, sub, now, label+"/"+strings.ToValidUTF8(now.Name, "\uFFFD"))
+			c.visit(all, root, sub, now, label+"/"+strings.ToValidUTF8(now.Name, "\uFFFD"))
 		}
 	}
 }

@@ -57,8 +57,7 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	defer q.mu.Unlock()
 	for _, m := range ms {
 		if m.ID == "" {
-			q.made++
-			m.ID = fmt.Sprintf("job-%d", q.made)
+			m.ID = q.newIDLocked()
 		}
 		if q.ids[m.ID] {
 			continue
@@ -70,6 +69,16 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	}
 	q.changedLocked()
 	return nil
+}
+
+// newIDLocked makes an ID that no job has had, whatever IDs the program makes itself.
+func (q *Queue) newIDLocked() string {
+	for {
+		q.made++
+		if id := fmt.Sprintf("job-%d", q.made); !q.ids[id] {
+			return id
+		}
+	}
 }
 
 func (q *Queue) changedLocked() {
