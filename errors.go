@@ -65,7 +65,7 @@ func (e *PanicError) Unwrap() error {
 // both counts are 0, every task had ended, and only callbacks were still
 // running: worker hooks, handlers, a Sizer.
 type ShutdownError struct {
-	Dropped int   // accepted tasks, of sub-pools too, that were discarded before they started
+	Dropped int   // queued tasks, of sub-pools too, that were discarded before they started; no delayed ones
 	Running int   // tasks that were still running when the pool stopped waiting
 	Cause   error // why the pool stopped waiting: the context's error, or ErrClosed after Close
 }

@@ -73,8 +73,9 @@ type groupOption func(*groupConfig)
 func (o groupOption) applyGroup(c *groupConfig) { o(c) }
 
 // CollectErrors makes Wait return all errors of the group's tasks, joined by
-// [errors.Join] in the order of Go, and not only the first. An error then does
-// not cancel the group's context.
+// [errors.Join] in the order of Go, and not only the first. If the group's context
+// ends, its error counts once, however many tasks return it. Other errors then do
+// not cancel the context.
 func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.collect = true }) }
 
 // Limit bounds the tasks of the group that are accepted and have not ended:

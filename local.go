@@ -104,9 +104,9 @@ func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 	if err != nil {
 		return err
 	}
-	shut := func() { l.close(*v) }
+	shut := func() { l.p.guard(func() { l.close(*v) }) }
 	if l.close != nil && !keepOf(w).opened(shut) {
-		l.p.guard(shut)
+		shut()
 		return ErrNotInTask // the worker has left since
 	}
 	r.v = v
@@ -167,6 +167,6 @@ func closeKept(p *Pool, w *kernel.Worker) {
 	k.all, k.close = nil, nil
 	k.mu.Unlock()
 	for _, shut := range all {
-		defer p.guard(shut)
+		defer shut()
 	}
 }

@@ -318,8 +318,12 @@ func (l *loop) isOver() bool {
 }
 
 // fail notes an error of the chunk that begins with item at, and reports whether the loop returns it. The
-// error of the context is noted once.
+// error of the context is noted once. If the pool has ended the context, that is ErrClosed.
 func (l *loop) fail(at int, err error) (kept bool) {
+	if l.p.lane.Stops() && err == l.Err() && l.parent.Err() == nil {
+		l.stop(ErrClosed)
+		return true
+	}
 	return l.errs.note(at, err, err == l.parent.Err(), l.end)
 }
 

@@ -21,12 +21,12 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // other, as it asks for results. So in may be endless, and need not be safe for
 // use by other goroutines. At most 2 × n or n + 32 items, whichever is more,
 // are accepted and not yet yielded, where n is the most workers that p may
-// have. Map yields the results that are there before it takes another item. It
+// have when the loop begins. Map yields the results that are there before it takes another item. It
 // yields none while it waits for the next item of in.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. If ctx ends or p
-// is closed, Map takes no more items, and the last pair has the error. A nil
+// is closed, Map takes one more item at most, which has the error. A nil
 // argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
 // f, [ErrConfig] for ctx or in.
 //
@@ -37,8 +37,8 @@ func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(cont
 	return mapItems(ctx, p, in, f, true)
 }
 
-// MapUnordered is [Map], but yields each result when it is there. So the pair
-// with the error of ctx, or of a closed pool, need not be the last one.
+// MapUnordered is [Map], but yields each result when it is there. So the item
+// that has the error of ctx, or of a closed pool, need not be the last one.
 func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return mapItems(ctx, p, in, f, false)
 }
@@ -55,7 +55,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 	}
 	var errs []error
 	for own, err := range Map(ctx, p, in, func(ctx context.Context, v T) (bool, error) { return true, f(ctx, v) }) {
-		ended := !own && (err == ErrClosed || err == ErrDropped) || ctx != nil && err == ctx.Err()
+		ended := !own && (err == ErrClosed || err == ErrDropped && p.lane.Stops()) || ctx != nil && err == ctx.Err()
 		if err != nil && !(ended && slices.Contains(errs, err)) {
 			errs = append(errs, err)
 		}
@@ -91,7 +91,8 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 // the number of participants, the caller included.
 //
 // There is a result for every item, also if there is an error: what f returned,
-// or the zero value if f did not run or did not return.
+// or the zero value if f did not run or did not return. There are none if f is
+// nil or an option is invalid.
 //
 // The participants are those of Range: the caller does not count against the
 // maximum of p, unless it is a task of p. No item waits behind another one while
@@ -124,6 +125,7 @@ type mapping[In, Out any] struct {
 	ordered bool
 	caller  helper
 	left    int                     // accepted, not yielded; only the goroutine that ranges uses it
+	over    bool                    // results are not yielded any more; guarded like results
 	results fifo[*mapTask[In, Out]] // to be yielded, the first one next: all items if ordered, else those that are resolved
 }
 
@@ -135,6 +137,7 @@ type mapTask[In, Out any] struct {
 	out      Out
 	err      error
 	resolved bool
+	panicked *PanicError // what it has panicked with, if that is to be yielded
 }
 
 func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
@@ -222,8 +225,12 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 	return m.caller.help(m.unbegun, n)
 }
 
-// end cancels what has not begun, and waits until no item runs.
+// end cancels what has not begun, and waits until no item runs. Panics that are not yielded are
+// reported.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
+	m.mu.Lock()
+	m.over = true
+	m.mu.Unlock()
 	cancel(nil) // what has not begun does not begin
 	for c := m.unbegun(); c != nil; c = m.unbegun() {
 		if !c.Withdraw(context.Canceled) && c.Waits() {
@@ -231,7 +238,9 @@ func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 		}
 	}
 	for m.left > 0 {
-		m.next()
+		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
+			m.p.report(t.panicked, false, func() {})
+		}
 	}
 }
 
@@ -240,7 +249,14 @@ func (t *mapTask[In, Out]) Run() (err error) {
 	return err
 }
 
-func (t *mapTask[In, Out]) Returns(error) bool { return true }
+func (t *mapTask[In, Out]) Returns(err error) bool {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if !t.m.over {
+		t.panicked, _ = err.(*PanicError)
+	}
+	return !t.m.over
+}
 
 func (t *mapTask[In, Out]) Resolve(err error) {
 	m := t.m

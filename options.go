@@ -221,7 +221,7 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // A task that was canceled, or that its waiter ran, may count against the capacity
 // until a worker comes to its place in the queue.
 //
-// Three kinds of tasks are accepted beyond the capacity, because to wait could
+// Four kinds of tasks are accepted beyond the capacity, because to wait could
 // stop the pool:
 //
 //   - Under [Block], tasks that a task submits to its own pool while it is nested
@@ -230,6 +230,10 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 //     [Pool.Sub]).
 //   - Tasks of a [Keyed] that [Spawn], [CallerRuns] or the submitting task would
 //     run at once, while their key is busy.
+//   - Tasks of a [Reservation] that was made while tasks waited for others of their
+//     key.
+//
+// n must be at most 1<<36, or Unbounded.
 func WithQueueCapacity(n int) Option { return option(func(c *config) { c.capacity = n }) }
 
 // WithFullPolicy sets what [Pool.Submit] does if there is no free capacity. The

@@ -26,7 +26,7 @@ type Stats struct {
 	Completed uint64 // started and ended, in whatever way
 	Failed    uint64 // of the completed: panicked, called runtime.Goexit, or returned an error
 	Panicked  uint64 // of the failed: panicked
-	Rejected  uint64 // refused with ErrQueueFull
+	Rejected  uint64 // refused with ErrQueueFull; a Reservation that is used up does not count
 	Dropped   uint64 // accepted, but discarded before they started
 	Canceled  uint64 // accepted, but not started because their context had ended
 	Spawned   uint64 // of the submitted: run on a goroutine of their own, by the policy Spawn
@@ -36,13 +36,13 @@ type Stats struct {
 	InFlight      int // accepted, and neither ended nor discarded
 	Queued        int // of these, waiting; at most QueueCapacity, even if more wait (see [WithQueueCapacity])
 	QueueCapacity int // Unbounded if there is no bound
-	Blocked       int // calls that wait for free capacity; their tasks are not accepted yet
+	Blocked       int // calls, and due tasks of SubmitAfter, that wait for free capacity; they are not accepted yet
 	Reserved      int // places that [Pool.Reserve] has given out and that are not used yet
 
 	Workers     int // live
 	Running     int // of these, inside a task
 	Idle        int // the others
-	PeakWorkers int // the largest Workers so far
+	PeakWorkers int // the largest Workers so far; of a sub-pool, the largest that was noticed
 	MinWorkers  int
 	MaxWorkers  int
 
@@ -117,7 +117,7 @@ func (p *Pool) statsLocked() Stats {
 	}
 	// A pool is stuck while all workers that it may have are inside tasks, and other tasks, or at
 	// capacity 0 submitters, wait.
-	stuck := s.Running >= s.MaxWorkers && (s.Queued > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
+	stuck := s.Running >= k.Most && (k.Waiting > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
 	switch d := &p.watch; {
 	case !stuck:
 		d.since = 0
@@ -322,8 +322,9 @@ func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
 
 // Quantile is the duration that a share q of all durations does not exceed:
 // Quantile(0.99) is the 99th percentile. The result is at most 1/16 too large,
-// and never too small. A q below 0 counts as 0, above 1 as 1. The quantiles of
-// an empty histogram are 0.
+// and never too small. But if the duration is 73 minutes or longer, the result is
+// Max. A q below 0 counts as 0, above 1 as 1. The quantiles of an empty histogram
+// are 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -352,7 +353,7 @@ func (h Histogram) Merge(o Histogram) Histogram {
 
 // Since returns the histogram of the durations that were recorded after
 // earlier, which must be an earlier snapshot of the same histogram. Its Max is
-// still that of h.
+// still that of h, or 0 if nothing was recorded.
 func (h Histogram) Since(earlier Histogram) Histogram {
 	if earlier.buckets == nil || h.buckets == nil || h.Count < earlier.Count {
 		return h

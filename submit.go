@@ -167,7 +167,7 @@ var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
 
 // SubmitBatch submits tasks in their order and returns how many were accepted.
 // If that is not all of them, the error says why it stopped there. If a task is
-// nil, it accepts none and returns [ErrNilTask]. It takes capacity for up to 64
+// nil, it accepts none, and the error matches [ErrNilTask]. It takes capacity for up to 64
 // tasks in one step, and looks for workers once a step. Otherwise it follows
 // the rules of [Pool.Submit].
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
@@ -191,11 +191,12 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 // SubmitAfter submits task after d has passed, or at once if d ≤ 0. It does not
 // block. Its error is [ErrNilTask] or [ErrClosed]. A call of stop prevents the
 // task from being submitted, and reports whether it did. It returns false if
-// the task was submitted, dropped or stopped before.
+// the task was due, dropped or stopped before.
 //
 // A task that is not due yet counts nowhere, and [Pool.Wait] does not wait for
 // it. When it is due, it takes its place in the queue. If there is no free
-// capacity it waits for some, whatever the [FullPolicy]. If the pool is shut down
+// capacity it waits for some, whatever the [FullPolicy], and others may be accepted
+// before it. If the pool is shut down
 // first, the task is dropped and counted in [Stats].Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
@@ -331,8 +332,8 @@ func (r *Reservation) Len() int {
 // finds this out calls it, so it must be brief. If it calls [runtime.Goexit],
 // that is a bug and ends the process.
 //
-// Errors: [ErrNilTask], [ErrClosed], ctx's own error, and [ErrQueueFull] if no
-// place is left.
+// Errors: [ErrNilTask], [ErrClosed], ctx's own error, and one that matches
+// [ErrQueueFull] if no place is left.
 func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
 	p := r.p
 	if err := checkArgs(ctx, p, task != nil); err != nil {

@@ -13,9 +13,10 @@ import (
 
 // A Tracer follows tasks that have a context, from their submission to their
 // end. See [WithTracer]. These are the tasks of [Pool.SubmitContext],
-// [Pool.SubmitWait], [Group], [Future], [Map] and the other loops, those of
+// [Pool.SubmitWait], [Group], [Future], [Map], [MapUnordered] and [ForEach], those of
 // [Keyed.SubmitContext] and [Reservation.Submit], and the caller's share of
-// [Range], [ForEachSlice] and [MapSlice] where that is a task of its own.
+// [Range], [ForEachSlice] and [MapSlice] where that is a task of its own. The other
+// participants of such a loop are not followed.
 //
 // Any number of goroutines call its methods, which must not wait for the pool.
 // p is the pool of the task, which may be a sub-pool. kind says what submitted

@@ -1,9 +1,15 @@
 package tests
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"iter"
+	"log/slog"
 	"runtime/trace"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -141,4 +147,99 @@ func TestReviewMapThatIsLeftGivesItsRoomBack(t *testing.T) {
 		<-left
 		shutClean(t, p)
 	})
+}
+
+// Each item that others displace has its error.
+func TestReviewForEachReturnsTheErrorOfEachDisplacedItem(t *testing.T) {
+	p := newPool(t, fixed(1, shoal.WithQueueCapacity(1), shoal.WithFullPolicy(shoal.DropOldest))...)
+	release := hold(t, p, 1)
+	err := shoal.ForEach(bg, p, func(yield func(int) bool) {
+		for i := range 3 {
+			yield(i)
+			p.Submit(func() {}) // displaces the item
+		}
+		release()
+	}, func(context.Context, int) error { return nil })
+	if all, ok := err.(interface{ Unwrap() []error }); !ok || len(all.Unwrap()) != 3 {
+		t.Errorf("%v, want ErrDropped three times", err)
+	}
+	shutClean(t, p)
+}
+
+// A loop whose pool is closed says so, also if f returns the error of its context first.
+func TestReviewALoopSaysThatItsPoolWasClosed(t *testing.T) {
+	ended := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, loop := range map[string]func(p *shoal.Pool) error{
+		"Range": func(p *shoal.Pool) error {
+			return shoal.Range(bg, p, 10, func(ctx context.Context, lo, hi int) error { return ended(ctx) })
+		},
+		"MapSlice": func(p *shoal.Pool) error {
+			_, err := shoal.MapSlice(bg, p, make([]int, 10), func(ctx context.Context, _ int) (int, error) { return 0, ended(ctx) })
+			return err
+		},
+		"ForEachSlice": func(p *shoal.Pool) error {
+			err := shoal.ForEachSlice(bg, p, make([]int, 10), func(ctx context.Context, _ int) error { return ended(ctx) })
+			if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) == 1 {
+				return all.Unwrap()[0]
+			}
+			return err
+		},
+	} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2)...)
+			err := make(chan error)
+			go func() { err <- loop(p) }()
+			synctest.Wait()
+			go p.Close()
+			if e := <-err; e != shoal.ErrClosed {
+				t.Errorf("%s of a pool that was closed: %v", name, e)
+			}
+			<-p.Done()
+		})
+	}
+}
+
+// A panic that the caller of Map does not get, as it has left the loop, is logged; one that it gets is not.
+// A panic handler gets each once.
+func TestReviewAPanicAfterALoopWasLeftIsLogged(t *testing.T) {
+	for _, handled := range []bool{false, true} {
+		for name, loop := range map[string]func(context.Context, *shoal.Pool, iter.Seq[int], func(context.Context, int) (int, error)) iter.Seq2[int, error]{
+			"Map": shoal.Map[int, int], "MapUnordered": shoal.MapUnordered[int, int],
+		} {
+			inBubble(t, func(t *testing.T) {
+				var log bytes.Buffer
+				var n atomic.Int64
+				opts := fixed(3, shoal.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				if handled {
+					opts = append(opts, shoal.WithPanicHandler(func(*shoal.PanicError) { n.Add(1) }))
+				}
+				p := newPool(t, opts...)
+				yielded := 0
+				for _, err := range loop(bg, p, slices.Values([]int{0, 1, 2, 3}), func(ctx context.Context, i int) (int, error) {
+					switch i {
+					case 1:
+						time.Sleep(time.Second)
+					case 3: // when the loop is being left
+						<-ctx.Done()
+					}
+					panic(fmt.Sprint("item ", i, "."))
+				}) {
+					if yielded++; yielded == 1 {
+						time.Sleep(time.Minute) // the others have panicked, except the last
+						continue
+					}
+					if err == nil {
+						t.Error("no error")
+					}
+					break
+				}
+				p.Wait()
+				got := strings.Count(log.String(), "panicked: item")
+				if handled && (got != 0 || n.Load() != 4) || !handled && got != 2 {
+					t.Errorf("%s: %d panics handled, log:\n%s", name, n.Load(), log.String())
+				}
+				shutClean(t, p)
+			})
+		}
+	}
 }

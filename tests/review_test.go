@@ -910,3 +910,64 @@ func TestReviewDroppingATurnIsNoEndOfAStall(t *testing.T) {
 		shutClean(t, p)
 	})
 }
+
+// A pool is stalled if its own tasks use up the maximum of a pool above it, and also if more wait than its
+// capacity allows for.
+func TestReviewAStallBelowALowerMaximum(t *testing.T) {
+	stuck := func(t *testing.T, p *shoal.Pool) {
+		gate := make(chan struct{})
+		must(t, p.Submit(func() { <-gate }))
+		must(t, p.Submit(func() { close(gate) }))
+	}
+	for name, test := range map[string]func(t *testing.T) (root, stalled *shoal.Pool){
+		"a larger maximum": func(t *testing.T) (root, stalled *shoal.Pool) {
+			root = newPool(t, fixed(1)...)
+			stalled = newSub(t, root, shoal.WithMaxWorkers(2))
+			stuck(t, stalled)
+			return root, stalled
+		},
+		"Resize of the parent": func(t *testing.T) (root, stalled *shoal.Pool) {
+			root = newPool(t, shoal.WithMaxWorkers(2))
+			stalled = newSub(t, root)
+			must(t, root.Resize(0, 1))
+			stuck(t, stalled)
+			return root, stalled
+		},
+		"capacity 0": func(t *testing.T) (root, stalled *shoal.Pool) {
+			p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(0))
+			p.Pause()
+			stuck(t, p)
+			must(t, p.Resize(0, 1))
+			p.Resume()
+			return p, p
+		},
+	} {
+		inBubble(t, func(t *testing.T) {
+			root, p := test(t)
+			synctest.Wait()
+			p.Stats()
+			time.Sleep(time.Minute)
+			if s := p.Stats(); s.Stalled != time.Minute {
+				t.Errorf("%s: stalled for %v: %d of %d run, %d wait", name, s.Stalled, s.Running, s.MaxWorkers, s.InFlight-s.Running)
+			}
+			must(t, root.Resize(0, 2))
+			shutClean(t, root)
+		})
+	}
+}
+
+// The panic of a Local's close reaches the handler of the Local's pool.
+func TestReviewThePanicOfACloseReachesTheHandlerOfItsPool(t *testing.T) {
+	var root, sub atomic.Int64
+	count := func(n *atomic.Int64) shoal.Option {
+		return shoal.WithPanicHandler(func(*shoal.PanicError) { n.Add(1) })
+	}
+	p := newPool(t, fixed(1, count(&root))...)
+	s := newSub(t, p, count(&sub))
+	l := shoal.NewLocal(s, func(int) (int, error) { return 1, nil }, func(int) { panic("close") })
+	must(t, s.SubmitWait(bg, func(ctx context.Context) error { _, err := l.Get(ctx); return err }))
+	shutClean(t, p)
+	if root.Load() != 0 || sub.Load() != 1 {
+		t.Errorf("%d panics at the root, %d at the sub-pool", root.Load(), sub.Load())
+	}
+}

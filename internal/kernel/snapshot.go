@@ -17,6 +17,7 @@ type Snapshot struct {
 	Dropped, Canceled, Failed, Spawned, Rejected uint64
 	Blocked, Reserved                            int
 	Live, Peak, Min, Max                         int
+	Most                                         int    // the least maximum of the lane and those above it
 	WorkersIn                                    int    // workers busy here, and in the lanes below
 	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
@@ -49,6 +50,10 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up != nil {
 		l.most = max(l.most, s.WorkersIn)
 		s.Live, s.Peak = s.WorkersIn, l.most
+	}
+	s.Most = l.max
+	for a := l.up; a != nil; a = a.up {
+		s.Most = min(s.Most, a.max)
 	}
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }
