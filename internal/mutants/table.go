@@ -174,7 +174,7 @@ var mutants = []mutant{
 		old: "(k.Waiting > 0 ||",
 		new: "(s.Queued > 0 ||"},
 	{name: "what is opened for a worker that has left stays open", tests: "TestLocalOpenedTooLate",
-		old: "		l.p.guard(shut)\n",
+		old: "		shut()\n",
 		new: ""},
 	{name: "a result that is there opens nothing", tests: "Future",
 		old: "		if c.resolved {\n			c.done.Open()\n		}\n",
