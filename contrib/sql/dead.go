@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,9 @@ var (
 	_ jobs.DeadStore = (*Queue)(nil)
 	_ jobs.Depther   = (*Queue)(nil)
 )
+
+// mostAt is a time that Postgres can still compute with, 146,000 years from now.
+const mostAt = 1 << 62
 
 // mostDead is how many dead letters are read, retried or deleted by one statement. Other
 // writers of SQLite wait for it.
@@ -76,6 +80,13 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(seqs []
 	last, err := lastPlace(f)
 	if err := cmp.Or(f.Check(), err, ctx.Err()); err != nil {
 		return 0, err
+	}
+	if len(f.IDs) > 0 {
+		// No job has an ID that is no text, and Postgres would refuse to look for it.
+		f.IDs = slices.DeleteFunc(slices.Clone(f.IDs), func(id string) bool { return !isText(id) })
+		if len(f.IDs) == 0 {
+			return 0, nil
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -137,10 +148,9 @@ func lastPlace(f jobs.DeadFilter) (*deadPlace, error) {
 	}
 	at, seq, _ := strings.Cut(f.After, ".")
 	var p deadPlace
-	var err, serr error
-	p.at, err = strconv.ParseInt(at, 10, 64)
-	p.seq, serr = strconv.ParseInt(seq, 10, 64)
-	if err != nil || serr != nil {
+	p.at, _ = strconv.ParseInt(at, 10, 64) // of what is no number p.place is not f.After
+	p.seq, _ = strconv.ParseInt(seq, 10, 64)
+	if p.place() != f.After || p.at < 0 || p.at > mostAt || p.seq < 0 {
 		return nil, f.PlaceError()
 	}
 	return &p, nil

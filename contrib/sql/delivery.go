@@ -247,8 +247,10 @@ func innermost(d jobs.Delivery) *delivery {
 // matches [jobs.ErrLeaseLost] means that another machine may have the job, or has done it.
 //
 // The job is locked from AckTx on until the transaction ends; in Postgres its lease cannot
-// be lost meanwhile. If a handler rolls the transaction back and returns nil, its job is
-// acknowledged without the effect.
+// be lost meanwhile, but is not extended. If the transaction outlives the lease and is then rolled
+// back, the lease is over: the job may be leased again at once, whatever the handler returns. If a
+// handler rolls the transaction back before that and returns nil, its job is acknowledged without
+// the effect.
 func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	if tx == nil {
 		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)

@@ -229,7 +229,7 @@ CREATE INDEX IF NOT EXISTS shoal_done_until ON shoal_done (until);
 type statements struct {
 	d                                                             Dialect
 	next, pull, ack, remove, nak, term, extend, free, fate, sweep string
-	ackMany, depth, now, release, newRow                          string
+	ackMany, depth, now, release, newRow, lease                   string
 }
 
 var (
@@ -260,16 +260,23 @@ func (d Dialect) say(s string) string {
 func newStatements(d Dialect) *statements {
 	// What an answer counts by: $1 is the row, $2 the attempt.
 	const mine = "seq = $1 AND attempt = $2 AND leased AND ready > {now}"
+	// If an ID is already that of a dead letter, as EnqueueTx may let happen, the later one is kept.
+	const orReplace = `
+			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, data = excluded.data, header = excluded.header,
+				attempt = excluded.attempt, reason = excluded.reason, at = excluded.at`
 	s := &statements{d: d, now: "{now}"} // now is one moment in all of a statement
 	if d == Postgres {
 		s.now = "statement_timestamp()"
 		// The time is that of the statement, which an index can be searched by. The array
 		// is made once, so no more rows are locked than are leased.
-		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
-			WHERE seq = ANY (ARRAY(
-				SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= statement_timestamp()
-				ORDER BY ready, seq LIMIT $2 FOR UPDATE SKIP LOCKED))
-			RETURNING seq, id, data, header, attempt`
+		s.pull = `WITH due AS (
+				SELECT seq, ready FROM shoal_jobs WHERE queue = $1 AND ready <= statement_timestamp()
+				ORDER BY ready, seq LIMIT $2 FOR UPDATE SKIP LOCKED),
+			leased AS (
+				UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
+				WHERE seq = ANY (ARRAY(SELECT seq FROM due))
+				RETURNING seq, id, data, header, attempt)
+			SELECT l.seq, l.id, l.data, l.header, l.attempt FROM leased l JOIN due USING (seq) ORDER BY due.ready, due.seq`
 		const noteGone = `
 			INSERT INTO shoal_done (queue, id, seq, attempt, until)
 			SELECT queue, id, seq, attempt, {now+$3} FROM gone
@@ -285,21 +292,22 @@ func newStatements(d Dialect) *statements {
 			SELECT seq, attempt FROM gone`
 		s.term = `WITH gone AS (DELETE FROM shoal_jobs WHERE ` + mine + ` RETURNING seq, queue, id, data, header, attempt)
 			INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
-			SELECT seq, queue, id, data, header, attempt, $3::text, {now} FROM gone`
+			SELECT seq, queue, id, data, header, attempt, $3::text, {now} FROM gone` + orReplace
 		s.extend = `UPDATE shoal_jobs SET ready = {now+$3} WHERE seq = ANY (ARRAY(
 			SELECT seq FROM shoal_jobs WHERE ` + mine + ` FOR UPDATE SKIP LOCKED))`
 		s.free = `SELECT 1 FROM shoal_jobs WHERE seq = $1 FOR UPDATE SKIP LOCKED`
 		s.sweep = `DELETE FROM shoal_done WHERE (queue, id) IN (
 			SELECT queue, id FROM shoal_done WHERE until <= statement_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	} else {
-		s.pull = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
-			WHERE seq IN (SELECT seq FROM shoal_jobs WHERE queue = $1 AND ready <= {now} ORDER BY ready, seq LIMIT $2)
-			RETURNING seq, id, data, header, attempt`
+		s.pull = `SELECT seq, id, data, header, attempt + 1 FROM shoal_jobs WHERE queue = $1 AND ready <= {now}
+			ORDER BY ready, seq LIMIT $2`
+		s.lease = `UPDATE shoal_jobs SET attempt = attempt + 1, leased = TRUE, ready = {now+$3}
+			WHERE queue = $1 AND (ready, seq) <= (SELECT ready, seq FROM shoal_jobs WHERE seq = $2)`
 		s.ack = `INSERT INTO shoal_done (queue, id, seq, attempt, until)
 			SELECT queue, id, seq, attempt, {now+$3} FROM shoal_jobs WHERE ` + mine + `
 			ON CONFLICT (queue, id) DO UPDATE SET seq = excluded.seq, attempt = excluded.attempt, until = excluded.until`
 		s.term = `INSERT INTO shoal_dead (seq, queue, id, data, header, attempt, reason, at)
-			SELECT seq, queue, id, data, header, attempt, $3, {now} FROM shoal_jobs WHERE ` + mine
+			SELECT seq, queue, id, data, header, attempt, $3, {now} FROM shoal_jobs WHERE ` + mine + orReplace
 		s.newRow = `UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'shoal_jobs'`
 		s.remove = `DELETE FROM shoal_jobs WHERE seq = $1`
 		s.extend = `UPDATE shoal_jobs SET ready = {now+$3} WHERE ` + mine
@@ -339,7 +347,7 @@ func newStatements(d Dialect) *statements {
 		(SELECT coalesce(` + d.number(s.now+" - min(ready)") + `, 0) FROM shoal_jobs WHERE queue = $1)`
 	for _, p := range []*string{
 		&s.next, &s.pull, &s.ack, &s.remove, &s.nak, &s.term, &s.extend, &s.free, &s.fate, &s.sweep,
-		&s.ackMany, &s.depth, &s.release,
+		&s.ackMany, &s.depth, &s.release, &s.lease,
 	} {
 		*p = d.say(*p)
 	}

@@ -109,7 +109,7 @@ func (q *Queue) row(m jobs.Message) (r row, err error) {
 		r.id = rand.Text()
 	case len(m.ID) > mostID:
 		return r, fmt.Errorf("%w: an ID of %d bytes: want up to %d", jobs.ErrConfig, len(m.ID), mostID)
-	case !utf8.ValidString(m.ID) || strings.Contains(m.ID, "\x00"):
+	case !isText(m.ID):
 		return r, fmt.Errorf("%w: the ID %q: want UTF-8 without a NUL", jobs.ErrConfig, m.ID)
 	}
 	if r.data == nil {
@@ -129,6 +129,9 @@ func (q *Queue) row(m jobs.Message) (r row, err error) {
 	}
 	return r, nil
 }
+
+// isText reports whether Postgres can store s in a column of type text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // insert inserts rows. The number of rows of a statement is a power of 2, so that there
 // are few texts of statements to be prepared.

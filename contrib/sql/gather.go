@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,6 +106,16 @@ func (g *gatherer[T]) loop() {
 	}
 }
 
+// alone returns the error of requests whose transaction has failed: errAlone, or on SQLite another
+// one if ctx, that of the transaction, has ended. Another transaction has been writing for all this
+// time. Each request alone would wait for it again, and hold up the other writers of the process.
+func (q *Queue) alone(ctx context.Context, err error) error {
+	if q.d == SQLite && ctx.Err() != nil {
+		return fmt.Errorf("the database was busy for %v: %w", callFor, err)
+	}
+	return errAlone
+}
+
 // putAll enqueues the rows of several calls.
 func (q *Queue) putAll(all []*asked[[]row]) {
 	ctx, cancel := context.WithTimeout(context.Background(), callFor)
@@ -115,7 +126,7 @@ func (q *Queue) putAll(all []*asked[[]row]) {
 	}
 	sent, err := q.putNow(ctx, rs)
 	if err != nil && !sent { // it may be the fault of one of them
-		err = errAlone
+		err = q.alone(ctx, err)
 	}
 	for _, a := range all {
 		a.err = err
@@ -133,12 +144,14 @@ func (q *Queue) ackAll(all []*asked[*delivery]) {
 	ctx, cancel := context.WithTimeout(context.Background(), callFor)
 	defer cancel()
 	acked := make(map[token]bool, len(all))
-	if q.ackSome(ctx, all, acked) != nil {
+	failed := errAlone
+	if err := q.ackSome(ctx, all, acked); err != nil {
 		clear(acked)
+		failed = q.alone(ctx, err)
 	}
 	for _, a := range all {
 		if !acked[token{a.what.seq, a.what.attempt}] {
-			a.err = errAlone
+			a.err = failed
 		}
 	}
 }

@@ -2,11 +2,16 @@ package shoalsql
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/shoal-go/shoal/jobs"
 )
 
 var errOdd = errors.New("odd")
@@ -94,4 +99,48 @@ func TestGathererGathersWhatComesMeanwhile(t *testing.T) {
 		ask(context.Background(), 1, nil)
 		wg.Wait()
 	})
+}
+
+// A busyDB is a SQLite database in which another transaction writes, for ever.
+type busyDB struct{ begun int }
+
+func (db *busyDB) Connect(context.Context) (driver.Conn, error) { return busyConn{db}, nil }
+func (db *busyDB) Driver() driver.Driver                        { return nil }
+
+type busyConn struct{ *busyDB }
+
+func (c busyConn) Prepare(string) (driver.Stmt, error) { return nil, errOdd }
+func (c busyConn) Begin() (driver.Tx, error)           { return nil, errOdd }
+func (c busyConn) Close() error                        { return nil }
+
+func (c busyConn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	c.begun++
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(10 * time.Second): // as SQLiteDSN says
+		return nil, errors.New("database is locked (5) (SQLITE_BUSY)")
+	}
+}
+
+// TestWhatWasBusyIsNotDoneAlone: it would hold up all who write, as long again.
+func TestWhatWasBusyIsNotDoneAlone(t *testing.T) {
+	for what, call := range map[string]func(ctx context.Context, q *Queue) error{
+		"Enqueue": func(ctx context.Context, q *Queue) error { return q.Enqueue(ctx, jobs.Message{}) },
+		"Ack":     func(ctx context.Context, q *Queue) error { return (&delivery{q: q}).Ack(ctx) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				busy := new(busyDB)
+				db := sql.OpenDB(busy)
+				defer db.Close()
+				q := &Queue{name: "q", db: db, d: SQLite, sql: statementsOf(SQLite), turn: make(chan struct{}, 1)}
+				q.puts = gatherer[[]row]{size: sizeOf, run: q.putAll}
+				q.acks = gatherer[*delivery]{size: func(*delivery) int { return 1 }, run: q.ackAll}
+				if err := call(t.Context(), q); err == nil || busy.begun != 1 {
+					t.Errorf("%v, after %d transactions", err, busy.begun)
+				}
+			})
+		})
+	}
 }

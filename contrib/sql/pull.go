@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/shoal-go/shoal/jobs"
@@ -204,8 +203,27 @@ func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, ne
 	}
 }
 
+// leaseSome leases up to n jobs, and returns them in the order in which they became ready. An
+// UPDATE of SQLite cannot return when that was, so there the jobs are read first.
 func (q *Queue) leaseSome(ctx context.Context, n int) (ds []*delivery, err error) {
-	rows, err := q.db.QueryContext(ctx, q.sql.pull, q.name, n, q.d.units(q.lease))
+	lease := q.d.units(q.lease)
+	if q.d == Postgres {
+		return q.readJobs(q.db.QueryContext(ctx, q.sql.pull, q.name, n, lease))
+	}
+	err = q.inTx(ctx, func(tx *sql.Tx) (err error) {
+		ds, err = q.readJobs(tx.QueryContext(ctx, q.sql.pull, q.name, n))
+		if err != nil || len(ds) == 0 {
+			return err
+		}
+		// All up to the last one are leased.
+		_, err = tx.ExecContext(ctx, q.sql.lease, q.name, ds[len(ds)-1].seq, lease)
+		return err
+	})
+	return ds, err
+}
+
+// readJobs reads the jobs that a statement returns.
+func (q *Queue) readJobs(rows *sql.Rows, err error) (ds []*delivery, _ error) {
 	if err != nil {
 		return nil, err
 	}
@@ -219,12 +237,7 @@ func (q *Queue) leaseSome(ctx context.Context, n int) (ds []*delivery, err error
 		d.header, d.bad = decodeHeader(header)
 		ds = append(ds, d)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
-	}
-	// The database returns them in any order.
-	slices.SortFunc(ds, func(a, b *delivery) int { return int(a.seq - b.seq) })
-	return ds, nil
+	return ds, errors.Join(rows.Err(), rows.Close())
 }
 
 func decodeHeader(s sql.NullString) (h jobs.Header, err error) {

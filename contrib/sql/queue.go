@@ -14,7 +14,10 @@
 // Leases are measured by the clock of the database, so the clocks of the machines do not
 // matter. An answer counts only if the job is still leased for the same attempt; otherwise
 // it is an error that matches [jobs.ErrLeaseLost]. An answer that is repeated because the
-// first one was not confirmed succeeds if the first one had its effect.
+// first one was not confirmed succeeds if the database still shows the effect of the first one.
+// That of an Ack is shown while the ID is remembered ([WithRemember]), and that of a Term while the
+// dead letter exists. After Nak and Release the job is in the queue again, and it is shown until
+// the next lease.
 //
 // Jobs come in the order in which they became ready: when they arrived, when their delay had
 // passed, when they were given back, or when their lease ended. They never come early. A Queue
@@ -35,8 +38,11 @@
 // A Pull is one statement, which skips rows that others have locked. A Queue may run several
 // queries at the same time, so it needs connections in addition to those of the handlers. A
 // [Listener] has one of its own.
-// Transactions should be READ COMMITTED, which is the default. At higher levels AckTx may
-// fail with a serialization failure; then its transaction has to be tried again.
+// Transactions should be READ COMMITTED, which is the default. At higher levels AckTx and
+// EnqueueTx may fail with a serialization failure; then the transaction has to be tried again.
+// There EnqueueTx does not know what others have committed since the first statement of the
+// transaction. So it does not recognise the ID of a job that has ended since then, and that job
+// runs again.
 //
 // # SQLite
 //
@@ -54,8 +60,11 @@
 //
 // Set SetMaxOpenConns to at least 4, and to at least three more than the number of
 // transactions that handlers hold at the same time. One connection is for watching the file
-// while Pulls wait; with less than 4 they poll instead. With 1, a handler with an open
-// transaction that calls Enqueue waits for itself.
+// while Pulls wait; with less than 4 they poll instead.
+//
+// A handler with an open transaction must use EnqueueTx: Enqueue would wait for that transaction,
+// with any number of connections, and fail. Meanwhile no other job could be enqueued, leased or
+// acknowledged.
 //
 // On Linux the kernel says when the log of the database is written (inotify). On a machine with
 // two busy CPUs, a job of another process started 4 ms after it was enqueued (median), and after 9
@@ -173,6 +182,8 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, name string, opts ...Optio
 		o(&c)
 	}
 	switch {
+	case ctx == nil:
+		return nil, fmt.Errorf("%w: nil context", jobs.ErrConfig)
 	case db == nil:
 		return nil, fmt.Errorf("%w: nil database", jobs.ErrConfig)
 	case d != Postgres && d != SQLite:

@@ -33,8 +33,14 @@ func Listener(dsn string) (shoalsql.Listener, error) {
 const closeFor = time.Second
 
 // ListenerOf is like [Listener], with a configuration that [pgx.ParseConfig] has made and that the
-// program may have changed. It must not be changed after that.
+// program may have changed. It must not be changed after that. For nil, and for a literal such as
+// &pgx.ConnConfig{}, ListenerOf returns nil, which [shoalsql.Open] refuses.
 func ListenerOf(c *pgx.ConnConfig) shoalsql.Listener {
+	// pgx would panic when it connects, in the middle of a Pull. ParseConfig sets BuildFrontend,
+	// without which pgx cannot connect.
+	if c == nil || c.BuildFrontend == nil {
+		return nil
+	}
 	return func(ctx context.Context, channel string, notify func()) error {
 		conn, err := pgx.ConnectConfig(ctx, c)
 		if err != nil {

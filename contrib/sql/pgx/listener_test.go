@@ -3,6 +3,7 @@ package shoalpgx_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -167,5 +168,20 @@ func TestAListenerSaysWhyItEnds(t *testing.T) {
 	}
 	if err := <-ended; err == nil {
 		t.Error("no error when the connection is lost")
+	}
+}
+
+// TestAListenerOfNoConfiguration is refused where it is given to a Queue.
+func TestAListenerOfNoConfiguration(t *testing.T) {
+	db, err := sql.Open("pgx", "") // which does not connect
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for name, c := range map[string]*pgx.ConnConfig{"nil": nil, "a literal": {}} {
+		_, err := shoalsql.Open(t.Context(), db, shoalsql.Postgres, "q", shoalsql.WithListener(shoalpgx.ListenerOf(c)))
+		if !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), "WithListener(nil)") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -138,3 +138,33 @@ func TestARetryEnds(t *testing.T) {
 		settled()
 	})
 }
+
+// TestADeadFilterThatNamesNothing: what cannot be a place is an error, and what cannot be an ID
+// selects nothing, also where the database could not read it.
+func TestADeadFilterThatNamesNothing(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		q := open(t, p.open(t), p.d, "q")
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "a"}))
+		must(t, pull(t, q, 1)[0].Term(ctx, "bad"))
+		for _, after := range []string{
+			"9223372036854775807.1", "9223372036854775808.1", "-9223372036854775808.1", "-1.1", "1.-1", "1.", ".1", "+1.1", "1.1.1", "x",
+		} {
+			if _, err := q.DeadLetters(ctx, jobs.DeadFilter{After: after}); !errors.Is(err, jobs.ErrConfig) {
+				t.Errorf("after %q: %v", after, err)
+			}
+		}
+		if all, err := q.DeadLetters(ctx, jobs.DeadFilter{After: "4611686018427387904.1", Newest: true}); len(all) != 1 || err != nil {
+			t.Errorf("of a place far away: %d, %v", len(all), err)
+		}
+		for _, bad := range []string{"a\x00", "\xff"} {
+			if n, err := q.RetryDead(ctx, jobs.DeadFilter{IDs: []string{bad}}); n != 0 || err != nil {
+				t.Errorf("of the ID %q: %d, %v", bad, n, err)
+			}
+			ids := []string{bad, "a"}
+			if all, err := q.DeadLetters(ctx, jobs.DeadFilter{IDs: ids}); len(all) != 1 || err != nil || ids[0] != bad {
+				t.Errorf("of the IDs %q: %d, %v", ids, len(all), err)
+			}
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -660,6 +661,83 @@ func TestEnqueueTx(t *testing.T) {
 	})
 }
 
+// TestADeadLetterIsReplaced: a job gets the ID of a dead letter, and is buried too. On Postgres that
+// happens to a transaction that does not see the dead letter. On SQLite somebody has to write it by
+// hand.
+func TestADeadLetterIsReplaced(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "x", Data: []byte("old"), Header: jobs.Header{"k": "v"}}))
+		first := pull(t, q, 1)[0]
+		if p.d == shoalsql.SQLite {
+			must(t, first.Term(ctx, "one"))
+			run(t, db, `INSERT INTO shoal_jobs (queue, id, data, ready) VALUES ('q', 'x', CAST('new' AS BLOB), 0)`)
+		} else {
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+			must(t, err)
+			defer tx.Rollback()
+			_, err = tx.Exec(`SELECT 1 FROM shoal_dead`) // from now on it sees no change
+			must(t, err)
+			must(t, first.Term(ctx, "one"))
+			must(t, q.EnqueueTx(ctx, tx, jobs.Message{ID: "x", Data: []byte("new")}))
+			must(t, tx.Commit())
+		}
+		old, err := q.DeadLetters(ctx, jobs.DeadFilter{})
+		must(t, err)
+		must(t, pull(t, q, 1)[0].Nak(ctx, 0))
+		second := pull(t, q, 1)[0]
+		must(t, second.Term(ctx, "two"))
+		must(t, second.Term(ctx, "two")) // as if the first one had not been confirmed
+		if err := first.Term(ctx, "one"); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("Term of the job that was there before: %v", err)
+		}
+		dead, err := q.DeadLetters(ctx, jobs.DeadFilter{})
+		must(t, err)
+		if len(dead) != 1 || len(old) != 1 {
+			t.Fatalf("%d dead letters, and then %d", len(old), len(dead))
+		}
+		if l := dead[0]; string(l.Data) != "new" || len(l.Header) != 0 || l.Attempt != 2 || l.Reason != "two" ||
+			l.At.Before(old[0].At) || l.Place == old[0].Place {
+			t.Errorf("%+v", l)
+		}
+		none(t, q)
+	})
+}
+
+// TestAPullSortsByWhenJobsBecameReady, also those that it leases together.
+func TestAPullSortsByWhenJobsBecameReady(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		want := []string{"b", "d", "a", "e", "c"}
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			must(t, q.Enqueue(ctx, jobs.Message{ID: id, Delay: time.Hour}))
+		}
+		for i, id := range want {
+			if p.d == shoalsql.Postgres {
+				run(t, db, `UPDATE shoal_jobs SET ready = timestamptz 'epoch' + $1 * interval '1 second' WHERE id = $2`, i, id)
+			} else {
+				run(t, db, `UPDATE shoal_jobs SET ready = $1 WHERE id = $2`, i, id)
+			}
+		}
+		must(t, q.Enqueue(ctx, jobs.Message{ID: "delayed", Delay: time.Hour}))
+		must(t, open(t, db, p.d, "other").Enqueue(ctx, jobs.Message{}))
+		var have []string
+		for _, n := range []int{2, 4} {
+			for _, d := range pull(t, q, n) {
+				have = append(have, d.ID())
+				must(t, d.Ack(ctx))
+			}
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%q, want %q", have, want)
+		}
+	})
+}
+
 func TestWhatTheSameQueueEnqueuesIsSeenAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		q := open(t, p.open(t), p.d, "q", shoalsql.WithPoll(time.Hour))
@@ -1103,7 +1181,9 @@ func TestBadInput(t *testing.T) {
 		ctx := context.Background()
 		db := p.open(t)
 		other := shoalsql.Postgres + shoalsql.SQLite - p.d
+		var noContext context.Context
 		for want, f := range map[string]func() (*shoalsql.Queue, error){
+			"nil context":   func() (*shoalsql.Queue, error) { return shoalsql.Open(noContext, db, p.d, "q") },
 			"nil database":  func() (*shoalsql.Queue, error) { return shoalsql.Open(ctx, nil, p.d, "q") },
 			"Dialect(0)":    func() (*shoalsql.Queue, error) { return shoalsql.Open(ctx, db, 0, "q") },
 			`the name ""`:   func() (*shoalsql.Queue, error) { return shoalsql.Open(ctx, db, p.d, "") },
