@@ -43,18 +43,20 @@ const (
 type tally struct {
 	dropped, canceled, failed, spawned, rejected uint64
 
+	passed  uint64 // tickets that workers have taken, and then begun no task
 	stirred uint64 // other signs that the lane is not stuck: see Snapshot.Moves
 }
 
-// moves is a number that grows when a task begins on a worker of l, whose count is n, or ends. If
+// moves is a number that grows when a task begins on a worker of l, whose count is n, or ends, and never
+// falls: a worker that takes a ticket is busy, also if it then begins no task. If
 // all is set, it also grows when a waiting task is canceled or claimed, and when a pause begins or
 // ends. If it has not changed while l was at its maximum, l has made no progress. Locked.
 func (l *Lane) moves(n Count, all bool) uint64 {
 	ended := n.Submitted - n.InFlight - l.dropped
 	if !all {
-		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline)
+		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline) + l.passed
 	}
-	return 2*ended + uint64(n.Busy-l.inline) + l.stirred
+	return 2*ended + uint64(n.Busy-l.inline) + l.passed + l.stirred
 }
 
 // A LaneConfig is what a lane is made with.

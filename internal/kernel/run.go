@@ -104,6 +104,7 @@ func (l *Lane) passTombstones() {
 	for range l.from(l.takeManyLocked(n)) {
 	}
 	l.tombstones(-int(n + 1))
+	l.passed++
 }
 
 // over is called when the task that w is in has ended with err, or was canceled. A record that
@@ -125,7 +126,9 @@ func (w *Worker) over(canceled bool, err error) {
 		r.end(err, func() {
 			w.finishWith(func() {
 				l.ends(canceled, err)
-				if !canceled {
+				if canceled {
+					l.passed++
+				} else {
 					w.failed++
 				}
 			})
