@@ -44,7 +44,7 @@ func setAge(d *time.Duration) func(string) error {
 			*d, err = time.ParseDuration(s)
 		}
 		if err != nil {
-			return errors.New("want a time such as 90s, 24h or 7d")
+			return errors.New("want a time such as 90s, 24h or 7d; of days at most 65535")
 		}
 		return nil
 	}
@@ -84,6 +84,8 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return errUsage{errors.New("what to do is missing: dead " + strings.Join(deadDos, ", dead "))}
 	case d.Filter.Check() != nil:
 		return errUsage{fmt.Errorf("%w; shoal dead -h lists the flags", d.Filter.Check())}
+	case given["type"] && d.Filter.Type == "": // the filter would take it for no condition
+		return errUsage{errors.New("-type is empty; leave it out, or name a type")}
 	case given["within"] && d.Filter.Within == 0:
 		return errUsage{errors.New("-within 0s selects none; give a longer time")}
 	case *all && some:

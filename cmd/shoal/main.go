@@ -67,7 +67,9 @@ func status(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	fmt.Fprintln(stderr, "shoal:", err)
+	said := &work.Sayer{To: stderr}
+	defer said.Close()
+	fmt.Fprintln(said, "shoal:", err)
 	if dead := (*work.DeadError)(nil); errors.As(err, &dead) {
 		return 3
 	}
@@ -94,7 +96,9 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	case "enqueue":
 		return enqueueCommand(ctx, args[1:], os.Stdin, stdout, stderr)
 	case "work":
-		return workCommand(ctx, args[1:], stdout, stderr)
+		said := &work.Sayer{To: stderr}
+		defer said.Close()
+		return workCommand(ctx, args[1:], stdout, said)
 	case "version":
 		return versionCommand(args[1:], stdout)
 	case "help", "-h", "-help", "--help":

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -357,4 +358,58 @@ func TestTooMuchOutput(t *testing.T) {
 	if err := w.Wait(); w.ProcessState.ExitCode() != 3 || !strings.Contains(w.said(), "more than 67108864 bytes") {
 		t.Errorf("shoal work: %v\n%s", err, w.said())
 	}
+}
+
+// TestAnInputIsWholeThoughTheWorkerIsKilled, for a command that outlives it.
+func TestAnInputIsWholeThoughTheWorkerIsKilled(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip(err)
+	}
+	script := `
+		if [ ! -e $DIR/began ]; then : >$DIR/began; exit; fi
+		exec setsid -w sh -c ': >$DIR/reads; while [ ! -e $DIR/go ]; do sleep 0.05; done; wc -c >$DIR/new; mv $DIR/new $DIR/count'`
+	w := startWorkerAs(t, func(c *exec.Cmd) { c.Args[len(c.Args)-1] = script }, 1, "")
+	enqueue(t, strings.Repeat("x", 1<<20), w.place()...)
+	w.await("the second command", func() bool { return len(w.files("reads")) == 1 })
+	if err := w.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.Wait()
+	w.letGo()
+	w.await("its end", func() bool { return len(w.files("count")) == 1 })
+	b, err := os.ReadFile(filepath.Join(w.dir, "count"))
+	if err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(1<<20+1) {
+		t.Errorf("the command has read %s bytes (%v), want %d", b, err, 1<<20+1)
+	}
+}
+
+// TestWorkEndsThoughNobodyReadsWhatItSays: commands begin, and a signal ends the work.
+func TestWorkEndsThoughNobodyReadsWhatItSays(t *testing.T) {
+	full, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if err := in.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write(make([]byte, 8<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the pipe is not full: %v", err)
+	}
+	w := startWorkerAs(t, func(c *exec.Cmd) { c.Stderr = in }, 2, begin+forEver, "-drain", "100ms", "-empty", "1h")
+	in.Close()
+	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Wait() }()
+	select {
+	case err := <-ended:
+		if w.ProcessState.ExitCode() != 143 {
+			t.Errorf("shoal work: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("shoal work has not ended")
+	}
+	w.groupsEnd()
 }

@@ -76,7 +76,7 @@ func TestEnqueueAtATerminal(t *testing.T) {
 	if err := enqueueCommand(t.Context(), []string{"-dir", t.TempDir()}, process, io.Discard, &said); err != nil {
 		t.Fatal(err)
 	}
-	if s := said.String(); !strings.Contains(s, "Ctrl-D ends it\n") || !strings.Contains(s, "enqueued 1 jobs") {
+	if s := said.String(); !strings.Contains(s, "Ctrl-D ends it\n") || !strings.Contains(s, "enqueued 1 lines") {
 		t.Error(s)
 	}
 }
@@ -92,7 +92,7 @@ func TestEnqueueFromTheNullDevice(t *testing.T) {
 	if err := enqueueCommand(t.Context(), []string{"-dir", t.TempDir()}, null, io.Discard, &said); err != nil {
 		t.Fatal(err)
 	}
-	if s := said.String(); !strings.HasPrefix(s, "enqueued 0 jobs") {
+	if s := said.String(); !strings.HasPrefix(s, "enqueued 0 lines") {
 		t.Error(s)
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
@@ -27,12 +30,21 @@ func place(fs *flag.FlagSet, p *work.Place) {
 	fs.DurationVar(&p.Lease, "lease", 30*time.Second, "lease a job for this time, at least 100ms; all processes of a queue need the same")
 }
 
+// validQueue is what Open of contrib/sql and contrib/nats demand of a name. It is checked here too
+// since it is part of the command line, and before anything is made.
+var validQueue = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
 // parsePlace parses args, and checks the flags that place added.
 func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, usage string) error {
 	fs.SetOutput(io.Discard) // main prints the error, in one line
 	err := fs.Parse(args)
-	dir := false
-	fs.Visit(func(f *flag.Flag) { dir = dir || f.Name == "dir" })
+	dir, empty := false, ""
+	fs.Visit(func(f *flag.Flag) {
+		dir = dir || f.Name == "dir"
+		if slices.Contains([]string{"dir", "nats", "sql"}, f.Name) && f.Value.String() == "" {
+			empty = f.Name
+		}
+	})
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(help, usage+"\n\n")
@@ -45,12 +57,14 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 		return errUsage{fmt.Errorf("%w%s; %s -h lists the flags", err, wants(fs, err), fs.Name())}
 	case p.Lease < 100*time.Millisecond:
 		return errUsage{fmt.Errorf("-lease %v must be at least 100ms", p.Lease)}
+	case empty != "": // as of a variable that is not set; the default would be another queue
+		return errUsage{fmt.Errorf("-%s is empty; give it a value, or leave it out", empty)}
+	case !validQueue.MatchString(p.Queue):
+		return errUsage{fmt.Errorf("-queue %q must be 1 to 100 letters, digits, _ or -", p.Queue)}
 	case p.NATS != "" && p.SQL != "":
 		return errUsage{errors.New("-nats and -sql are both set; set at most one of them")}
 	case dir && (p.NATS != "" || p.SQL != ""):
 		return errUsage{errors.New("-dir is set, and so is -nats or -sql; set at most one of them")}
-	case p.Dir == "":
-		return errUsage{errors.New("-dir must name a folder")}
 	}
 	return nil
 }
@@ -72,6 +86,9 @@ func wants(fs *flag.FlagSet, err error) string {
 	return ""
 }
 
+// mostType is how long a type may be, in bytes.
+const mostType = 1 << 10
+
 // enqueueCommand puts lines into a queue.
 func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var e work.Enqueue
@@ -79,9 +96,10 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	place(fs, &e.Place)
 	fs.DurationVar(&e.Delay, "delay", 0, "run the jobs after this time at the earliest")
 	fs.StringVar(&e.Type, "type", "", "the `type` of the jobs, for -time-limit of shoal work and for shoal dead")
-	fs.BoolVar(&e.JSON, "json", false, "write to the standard output, in JSON, how many jobs were enqueued")
-	fs.BoolVar(&e.Once, "once", false, "skip a line that was enqueued in the last two minutes")
-	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly the next one\ncomes. An interrupt ends the command, which says how many lines were enqueued.")
+	fs.BoolVar(&e.JSON, "json", false, "write to the standard output, in JSON, how many lines were enqueued; with -once,\nthose that were skipped count too")
+	fs.BoolVar(&e.Once, "once", false, "skip a line whose job waits, runs, is a dead letter, or was done in the last two minutes;\nwith -nats, one that was enqueued in the last two minutes")
+	err := parsePlace(fs, &e.Place, args, stdout, "usage: shoal enqueue [flags] <file\n\nPut each line of the standard input as a job into a durable queue. shoal work runs the\njobs. A line has at most 1 MiB, and is a job at once, however slowly the next one\ncomes. The line feed at its end, and a carriage return before it, are no part of the job.\n\n"+
+		"An interrupt ends the command, which says how many lines were enqueued.\n\nThe exit status of enqueue is\n\n	0      all lines were enqueued, or with -once skipped\n	1      there was another error\n	2      the command line is wrong\n	128+N  signal N came before all lines were enqueued, such as 130 after Ctrl-C")
 	switch {
 	case err != nil:
 		return err
@@ -89,6 +107,10 @@ func enqueueCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 		return errUsage{fmt.Errorf("enqueue takes flags only, not the argument %q; it reads the jobs from standard input", fs.Arg(0))}
 	case e.Delay < 0:
 		return errUsage{fmt.Errorf("-delay %v must be at least 0s", e.Delay)}
+	case len(e.Type) > mostType:
+		return errUsage{fmt.Errorf("-type has %d bytes: want at most %d", len(e.Type), mostType)}
+	case !utf8.ValidString(e.Type) || strings.Contains(e.Type, "\x00"):
+		return errUsage{fmt.Errorf("-type %q must be UTF-8 without a NUL", e.Type)}
 	}
 	if f, ok := stdin.(*os.File); ok && !e.JSON {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && !isNull(info) {
@@ -111,6 +133,15 @@ func builtins(names []string) string {
 		fmt.Fprintf(&list, "%-8s %s\n", name, work.Builtins[name])
 	}
 	return list.String()
+}
+
+// checkAddress returns an error if address names no port to listen at.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
 }
 
 // workCommand runs the jobs of a queue.
@@ -149,8 +180,8 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	err := parsePlace(fs, &w.Place, args, stdout, "usage: shoal work [flags] [--] command [argument ...]\n\n"+
 		"Run the command for each job of a durable queue. The job is its standard input;\nits environment has SHOAL_JOB, SHOAL_ATTEMPT and SHOAL_TYPE. Its exit status\ndecides what becomes of the job:\n\n"+
 		"	0        the job is done\n	65       the job can never be done; it goes to the dead letters\n	75       the job is tried again after 5s\n	another  the job failed; it is tried again later\n\nThe jobs that were given up are kept: shoal dead shows them, and the last 4 KiB that\nthe command has written on its standard error. If the command ends well, what it has\nwritten there is dropped.\n\n"+
-		"The standard output of a command is passed on when the command ends. If that fails,\nor if it is more than 64 MiB, the job has failed too. If it goes into a pipe whose\nreader has ended, shoal work ends and gives the job back. So use a reader that a\nCtrl-C does not end, such as tee -i.\n\nEach command has a process group of its own. Processes that it leaves behind when it\nends are killed. If shoal work is killed, so are all commands.\n\n"+
-		"After the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail because of it are given back. After the third one the commands are killed.\nA SIGHUP counts only as the first one, and is ignored under nohup.\n\nThe progress names the last failure. If a job has run for more than 10s, it names\nthe one that has run for longest, with its process.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, such as 130 after Ctrl-C\n\nWithout -empty, work ends by a signal, and the status is 0 or 3. The last line says\nhow many jobs are left, and so does the event end of -json.")
+		"The standard output of a command is passed on when the command ends. If that fails,\nor if it is more than 64 MiB, the job has failed too. If it goes into a pipe whose\nreader has ended, shoal work ends and gives the job back. So use a reader that a\nCtrl-C does not end, such as tee -i. If the standard output is closed, as by\n>&-, what commands write there is lost.\n\nEach command has a process group of its own. Processes that it leaves behind when it\nends are killed. If shoal work is killed, so are all commands. But neither that nor a\nsignal reaches a process that has changed its group, as setsid does, and in a script\ntimeout without --foreground.\n\n"+
+		"After the first Ctrl-C, SIGTERM or SIGHUP no more jobs are taken, and those that run\nhave the time of -drain to end. The second one is passed on to the commands; jobs\nthat fail because of it are given back. After the third one the commands are killed.\nA SIGHUP counts only as the first one, and is ignored under nohup.\n\nThe progress names the last failure. If a job has run for more than 10s, it names\nthe one that has run for longest, with its process.\n\nThe exit status of work is\n\n	0      no job became a dead letter here\n	1      there was another error\n	2      the command line is wrong, or the command cannot be run\n	3      some jobs became dead letters here\n	128+N  with -empty: signal N came before the queue was empty, such as 130 after Ctrl-C\n\nWithout -empty, work ends by a signal, and the status is 0 or 3. The summary at the\nend says how many jobs are left, and so does the event end of -json.")
 	_, known := work.Builtins[w.Do]
 	switch {
 	case err != nil:
@@ -169,6 +200,10 @@ func workCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return errUsage{fmt.Errorf("-drain %v must be at least 0s", w.Drain)}
 	case w.Empty < 0:
 		return errUsage{fmt.Errorf("-empty %v must be at least 0s", w.Empty)}
+	case w.Listen != "":
+		if err := checkAddress(w.Listen); err != nil {
+			return errUsage{fmt.Errorf("-listen %s: %w; want an address such as 127.0.0.1:8080", w.Listen, err)}
+		}
 	}
 	w.Command = fs.Args()
 	w.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: withoutStacks}))

@@ -73,7 +73,7 @@ func TestEnqueueAndWork(t *testing.T) {
 				want = append(want, fmt.Sprintf("job %d", i))
 			}
 			slices.Sort(want)
-			if said := enqueue(t, lines.String(), place...); !strings.Contains(said, "enqueued 600 jobs") {
+			if said := enqueue(t, lines.String(), place...); !strings.Contains(said, "enqueued 600 lines") {
 				t.Errorf("enqueue said %q", said)
 			}
 			if out, said := doWork(t, append(place, "-do", "print")...); !slices.Equal(sortedLines(out), want) || !strings.Contains(said, "600 runs of jobs in ") {

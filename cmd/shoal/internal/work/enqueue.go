@@ -20,7 +20,7 @@ type Enqueue struct {
 	Place
 	Delay time.Duration // of all jobs
 	Type  string        // of all jobs; "": none
-	Once  bool          // skip a line that was enqueued lately
+	Once  bool          // skip a line whose job the queue knows
 	JSON  bool          // say it in JSON
 }
 
@@ -34,10 +34,15 @@ const (
 )
 
 // Run enqueues the lines of in, and says how many there were: on stdout with JSON, else on
-// stderr.
+// stderr. It counts lines, not jobs: a queue does not tell which lines it has skipped.
+//
+// If a signal came before all were enqueued, the error is an *Interrupted.
 func (e Enqueue) Run(ctx context.Context, in io.Reader, stdout, stderr io.Writer) error {
 	q, err := Open(ctx, e.Place)
-	if err != nil {
+	switch s := interrupted(ctx); {
+	case err != nil && s != nil:
+		return &Interrupted{s, stoppedAfter(0)}
+	case err != nil:
 		return err
 	}
 	start := time.Now()
@@ -45,15 +50,23 @@ func (e Enqueue) Run(ctx context.Context, in io.Reader, stdout, stderr io.Writer
 	took := time.Since(start)
 	if e.JSON {
 		err = errors.Join(err, json.NewEncoder(stdout).Encode(struct {
-			Enqueued int     `json:"enqueued"`
+			Enqueued int     `json:"enqueued"` // lines
 			Seconds  float64 `json:"seconds"`
 			Queue    string  `json:"queue"`
 			At       string  `json:"at"`
 		}{n, took.Seconds(), e.Queue, q.Where}))
 	} else {
-		fmt.Fprintf(stderr, "enqueued %d jobs in %v into queue %s at %s\n", n, took.Round(time.Millisecond), e.Queue, q.Where)
+		did := "enqueued"
+		if e.Once {
+			did = "enqueued or skipped"
+		}
+		fmt.Fprintf(stderr, "%s %d lines in %v into queue %s at %s\n", did, n, took.Round(time.Millisecond), e.Queue, q.Where)
 	}
 	return errors.Join(err, q.Close())
+}
+
+func stoppedAfter(n int) string {
+	return fmt.Sprintf("after line %d; no line after it is enqueued", n)
 }
 
 // lines enqueues lines, and returns how many were confirmed. A line waits for others for
@@ -70,15 +83,18 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 	for {
 		ms, more := e.gather(ctx, lines)
 		if ctx.Err() != nil {
-			what := fmt.Sprintf("after line %d; no line after it is enqueued", n)
 			if s := interrupted(ctx); s != nil {
-				return n, &Interrupted{s, what}
+				return n, &Interrupted{s, stoppedAfter(n)}
 			}
-			return n, errors.New("interrupted " + what)
+			return n, errors.New("interrupted " + stoppedAfter(n))
 		}
 		if len(ms) > 0 {
 			if err := q.Enqueue(ctx, ms...); err != nil {
-				return n, fmt.Errorf("lines %d to %d may not all be enqueued; with -once the input can be enqueued again: %w", n+1, n+len(ms), err)
+				what := e.unsure(n+1, n+len(ms))
+				if s := interrupted(ctx); s != nil {
+					return n, &Interrupted{s, fmt.Sprintf("after line %d; %s", n, what)}
+				}
+				return n, fmt.Errorf("%s: %w", what, err)
 			}
 			n += len(ms)
 		}
@@ -89,6 +105,15 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 			return n, nil
 		}
 	}
+}
+
+// unsure says what to do about lines of which nobody knows whether they are enqueued.
+func (e Enqueue) unsure(first, last int) string {
+	s := fmt.Sprintf("lines %d to %d may not all be enqueued; enqueue again from line %d", first, last, first)
+	if e.Once {
+		return s + ", with -once, within two minutes"
+	}
+	return s + fmt.Sprintf("; lines %d to %d may then run twice", first, last)
 }
 
 // gather returns the lines that come together, as jobs, and whether there may be more.

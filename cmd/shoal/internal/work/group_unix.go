@@ -19,6 +19,31 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 // signalGroup sends a signal to p and to what it has started.
 func signalGroup(p *os.Process, s syscall.Signal) error { return syscall.Kill(-p.Pid, s) }
 
+// input is a pipe that holds b, or a file if b is too large for one. A pipe needs no disk.
+func input(b []byte) (jobInput, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return jobInput{}, err
+	}
+	defer in.Close()
+	n := 0
+	c, err := in.SyscallConn()
+	if err == nil {
+		err = c.Write(func(fd uintptr) bool {
+			// A pipe may hold 64 KiB, or less if the user has many: what does not fit is not waited for.
+			if syscall.SetNonblock(int(fd), true) == nil {
+				n, _ = syscall.Write(int(fd), b)
+			}
+			return true
+		})
+	}
+	if err == nil && n == len(b) {
+		return jobInput{File: out}, nil
+	}
+	out.Close()
+	return inFile(b)
+}
+
 // A guard is a process that kills the process groups of the commands when this process has
 // ended without doing so, as by SIGKILL. A parent-death signal, which Linux alone has, would
 // reach the command and nothing that the command has started, such as what a shell runs.

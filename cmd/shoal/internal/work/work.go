@@ -41,6 +41,8 @@ type Work struct {
 // jobs, the second one it passes on to the commands, and at the third one it kills them. A
 // SIGHUP after another signal does nothing: a terminal that is closed may send two.
 //
+// Writes to stderr, and by w.Log, should not wait for a reader: a Sayer sees to that.
+//
 // If it was to end when the queue is empty, and a signal came before, the error is an
 // *Interrupted.
 func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -205,23 +207,23 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 			if all := jobs.Of(p); len(all) > 0 {
 				running = all[0].Running
 			}
+			close(ps.ending)
+			cancel(&Interrupted{Signal: s})
 			if running == 0 {
 				r.say("stopping; no job runs")
 			} else {
 				r.say("stopping; %d jobs run, and have %v to end; once more passes the signal on to them, a third time kills them", running, w.Drain)
 			}
-			close(ps.ending)
-			cancel(&Interrupted{Signal: s})
 		case 2:
-			r.say("passing the signal on")
 			if s, ok := s.(syscall.Signal); ok {
 				ps.tell(s)
 			}
+			r.say("passing the signal on")
 		case 3:
-			r.say("killing what runs")
 			signal.Stop(signals) // one more ends this process
 			ps.tell(syscall.SIGKILL)
 			go p.Close() // with it ends what is no command; either way the jobs are given back
+			r.say("killing what runs")
 		}
 	}
 }
@@ -264,6 +266,67 @@ const (
 	sayEvery  = 2 * time.Second
 	mostSay   = 2 * time.Second // for what is said at last
 )
+
+// mostUnsaid is how many bytes of what nobody has read yet are kept.
+const mostUnsaid = 1 << 20
+
+// A Sayer writes what is written to it to another writer, and nobody waits for that: a pipe that
+// nobody reads must not keep the work from its end. What its reader has left for too long is dropped.
+type Sayer struct {
+	To io.Writer
+
+	mu      sync.Mutex
+	b       []byte        // still to be written
+	dropped int           // writes, after b
+	written chan struct{} // closed when all is written; nil if it is
+}
+
+// Write never waits, and never fails.
+func (s *Sayer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped > 0 || len(s.b)+len(b) > mostUnsaid {
+		s.dropped++
+		return len(b), nil
+	}
+	s.b = append(s.b, b...)
+	if s.written == nil {
+		s.written = make(chan struct{})
+		go s.write()
+	}
+	return len(b), nil
+}
+
+func (s *Sayer) write() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.b) > 0 {
+		b := s.b
+		if s.b = nil; s.dropped > 0 {
+			b = fmt.Appendf(b, "work: %d lines are missing here, for want of a reader\n", s.dropped)
+			s.dropped = 0
+		}
+		s.mu.Unlock()
+		_, _ = s.To.Write(b)
+		s.mu.Lock()
+	}
+	close(s.written)
+	s.written = nil
+}
+
+// Close waits until all is written, for mostSay at most.
+func (s *Sayer) Close() {
+	s.mu.Lock()
+	written := s.written
+	s.mu.Unlock()
+	if written == nil {
+		return
+	}
+	select {
+	case <-written:
+	case <-time.After(mostSay):
+	}
+}
 
 // watch reports the progress, and ends the work when the queue stays empty.
 func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) {
