@@ -31,7 +31,7 @@ type Local[S any] struct {
 // NewLocal makes a Local of p. The task that asks first calls open, on the
 // worker's goroutine and with the worker's id. The worker calls close, unless
 // it is nil, on its goroutine before its stop hook. A panic of close is
-// reported like that of a task.
+// reported like that of a task of p, also after p, if it is a sub-pool, has ended.
 //
 // A worker closes its resources in the reverse order in which their opens
 // returned. So open may get the resource of another Local, which is closed

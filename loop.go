@@ -246,11 +246,11 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		}
 		r := recover()
 		if r == nil {
-			l.fail(at, ErrGoexit)
+			l.fail(ctx, at, ErrGoexit)
 			return
 		}
 		e := l.p.panicked(r)
-		kept := l.fail(at, e)
+		kept := l.fail(ctx, at, e)
 		again = l.collect
 		l.p.report(e, kept, func() {})
 	}()
@@ -271,7 +271,7 @@ func (l *loop) work(ctx context.Context) (again bool) {
 		}
 		at = int(lo)
 		if err := l.f(ctx, at, at+int(n)); err != nil {
-			l.fail(at, err)
+			l.fail(ctx, at, err)
 		}
 		if timed {
 			now := l.p.lane.Now()
@@ -317,10 +317,10 @@ func (l *loop) isOver() bool {
 	return over || err != nil
 }
 
-// fail notes an error of the chunk that begins with item at, and reports whether the loop returns it. The
-// error of the context is noted once. If the pool has ended the context, that is ErrClosed.
-func (l *loop) fail(at int, err error) (kept bool) {
-	if l.p.lane.Stops() && err == l.Err() && l.parent.Err() == nil {
+// fail notes an error of the chunk that begins with item at and was given ctx, and reports whether the loop
+// returns it. The error of the context is noted once. If the pool may have ended ctx, that is ErrClosed.
+func (l *loop) fail(ctx context.Context, at int, err error) (kept bool) {
+	if l.p.lane.Stops() && err == ctx.Err() {
 		l.stop(ErrClosed)
 		return true
 	}

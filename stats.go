@@ -117,7 +117,7 @@ func (p *Pool) statsLocked() Stats {
 	}
 	// A pool is stuck while all workers that it may have are inside tasks, and other tasks, or at
 	// capacity 0 submitters, wait.
-	stuck := s.Running >= k.Most && (k.Waiting > 0 || p.capacity == 0 && s.Blocked > 0) && s.State != Paused
+	stuck := k.Full && (k.Waiting > 0 || p.capacity == 0 && s.Blocked > 0)
 	switch d := &p.watch; {
 	case !stuck:
 		d.since = 0

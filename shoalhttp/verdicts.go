@@ -82,8 +82,12 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	stalled := stall >= patience
 	if stalled {
 		waits := some(r.Queued, "task", "tasks") + " queued"
-		if r.Queued == 0 {
+		switch {
+		case r.Queued > 0:
+		case r.Blocked > 0:
 			waits = some(r.Blocked, "submitter waits", "submitters wait")
+		default:
+			waits = "tasks beyond the capacity wait"
 		}
 		text := fmt.Sprintf("%s, %s, nothing finished for %s", busy, waits, atLeast(stall))
 		if j := r.oldest(now, patience); j != nil {

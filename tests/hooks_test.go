@@ -339,6 +339,30 @@ func TestStartHookHoldsUpNoOtherWorkerForSubPools(t *testing.T) {
 	}
 }
 
+// The tasks of all sub-pools count: two start hooks hold up two workers, and not those for the other tasks.
+func TestStartHookHoldsUpNoOtherWorkerForSubPoolsWithManyTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var first, ran atomic.Int64
+		p := openPool(t, shoal.WithMaxWorkers(8), shoal.WithWorkerHooks(func(int) {
+			if first.Add(1) <= 2 {
+				<-gate
+			}
+		}, nil))
+		a, b := newSub(t, p), newSub(t, p)
+		must(t, a.Submit(func() { ran.Add(1) }))
+		for range 5 {
+			must(t, b.Submit(func() { ran.Add(1) }))
+		}
+		synctest.Wait()
+		if n := ran.Load(); n != 6 {
+			t.Errorf("%d of 6 tasks ran beside two start hooks", n)
+		}
+		close(gate)
+		must(t, p.Shutdown(context.Background()))
+	})
+}
+
 // A Shutdown that returns nil has left no goroutine behind, not even one in a
 // stop hook.
 func TestShutdownIsNotCleanWhileAStopHookRuns(t *testing.T) {

@@ -169,16 +169,16 @@ func TestReviewForEachReturnsTheErrorOfEachDisplacedItem(t *testing.T) {
 // A loop whose pool is closed says so, also if f returns the error of its context first.
 func TestReviewALoopSaysThatItsPoolWasClosed(t *testing.T) {
 	ended := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	for name, loop := range map[string]func(p *shoal.Pool) error{
-		"Range": func(p *shoal.Pool) error {
-			return shoal.Range(bg, p, 10, func(ctx context.Context, lo, hi int) error { return ended(ctx) })
+	for name, loop := range map[string]func(ctx context.Context, p *shoal.Pool) error{
+		"Range": func(ctx context.Context, p *shoal.Pool) error {
+			return shoal.Range(ctx, p, 10, func(ctx context.Context, lo, hi int) error { return ended(ctx) })
 		},
-		"MapSlice": func(p *shoal.Pool) error {
-			_, err := shoal.MapSlice(bg, p, make([]int, 10), func(ctx context.Context, _ int) (int, error) { return 0, ended(ctx) })
+		"MapSlice": func(ctx context.Context, p *shoal.Pool) error {
+			_, err := shoal.MapSlice(ctx, p, make([]int, 10), func(ctx context.Context, _ int) (int, error) { return 0, ended(ctx) })
 			return err
 		},
-		"ForEachSlice": func(p *shoal.Pool) error {
-			err := shoal.ForEachSlice(bg, p, make([]int, 10), func(ctx context.Context, _ int) error { return ended(ctx) })
+		"ForEachSlice": func(ctx context.Context, p *shoal.Pool) error {
+			err := shoal.ForEachSlice(ctx, p, make([]int, 10), func(ctx context.Context, _ int) error { return ended(ctx) })
 			if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) == 1 {
 				return all.Unwrap()[0]
 			}
@@ -186,13 +186,24 @@ func TestReviewALoopSaysThatItsPoolWasClosed(t *testing.T) {
 		},
 	} {
 		inBubble(t, func(t *testing.T) {
-			p := newPool(t, fixed(2)...)
-			err := make(chan error)
-			go func() { err <- loop(p) }()
+			for range 20 { // the contexts end one after the other
+				p := newPool(t, fixed(4)...)
+				err := make(chan error)
+				go func() { err <- loop(bg, p) }()
+				synctest.Wait()
+				go p.Close()
+				if e := <-err; e != shoal.ErrClosed {
+					t.Errorf("%s of a pool that was closed: %v", name, e)
+				}
+				<-p.Done()
+			}
+			p := newPool(t, fixed(4)...)
+			err := make(chan error, 1)
+			must(t, p.SubmitContext(bg, func(ctx context.Context) { err <- loop(ctx, p) }))
 			synctest.Wait()
 			go p.Close()
 			if e := <-err; e != shoal.ErrClosed {
-				t.Errorf("%s of a pool that was closed: %v", name, e)
+				t.Errorf("%s in a task of a pool that was closed: %v", name, e)
 			}
 			<-p.Done()
 		})

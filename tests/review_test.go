@@ -971,3 +971,29 @@ func TestReviewThePanicOfACloseReachesTheHandlerOfItsPool(t *testing.T) {
 		t.Errorf("%d panics at the root, %d at the sub-pool", root.Load(), sub.Load())
 	}
 }
+
+// While a pool above is paused, a pool is not stalled, and the time of the pause does not count.
+func TestReviewAPauseAboveIsNoStall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		s := newSub(t, p)
+		gate := make(chan struct{})
+		must(t, s.Submit(func() { <-gate }))
+		must(t, s.Submit(func() {}))
+		synctest.Wait()
+		p.Pause()
+		s.Stats()
+		time.Sleep(time.Minute)
+		if d := s.Stats().Stalled; d != 0 {
+			t.Errorf("stalled for %v in a pause", d)
+		}
+		p.Resume()
+		s.Stats()
+		time.Sleep(time.Second)
+		if d := s.Stats().Stalled; d != time.Second {
+			t.Errorf("stalled for %v, a second after a pause", d)
+		}
+		close(gate)
+		shutClean(t, p)
+	})
+}

@@ -88,17 +88,14 @@ func (it *Item[T]) Queued() bool { return it.pos != 0 }
 // Len is the number of items in q.
 func (q *Queue[T]) Len() int { return len(q.heap) }
 
-// Leaves is the number of items in q, and in the queues below, that stand for themselves alone. It counts no
-// more than enough.
-func (q *Queue[T]) Leaves(enough int) (n int) {
-	for _, it := range q.heap {
-		if n >= enough {
-			break
-		}
-		if it.below == nil {
-			n++
+// Sum is the sum of what of returns for the items in q, and in the queues below, that stand for themselves
+// alone. It looks at no more of them once it has come to enough.
+func (q *Queue[T]) Sum(enough int, of func(T) int) (n int) {
+	for i := 0; i < len(q.heap) && n < enough; i++ {
+		if it := q.heap[i]; it.below != nil {
+			n += it.below.Sum(enough-n, of)
 		} else {
-			n += it.below.Leaves(enough - n)
+			n += of(it.Of)
 		}
 	}
 	return n

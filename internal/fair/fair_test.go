@@ -117,12 +117,12 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-func TestLeaves(t *testing.T) {
+func TestSum(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	tree(q, nil)
-	for enough, want := range []int{0, 1, 2, 3, 3} {
-		if n := q.Leaves(enough); n != want {
-			t.Errorf("Leaves(%d) = %d, want %d", enough, n, want)
+	for enough, want := range map[int]int{0: 0, 1: 2, 2: 2, 3: 4, 5: 6, 7: 6} {
+		if n := q.Sum(enough, func(string) int { return 2 }); n != want {
+			t.Errorf("Sum(%d) = %d, want %d", enough, n, want)
 		}
 	}
 }

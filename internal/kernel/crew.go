@@ -122,12 +122,12 @@ func (c *Crew) hire() *Worker {
 	return w
 }
 
-// mayHire reports whether one more worker is to be hired for the tasks of l, which is the top, and
-// of other lanes. None is hired while a Sizer is asked, nor while as many workers search or are in
-// start hooks as tasks wait, where each other ready lane counts as one task.
-func (c *Crew) mayHire(l *Lane) bool {
+// mayHire reports whether one more worker is to be hired. None is hired while a Sizer is asked, nor while
+// as many workers search or are in start hooks as tasks wait. A ready lane counts as one task at least, so
+// few lanes are looked at.
+func (c *Crew) mayHire() bool {
 	n := c.apart + c.searching()
-	return c.asking == 0 && int(l.backlog())+c.root.kids.Leaves(n+2)-1 > n
+	return c.asking == 0 && c.root.kids.Sum(n+1, func(l *Lane) int { return int(max(1, min(l.backlog(), numMask))) }) > n
 }
 
 // fill hires workers up to the minimum. Locked.

@@ -124,7 +124,7 @@ func (c *Crew) restore() {
 	c.settle()
 	for c.announce(); c.understaffed(c.wake.Load()); c.announce() {
 		first, l, parked := c.searching() == 0, c.top(), len(c.idle)
-		if l == nil || parked == 0 && !c.mayHire(l) {
+		if l == nil || parked == 0 && !c.mayHire() {
 			c.announce() // top mutes lanes
 			break
 		}

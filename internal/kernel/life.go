@@ -43,7 +43,7 @@ const (
 type tally struct {
 	dropped, canceled, failed, spawned, rejected uint64
 
-	passed  uint64 // tickets that workers have taken, and then begun no task
+	passed  uint64 // tombstones that workers have come to, and tasks that were found canceled when they were to begin
 	stirred uint64 // other signs that the lane is not stuck: see Snapshot.Moves
 }
 

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"time"
 
 	"github.com/shoal-go/shoal/internal/grow"
@@ -110,9 +109,9 @@ func (l *Lane) pace() pacer {
 	return w
 }
 
-// awaitWorkers parks a submitter that is far ahead until it is woken, or ctx ends.
-func (l *Lane) awaitWorkers(w pacer, ctx context.Context) {
-	if !w.woken.WaitOr(ctx.Done()) {
+// awaitWorkers parks a submitter that is far ahead until it is woken, or its context, whose Done is cancel, ends.
+func (l *Lane) awaitWorkers(w pacer, cancel <-chan struct{}) {
+	if !w.woken.WaitOr(cancel) {
 		sy.Reach("no longer ahead")
 		l.crew.enter()
 		p := sy.PeekPointer(&l.pacing)

@@ -66,6 +66,7 @@ func (l *Lane) ends(canceled bool, err error) {
 	switch {
 	case canceled:
 		l.canceled++
+		l.passed++
 	case err != nil:
 		l.failed++
 	}
@@ -126,9 +127,7 @@ func (w *Worker) over(canceled bool, err error) {
 		r.end(err, func() {
 			w.finishWith(func() {
 				l.ends(canceled, err)
-				if canceled {
-					l.passed++
-				} else {
+				if !canceled {
 					w.failed++
 				}
 			})

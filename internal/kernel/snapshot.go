@@ -17,11 +17,11 @@ type Snapshot struct {
 	Dropped, Canceled, Failed, Spawned, Rejected uint64
 	Blocked, Reserved                            int
 	Live, Peak, Min, Max                         int
-	Most                                         int    // the least maximum of the lane and those above it
 	WorkersIn                                    int    // workers busy here, and in the lanes below
 	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
+	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
 }
 
 // Snapshot takes one.
@@ -51,10 +51,11 @@ func (l *Lane) snapshot(s *Snapshot) {
 		l.most = max(l.most, s.WorkersIn)
 		s.Live, s.Peak = s.WorkersIn, l.most
 	}
-	s.Most = l.max
-	for a := l.up; a != nil; a = a.up {
-		s.Most = min(s.Most, a.max)
+	least, paused := l.max, false
+	for a := l; a != nil; a = a.up {
+		least, paused = min(least, a.max), paused || a.paused
 	}
+	s.Full = s.WorkersIn >= least && !paused
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }
 

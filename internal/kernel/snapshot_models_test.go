@@ -81,6 +81,19 @@ func snapshotModels() (ms []suite.Model) {
 		s.submit(a, 3)
 		s.end()
 	})
+	add("snapshots of three levels beside guests, one of which must not begin", 2, []string{"claim"}, func(s *sim) {
+		s.drops = true
+		s.pool(4, of(2, 4))
+		m := s.sub(0, to(1, 4))
+		a := s.sub(m, to(1, 4))
+		c := s.record(a, 2, nil)
+		c.refused = errTask
+		b := s.record(m, 1, func() error { s.giveRecord(c, Block); s.await(c, s.lanes[m]); return nil })
+		s.Go("looks", func() { looks(s, m, 0, a) })
+		s.and(0, 0, func() { s.giveRecord(b, Block); s.await(b, s.root) })
+		s.submit(a, 3)
+		s.end()
+	})
 	add("snapshots beside a strand without the lock, Reserve and Close", 2, nil, func(s *sim) {
 		s.drops = true
 		s.pool(0, of(1, 3))

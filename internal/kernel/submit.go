@@ -96,7 +96,9 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			switch {
 			case ahead && policy == Block && depth < 0:
 				c.leave() // finding out takes a while, and calls functions of the user
-				depth, cancel = l.Nesting(ctx), ctx.Done()
+				if depth = l.Nesting(ctx); depth == 0 {
+					cancel = ctx.Done()
+				}
 				continue
 			case ahead && depth != 0:
 				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
@@ -109,7 +111,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			}
 			w := l.pace()
 			c.leave()
-			l.awaitWorkers(w, ctx)
+			l.awaitWorkers(w, cancel)
 			return nil
 		}
 		switch policy {
@@ -122,7 +124,9 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				continue
 			case depth < 0:
 				c.leave() // finding out takes a while, and calls functions of the user
-				depth, cancel = l.Nesting(ctx), ctx.Done()
+				if depth = l.Nesting(ctx); depth == 0 {
+					cancel = ctx.Done()
+				}
 				continue
 			case depth == 0:
 				return l.waitForCapacity(it, ctx, cancel)
