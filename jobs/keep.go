@@ -227,18 +227,24 @@ func (k *keeper) stop() {
 	await(over, told)
 }
 
-// loseLocked notes that the lease of j is lost.
+// lose notes that the lease of j is lost.
+func (s *server) lose(j *Job, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // also if the logger panics
+	s.loseLocked(j, err)
+}
+
 func (s *server) loseLocked(j *Job, err error) {
 	if j.lost || j.state == over {
 		return
 	}
 	j.lost = true
 	s.stats.LeasesLost++
-	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.d.ID(), "attempt", j.d.Attempt(), "err", err)
 	if j.cancel != nil {
 		j.cancel(ErrLeaseLost)
 	}
 	if j.state == waiting {
 		s.doneLocked(j)
 	}
+	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.d.ID(), "attempt", j.d.Attempt(), "err", err)
 }

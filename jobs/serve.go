@@ -117,6 +117,7 @@ type server struct {
 	quiet  chan struct{} // closed when ending and no job is held
 	keep   keeper
 	stats  Stats
+	final  *Stats // what Total has from it; nil while Serve runs
 
 	stops     int // since stopsFrom; see restIfOften
 	stopsFrom time.Time

@@ -110,9 +110,7 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 			s.count(&s.stats.Acked)
 			return false
 		case errors.Is(err, ErrLeaseLost):
-			s.mu.Lock()
-			s.loseLocked(j, err)
-			s.mu.Unlock()
+			s.lose(j, err)
 			return false
 		}
 		select {

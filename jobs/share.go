@@ -71,10 +71,11 @@ func register(s *server) {
 }
 
 func unregister(s *server) {
+	final := s.freeze()
 	servers.mu.Lock()
 	defer servers.mu.Unlock()
 	s.stopAskingLocked()
-	s.endLocked()
+	s.endLocked(final)
 	h := s.sharers
 	var rest []*server
 	for _, o := range h.all {

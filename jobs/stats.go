@@ -74,20 +74,30 @@ var ended = make(map[weak.Pointer[shoal.Pool]]Stats)
 // does not count as settled. Source and Lease are not set. Total returns false if Serve was never
 // called on p.
 func Total(p *shoal.Pool) (sum Stats, served bool) {
-	servers.mu.Lock() // so that a call that ends meanwhile is either under way or has ended
-	defer servers.mu.Unlock()
+	var l []*server
+	servers.mu.Lock()
 	sum, served = ended[weak.Make(p)]
 	if h := servers.m[p]; h != nil {
-		served = true
-		for _, s := range h.all {
-			sum = sum.Merge(s.now())
-		}
+		l, served = h.all, true
+	}
+	servers.mu.Unlock() // a logger may hold up one of them
+	for _, s := range l {
+		sum = sum.Merge(s.now()) // also if it ends meanwhile: it is not in ended
 	}
 	return sum, served
 }
 
-// endLocked adds what s has counted to that of the calls that have ended. It needs servers.mu.
-func (s *server) endLocked() {
+// freeze returns what s has counted. From then on that does not change, and s holds nothing.
+func (s *server) freeze() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	final := s.stats
+	s.final = &final
+	return final
+}
+
+// endLocked adds final to what the calls that have ended have counted. It needs servers.mu.
+func (s *server) endLocked(final Stats) {
 	p := weak.Make(s.p)
 	sum, known := ended[p]
 	if !known {
@@ -97,15 +107,16 @@ func (s *server) endLocked() {
 			servers.mu.Unlock()
 		}, p)
 	}
-	s.mu.Lock()
-	ended[p] = sum.Merge(s.stats) // which has no job that is held
-	s.mu.Unlock()
+	ended[p] = sum.Merge(final)
 }
 
 // now are the statistics of s.
 func (s *server) now() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.final != nil {
+		return *s.final
+	}
 	st := s.stats
 	st.Held, st.Running = len(s.jobs), s.inside.Len()
 	if e := s.inside.Front(); e != nil {

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,20 +158,21 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		var errs tail
 		c := exec.CommandContext(ctx, path, w.Command[1:]...)
 		c.Args[0] = w.Command[0]
-		in, err := input(append(slices.Clip(j.Data), '\n'))
-		if err != nil {
-			w.Log.Error("work: a job cannot be passed to its command; it is tried again", "job", j.ID, "after", retryAfter, "err", err)
-			return jobs.Retry(retryAfter)
+		// If this process were killed while it still writes the input, the command would find an end, and
+		// take a part of the job for all of it. So all of it is there before the command starts, if possible.
+		payload := append(slices.Clip(j.Data), '\n')
+		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(payload), &out, &errs
+		if in, err := wholeInput(payload); err == nil {
+			defer in.Close()
+			c.Stdin = in
 		}
-		defer in.drop()
-		c.Stdin, c.Stdout, c.Stderr = in.File, &out, &errs
 		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
 		told, err := ps.run(ctx, c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, for which a job is seldom at fault
 			if told {
 				return jobs.ErrStopped
 			}
-			if errors.Is(err, syscall.E2BIG) || strings.ContainsRune(j.ID+j.Type(), 0) {
+			if errors.Is(err, syscall.E2BIG) && len(j.ID)+len(j.Type()) > 4<<10 || strings.ContainsRune(j.ID+j.Type(), 0) {
 				return jobs.Poison(fmt.Errorf("its ID or type cannot be passed to a command: %w", err))
 			}
 			err = &Missing{w.Command[0], err}
@@ -203,40 +205,6 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 			return jobs.ErrStopped
 		}
 		return err
-	}
-}
-
-// A jobInput is the standard input of a command. All of it is there before the command starts:
-// if this process were killed while it still writes, the command would find an end, and take
-// a part of the job for all of it.
-type jobInput struct {
-	*os.File
-	temporary string // the name of the file, if it has one
-}
-
-// inFile is an input of any size.
-func inFile(b []byte) (in jobInput, err error) {
-	f, err := os.CreateTemp("", "shoal-job-")
-	if err != nil {
-		return in, err
-	}
-	in.File = f
-	if os.Remove(f.Name()) != nil { // as on Windows, where nobody removes an open file
-		in.temporary = f.Name()
-	}
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		in.drop()
-	}
-	return in, err
-}
-
-func (in jobInput) drop() {
-	in.Close()
-	if in.temporary != "" {
-		os.Remove(in.temporary)
 	}
 }
 

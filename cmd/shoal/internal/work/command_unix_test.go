@@ -18,14 +18,14 @@ func TestAnInputIsThereAtOnce(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, n := range []int{0, 1, 4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20} {
 		want := strings.Repeat("x", n)
-		in, err := input([]byte(want))
+		in, err := wholeInput([]byte(want))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if b, err := io.ReadAll(in); err != nil || string(b) != want {
 			t.Errorf("%d bytes of %d: %v", len(b), n, err)
 		}
-		in.drop()
+		in.Close()
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

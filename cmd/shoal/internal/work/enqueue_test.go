@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/shoal-go/shoal/jobs"
 )
@@ -20,26 +21,28 @@ func TestAnEnqueueThatMayHaveFailed(t *testing.T) {
 	broken := errors.New("broken")
 	for _, once := range []bool{false, true} {
 		for _, signal := range []os.Signal{nil, os.Interrupt} {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			q := &Queue{Sink: sinkFunc(func(ctx context.Context) error {
-				if signal == nil {
-					return broken
+			synctest.Test(t, func(t *testing.T) { // so that the lines come in one batch
+				ctx, cancel := context.WithCancelCause(t.Context())
+				q := &Queue{Sink: sinkFunc(func(ctx context.Context) error {
+					if signal == nil {
+						return broken
+					}
+					cancel(&Interrupted{Signal: signal})
+					<-ctx.Done()
+					return ctx.Err()
+				})}
+				n, err := Enqueue{Once: once}.lines(ctx, q, strings.NewReader("a\nb\nc\n"))
+				in := (*Interrupted)(nil)
+				switch {
+				case n != 0 || err == nil || !strings.Contains(err.Error(), "lines 1 to 3 may not all be enqueued; enqueue again from line 1"):
+					t.Errorf("%d lines, %v", n, err)
+				case once != strings.Contains(err.Error(), "-once"), once == strings.Contains(err.Error(), "lines 1 to 3 may then run twice"):
+					t.Errorf("once %v: %v", once, err)
+				case signal == nil && !errors.Is(err, broken), (signal != nil) != errors.As(err, &in), in != nil && in.Status() != 130:
+					t.Errorf("signal %v: %v", signal, err)
 				}
-				cancel(&Interrupted{Signal: signal})
-				<-ctx.Done()
-				return ctx.Err()
-			})}
-			n, err := Enqueue{Once: once}.lines(ctx, q, strings.NewReader("a\nb\nc\n"))
-			in := (*Interrupted)(nil)
-			switch {
-			case n != 0 || err == nil || !strings.Contains(err.Error(), "lines 1 to 3 may not all be enqueued; enqueue again from line 1"):
-				t.Errorf("%d lines, %v", n, err)
-			case once != strings.Contains(err.Error(), "-once"), once == strings.Contains(err.Error(), "lines 1 to 3 may then run twice"):
-				t.Errorf("once %v: %v", once, err)
-			case signal == nil && !errors.Is(err, broken), (signal != nil) != errors.As(err, &in), in != nil && in.Status() != 130:
-				t.Errorf("signal %v: %v", signal, err)
-			}
-			cancel(nil)
+				cancel(nil)
+			})
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package work
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
@@ -13,7 +14,8 @@ func ownGroup() *syscall.SysProcAttr { return nil }
 
 func signalGroup(p *os.Process, _ syscall.Signal) error { return p.Kill() }
 
-func input(b []byte) (jobInput, error) { return inFile(b) }
+// wholeInput is of no use where a command outlives a kill of this process anyway.
+func wholeInput([]byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 type guard struct{}
 

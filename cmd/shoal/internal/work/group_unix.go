@@ -19,11 +19,11 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 // signalGroup sends a signal to p and to what it has started.
 func signalGroup(p *os.Process, s syscall.Signal) error { return syscall.Kill(-p.Pid, s) }
 
-// input is a pipe that holds b, or a file if b is too large for one. A pipe needs no disk.
-func input(b []byte) (jobInput, error) {
+// wholeInput is a pipe that holds b, or a file if b is too large for one. A pipe needs no disk.
+func wholeInput(b []byte) (*os.File, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
-		return jobInput{}, err
+		return nil, err
 	}
 	defer in.Close()
 	n := 0
@@ -38,10 +38,30 @@ func input(b []byte) (jobInput, error) {
 		})
 	}
 	if err == nil && n == len(b) {
-		return jobInput{File: out}, nil
+		return out, nil
 	}
 	out.Close()
 	return inFile(b)
+}
+
+// inFile is a file without a name that holds b.
+func inFile(b []byte) (*os.File, error) {
+	f, err := os.CreateTemp("", "shoal-job-")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		_, err = f.Write(b)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // A guard is a process that kills the process groups of the commands when this process has

@@ -285,7 +285,7 @@ type Sayer struct {
 func (s *Sayer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped > 0 || len(s.b)+len(b) > mostUnsaid {
+	if s.dropped > 0 || len(s.b) > 0 && len(s.b)+len(b) > mostUnsaid {
 		s.dropped++
 		return len(b), nil
 	}
