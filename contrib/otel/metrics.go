@@ -232,7 +232,11 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 // look returns the sum of what is in s, now that those pools are there.
 func (s *series) look(there []member) (sum shoal.Stats) {
 	for _, p := range s.pools {
-		if !slices.ContainsFunc(there, func(m member) bool { return m.pool == p }) {
+		switch {
+		case slices.ContainsFunc(there, func(m member) bool { return m.pool == p }):
+		case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
+			there = append(there, member{p, left(p.Stats())})
+		default:
 			s.ended = plus(s.ended, left(p.Stats()))
 			s.worked.add(jobs.Total(p))
 			s.worked.Held, s.worked.Running, s.worked.Oldest = 0, 0, jobs.RunningJob{}

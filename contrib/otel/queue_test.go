@@ -97,6 +97,7 @@ func TestDeafQueue(t *testing.T) {
 		check(0, 5*time.Second, 1)
 		check(0, 5*time.Second, 1)
 		close(hold)
+		synctest.Wait()
 		check(1, 0, 2)
 	})
 }

@@ -120,7 +120,7 @@ func (c *Collector) Add(pools ...*shoal.Pool) error {
 }
 
 // Remove removes pools, which are not reported any more. Nor is what they and their sub-pools have
-// counted. It ignores pools that were not added.
+// counted, except sub-pools that were added themselves. It ignores pools that were not added.
 func (c *Collector) Remove(pools ...*shoal.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

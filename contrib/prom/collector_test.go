@@ -561,15 +561,21 @@ func TestCountsStayInTheirLabel(t *testing.T) {
 	run(s1, 1)
 	run(s2, 1)
 	want(map[string]int{"a": 0, "a/m": 151, "m": 101})
+	c.Remove(s1)
+	want(map[string]int{"a": 0, "a/m": 152})
+	if err := c.Add(s1); err != nil {
+		t.Fatal(err)
+	}
+	want(map[string]int{"a": 0, "a/m": 152, "m": 101})
 
 	other := newPool(t, "a/m")
 	if err := c.Add(other); err != nil {
 		t.Fatal(err)
 	}
 	run(other, 1000)
-	want(map[string]int{"a": 0, "a/m": 1151, "m": 101})
+	want(map[string]int{"a": 0, "a/m": 1152, "m": 101})
 	s2.Close()
-	want(map[string]int{"a": 0, "a/m": 1151, "m": 101})
+	want(map[string]int{"a": 0, "a/m": 1152, "m": 101})
 	c.Remove(a)
 	want(map[string]int{"a/m": 1000, "m": 101})
 }

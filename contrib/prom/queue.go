@@ -52,7 +52,7 @@ var depthNumbers = [...]number[jobs.Depth]{
 // empty or no UTF-8. The queues of contrib/sql and contrib/nats are [jobs.Depther]s.
 //
 // Each scrape calls Depth of all queues at the same time, and waits for them up to 5 s. A queue
-// whose Depth runs longer is not asked again before that call has returned. If Depth panics, the
+// is not asked again before its call of Depth has returned. If Depth panics, the
 // queue has not told what it holds.
 func NewQueueCollector(queues map[string]jobs.Depther) (*QueueCollector, error) {
 	c := &QueueCollector{queues: make(map[string]*queue, len(queues))}
@@ -67,7 +67,7 @@ func NewQueueCollector(queues map[string]jobs.Depther) (*QueueCollector, error) 
 		case q == nil, v.Kind() == reflect.Pointer && v.IsNil():
 			errs = append(errs, fmt.Errorf("prom: queue %q is nil", name))
 		default:
-			c.queues[name] = &queue{Depther: q, asked: make(chan struct{}, 1)}
+			c.queues[name] = &queue{Depther: q}
 		}
 	}
 	if errs != nil {
@@ -112,33 +112,48 @@ func (c *QueueCollector) Collect(ch chan<- prometheus.Metric) {
 	all.Wait()
 }
 
-// A queue is asked by one call of Depth at a time.
+// A queue is asked by one call of Depth at a time. Those that come meanwhile get the same answer.
 type queue struct {
 	jobs.Depther
-	asked chan struct{} // is full while a call runs
+	mu      sync.Mutex // guards pending
+	pending *answer    // of the call that runs
+}
+
+// An answer is what a call of Depth returns.
+type answer struct {
+	d    jobs.Depth
+	ok   bool
+	over chan struct{} // closed when the above is set
 }
 
 // depth returns what q holds. It returns false if Depth fails, or has not returned when ctx ends.
 func (q *queue) depth(ctx context.Context) (d jobs.Depth, ok bool) {
+	q.mu.Lock()
+	a := q.pending
+	if a == nil {
+		a = &answer{over: make(chan struct{})}
+		q.pending = a
+		go q.ask(context.WithoutCancel(ctx), a) // another collection may want the answer
+	}
+	q.mu.Unlock()
 	select {
-	case q.asked <- struct{}{}:
-	case <-ctx.Done(): // an earlier call still runs
+	case <-a.over:
+		return a.d, a.ok
+	case <-ctx.Done(): // Depth may ignore the end of its context
 		return d, false
 	}
-	told := make(chan jobs.Depth, 1) // Depth may ignore the end of ctx
-	go func() {
-		defer func() {
-			recover() // nobody else could
-			<-q.asked
-			close(told)
-		}()
-		if d, err := q.Depth(ctx); err == nil {
-			told <- d
-		}
+}
+
+func (q *queue) ask(ctx context.Context, a *answer) {
+	ctx, cancel := context.WithTimeout(ctx, depthFor)
+	defer cancel()
+	defer func() {
+		recover() // nobody else could
+		q.mu.Lock()
+		q.pending = nil
+		q.mu.Unlock()
+		close(a.over)
 	}()
-	select {
-	case d, ok = <-told:
-	case <-ctx.Done():
-	}
-	return d, ok
+	d, err := q.Depth(ctx)
+	a.d, a.ok = d, err == nil
 }

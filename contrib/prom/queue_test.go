@@ -106,7 +106,37 @@ func TestDeafQueue(t *testing.T) {
 		check(0, 5*time.Second, 1)
 		check(0, 5*time.Second, 1)
 		close(hold)
+		synctest.Wait()
 		check(1, 0, 2)
+	})
+}
+
+// Scrapes at the same time get the answer of one call, though the later one has less than its time left.
+func TestScrapesOfASlowQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c, err := prom.NewQueueCollector(map[string]jobs.Depther{"slow": depther(func(context.Context) (jobs.Depth, error) {
+			asked++
+			time.Sleep(3 * time.Second)
+			return jobs.Depth{}, nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(c)
+		up := func() {
+			if got := ups(t, reg); !maps.Equal(got, map[string]float64{"slow": 1}) {
+				t.Errorf("got %v", got)
+			}
+		}
+		go up()
+		time.Sleep(2 * time.Second)
+		up()
+		synctest.Wait()
+		if asked != 1 {
+			t.Errorf("the queue was asked %d times", asked)
+		}
 	})
 }
 

@@ -10,8 +10,9 @@ import (
 // A series is what a pool that was added has under one label, with its sub-pools. A registry refuses
 // the whole scrape if two metrics are the same, so the series of a label are reported as one.
 type series struct {
-	pools map[*shoal.Pool]bool // as of the last scrape
-	ended figures              // what those counted that were in it and are no more
+	pools map[*shoal.Pool]bool    // as of the last scrape
+	moved map[*shoal.Pool]figures // of those that now have another label: what they had counted by then
+	ended figures                 // what those have counted that have ended
 }
 
 // A place is where a series is.
@@ -25,6 +26,20 @@ type figures struct {
 	shoal.Stats
 	jobs   jobs.Stats
 	served bool // they work off durable queues, or have done that
+}
+
+// countedBy is what p has counted, without what it has and does at present.
+func countedBy(p *shoal.Pool) (f figures) {
+	f.Stats = counted(p.Stats())
+	f.addJobs(jobs.Total(p))
+	f.jobs.Held, f.jobs.Running, f.jobs.Oldest = 0, 0, jobs.RunningJob{}
+	return f
+}
+
+// add adds what other pools have counted.
+func (f *figures) add(o figures) {
+	f.Stats = plus(o.Stats, f.Stats)
+	f.addJobs(o.jobs, o.served)
 }
 
 // addJobs adds what [jobs.Total] returns.
@@ -41,8 +56,9 @@ func (c *Collector) look() map[string]*figures {
 	before := c.series
 	c.series = make(map[place]*series, len(before))
 	all := make(map[string]*figures, len(before))
+	seen := make(map[*shoal.Pool]bool, len(before))
 	for p, name := range c.added {
-		c.visit(all, p, p, p.Stats(), name)
+		c.visit(all, seen, p, p, p.Stats(), name)
 	}
 	for at, b := range before {
 		sum := all[at.label]
@@ -50,16 +66,28 @@ func (c *Collector) look() map[string]*figures {
 			continue // no pool has the label any more
 		}
 		s := c.at(at)
-		s.ended = b.ended
+		s.ended, s.moved = b.ended, b.moved
 		for p := range b.pools {
-			if !s.pools[p] {
-				s.ended.Stats = plus(s.ended.Stats, counted(p.Stats()))
-				s.ended.addJobs(jobs.Total(p))
-				s.ended.jobs.Held, s.ended.jobs.Running, s.ended.jobs.Oldest = 0, 0, jobs.RunningJob{}
+			switch {
+			case s.pools[p]:
+			case seen[p]:
+				s.moved[p] = countedBy(p)
+			case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
+				s.pools[p] = true
+				sum.Stats = plus(counted(p.Stats()), sum.Stats)
+				sum.addJobs(jobs.Total(p))
+			default:
+				s.ended.add(countedBy(p))
 			}
 		}
-		sum.Stats = plus(s.ended.Stats, sum.Stats)
-		sum.addJobs(s.ended.jobs, s.ended.served)
+		for p, f := range s.moved {
+			if s.pools[p] { // it is back, with all that it has counted
+				delete(s.moved, p)
+			} else {
+				sum.add(f)
+			}
+		}
+		sum.add(s.ended)
 	}
 	return all
 }
@@ -68,14 +96,14 @@ func (c *Collector) look() map[string]*figures {
 func (c *Collector) at(at place) *series {
 	s := c.series[at]
 	if s == nil {
-		s = &series{pools: make(map[*shoal.Pool]bool)}
+		s = &series{pools: make(map[*shoal.Pool]bool), moved: make(map[*shoal.Pool]figures)}
 		c.series[at] = s
 	}
 	return s
 }
 
 // visit adds p, which has the statistics now, and its sub-pools to what is reported.
-func (c *Collector) visit(all map[string]*figures, root, p *shoal.Pool, now shoal.Stats, label string) {
+func (c *Collector) visit(all map[string]*figures, seen map[*shoal.Pool]bool, root, p *shoal.Pool, now shoal.Stats, label string) {
 	sum := all[label]
 	if sum == nil {
 		sum = &figures{Stats: now}
@@ -86,10 +114,11 @@ func (c *Collector) visit(all map[string]*figures, root, p *shoal.Pool, now shoa
 	}
 	sum.addJobs(jobs.Total(p))
 	c.at(place{root, label}).pools[p] = true
+	seen[p] = true
 	for _, sub := range p.Subs() {
 		if _, own := c.added[sub]; !own {
 			now := sub.Stats()
-			c.visit(all, root, sub, now, label+"/"+strings.ToValidUTF8(now.Name, "\uFFFD"))
+			c.visit(all, seen, root, sub, now, label+"/"+strings.ToValidUTF8(now.Name, "\uFFFD"))
 		}
 	}
 }

@@ -21,7 +21,8 @@ import (
 // Enqueue implements [jobs.Sink]. It blocks until the database has committed all messages
 // or ctx ends. If the database returns an error, no message is in the queue. If ctx ends, or
 // the connection is lost during the commit, all messages may be in it. A message with a
-// known ID is ignored. Calls at the same time are committed together.
+// known ID is ignored. Calls at the same time are committed together. On SQLite Enqueue fails if
+// another program has been writing for 10 s.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

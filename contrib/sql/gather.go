@@ -111,7 +111,7 @@ func (g *gatherer[T]) loop() {
 // time. Each request alone would wait for it again, and hold up the other writers of the process.
 func (q *Queue) alone(ctx context.Context, err error) error {
 	if q.d == SQLite && ctx.Err() != nil {
-		return fmt.Errorf("the database was busy for %v: %w", callFor, err)
+		return fmt.Errorf("the database was busy for %v: %v", callFor, err) // not %w: it is not the context of a caller that has ended
 	}
 	return errAlone
 }

@@ -50,7 +50,8 @@
 // server tries the activity again, whether or not it still runs. If it runs in this
 // process, the interceptor does not run the next attempt beside it. That one fails with an
 // error that asks for another attempt 10 s later, and again until the first one has
-// returned. Another worker process may run the next attempt, and the result of the one
+// returned. After the last attempt Temporal would give the activity up, so the last one of a
+// RetryPolicy with MaximumAttempts waits, in its own StartToCloseTimeout. Another worker process may run the next attempt, and the result of the one
 // before is ignored. So activities should record heartbeats, return soon after the end of
 // their context, and tolerate that their effect is made twice.
 //
@@ -128,7 +129,7 @@ func Interceptor(pick func(activity.Info) *shoal.Pool) interceptor.WorkerInterce
 type workerInterceptor struct {
 	interceptor.WorkerInterceptorBase
 	pick    func(activity.Info) *shoal.Pool
-	running sync.Map // of identity
+	running sync.Map // from identity to a channel that is closed when the attempt is over
 }
 
 // An identity is that of an activity on an interceptor, the same at each attempt, and the key of a
@@ -159,9 +160,22 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 	if ctx.Value(key) != nil {
 		return a.Next.ExecuteActivity(ctx, in) // this attempt has been here
 	}
-	if _, beside := a.w.running.LoadOrStore(key, true); beside {
-		return nil, retry("Retry", "shoaltemporal: an attempt before still runs", besidePause, nil)
+	end := make(chan struct{})
+	for {
+		before, beside := a.w.running.LoadOrStore(key, end)
+		if !beside {
+			break
+		}
+		if !last(info) {
+			return nil, retry("Retry", "shoaltemporal: an attempt before still runs", besidePause, nil)
+		}
+		select { // Temporal would give the activity up
+		case <-before.(chan struct{}):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+	defer close(end)
 	defer a.w.running.Delete(key)
 	ctx = context.WithValue(ctx, key, true)
 	p := a.w.pick(info)
@@ -184,6 +198,12 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 		err = put
 	}
 	return res, err
+}
+
+// last reports whether Temporal gives an activity up if this attempt fails.
+func last(info activity.Info) bool {
+	r := info.RetryPolicy
+	return r != nil && r.MaximumAttempts > 0 && info.Attempt >= r.MaximumAttempts
 }
 
 // stopPause is how long an activity is put off that says it was interrupted, though nothing stops it.
