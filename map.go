@@ -21,8 +21,8 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // other, as it asks for results. So in may be endless, and need not be safe for
 // use by other goroutines. At most 2 × n or n + 32 items, whichever is more,
 // are accepted and not yet yielded, where n is the most workers that p may
-// have when the loop begins. Map yields the results that are there before it takes another item. It
-// yields none while it waits for the next item of in.
+// have when the loop begins. Map yields the results that are there before it takes
+// another item. It yields none while it waits for the next item of in.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. If ctx ends or p

@@ -156,10 +156,10 @@ func (p *Pool) made() bool { return p.kept != nil }
 // capacity.
 //
 // A task may wait for the Future of any pool of the family, or for a Group that it
-// has made itself. As in [Future.Wait] it runs the awaited tasks itself where that is possible, within
-// the limits of their pools and of the pools between. A task whose
-// context is derived from that of another task counts as a part of that other
-// task. Two rules follow:
+// has made itself. As in [Future.Wait] it runs the awaited tasks itself where that
+// is possible, within the limits of their pools and of the pools between. A task
+// whose context is derived from that of another task counts as a part of that
+// other task. Two rules follow:
 //
 //   - If two sub-pools are at their limits, their tasks must not wait for tasks
 //     of each other that have not started.

@@ -116,26 +116,27 @@ func (s *server) giveAllBack(js []*Job, is state) {
 	if len(js) == 0 {
 		return
 	}
-	waits := make(map[*Job]func())
+	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
+	defer cancel()
+	var backs []func() // in the order of js
 	s.mu.Lock()
 	for _, j := range js {
 		if j.state == is {
-			waits[j] = s.withdrawLocked(j)
+			wait := s.withdrawLocked(j)
+			backs = append(backs, func() { s.back(ctx, j, wait) })
 		}
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
-	defer cancel()
 	given := make(chan struct{})
 	go func() {
 		defer close(given)
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
-		for j, wait := range waits {
+		for _, back := range backs {
 			places <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-places }()
-				s.back(ctx, j, wait)
+				back()
 			})
 		}
 		wg.Wait()

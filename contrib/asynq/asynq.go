@@ -39,8 +39,9 @@
 // costs one, and asynq chooses the delay.
 //
 // asynq would archive a task whose last attempt is refused. So the last attempt waits until the
-// one before has returned. That wait is part of the task's Timeout and Deadline, and keeps one of the places
-// of the server's Concurrency. If the time is over first, asynq archives the task, and the last attempt has not run.
+// one before has returned. That wait is part of the task's Timeout and Deadline, and keeps one of
+// the places of the server's Concurrency. If the time is over first, asynq archives the task, and
+// the last attempt has not run.
 //
 // asynq has no fencing: another process may run the next attempt, and the result of the one
 // before is ignored. So handlers should return soon after the end of their context, and

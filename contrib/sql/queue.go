@@ -37,8 +37,8 @@
 //
 // A Pull is one statement, which skips rows that others have locked. A Queue may run several
 // queries at the same time, so it needs connections in addition to those of the handlers. A
-// [Listener] has one of its own. The role of the connections needs SELECT, INSERT, UPDATE and DELETE on
-// the tables.
+// [Listener] has one of its own. The role of the connections needs SELECT, INSERT, UPDATE and
+// DELETE on the tables.
 //
 // Transactions should be READ COMMITTED, which is the default. At higher levels AckTx and
 // EnqueueTx may fail with a serialization failure; then the transaction has to be tried again.

@@ -51,9 +51,10 @@
 // process, the interceptor does not run the next attempt beside it. That one fails with an
 // error that asks for another attempt 10 s later, and again until the first one has
 // returned. After the last attempt Temporal would give the activity up, so the last one of a
-// RetryPolicy with MaximumAttempts waits, in its own StartToCloseTimeout. Another worker process may run the next attempt, and the result of the one
-// before is ignored. So activities should record heartbeats, return soon after the end of
-// their context, and tolerate that their effect is made twice.
+// RetryPolicy with MaximumAttempts waits, in its own StartToCloseTimeout. Another worker process
+// may run the next attempt, and the result of the one before is ignored. So activities should
+// record heartbeats, return soon after the end of their context, and tolerate that their effect
+// is made twice.
 //
 // # Errors
 //
