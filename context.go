@@ -73,12 +73,18 @@ func (l *lazyContext) makeInnerLocked() {
 	}
 }
 
+// tryInnerLocked is makeInnerLocked, but makes no inner context if a method of the parent panics.
+func (l *lazyContext) tryInnerLocked() {
+	defer func() { _ = recover() }()
+	l.makeInnerLocked()
+}
+
 // end ends the context because of cause. If cause is [context.Canceled], end
 // makes no inner context for it.
 func (l *lazyContext) end(cause error) {
 	l.innerMu.Lock()
 	if cause != context.Canceled {
-		l.makeInnerLocked() // so that context.Cause returns cause
+		l.tryInnerLocked() // so that context.Cause returns cause
 	}
 	if l.err == nil {
 		l.err = cmp.Or(l.parent.Err(), context.Canceled)

@@ -316,7 +316,7 @@ func (h helper) any() bool { return h.task != nil || h.own != nil }
 // askStack looks on the stack for a task of a lane that is nearer to l than what is known.
 func (h *helper) askStack(l *kernel.Lane) {
 	for ; l != nil && !h.in(l); l = l.Up() {
-		if l.Depth() > 0 {
+		if l.Inside() {
 			h.own = l
 		}
 	}

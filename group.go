@@ -178,7 +178,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
 			then = passLimit
 			if kernel.Nests(n) {
-				by = g.p.lane.RunInline
+				by = func(it queue.Item) error { return g.p.lane.RunInline(it, n+1) }
 			}
 		}
 		r, place, turn = g.enter(then)

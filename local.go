@@ -82,7 +82,7 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
-	if r.opening.Load() && l.id.Depth() > 0 {
+	if r.opening.Load() && l.id.Inside() {
 		return none, ErrWouldDeadlock
 	}
 	r.mu.Lock()

@@ -153,7 +153,7 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 		return l.Run()
 	}
 	l.bind(l, ctx, p)
-	return p.runHere(&l.waitedCall, "Range")
+	return p.runHere(&l.waitedCall, "Range", 0)
 }
 
 // Run is the caller's part in l.

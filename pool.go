@@ -315,7 +315,7 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 // shows: see package caller. Asking the stack takes microseconds, so only calls that are about to
 // park do. The answer is no in goroutines that a task has started, and in iterators that iter.Pull
 // runs: these have stacks of their own.
-func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Depth() > 0 }
+func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Inside() }
 
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
 func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }

@@ -114,8 +114,10 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
-	if p.mayBeInTask() && kernel.Nests(p.lane.Nesting(ctx)) {
-		return p.runHere(&c.waitedCall, "SubmitWait")
+	if p.mayBeInTask() {
+		if n := p.lane.Nesting(ctx); kernel.Nests(n) {
+			return p.runHere(&c.waitedCall, "SubmitWait", n+1)
+		}
 	}
 	if err := p.submitCall(&c.contextCall, p.policy, "SubmitWait"); err != nil {
 		return err
@@ -127,9 +129,10 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	return c.err
 }
 
-// runHere runs c on the calling goroutine, and returns its result.
-func (p *Pool) runHere(c *waitedCall, kind string) error {
-	if err := p.submitBy(p.lane.RunInline, &c.call, c, &c.parent, kind); err != nil {
+// runHere runs c on the calling goroutine, as a task of that depth, and returns its result: see Lane.RunInline.
+func (p *Pool) runHere(c *waitedCall, kind string, depth int) error {
+	by := func(it queue.Item) error { return p.lane.RunInline(it, depth) }
+	if err := p.submitBy(by, &c.call, c, &c.parent, kind); err != nil {
 		return err
 	}
 	return c.err
@@ -335,6 +338,9 @@ func (r *Reservation) Len() int {
 // Errors: [ErrNilTask], [ErrClosed], ctx's own error, and one that matches
 // [ErrQueueFull] if no place is left.
 func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
+	if r == nil {
+		return ErrClosed
+	}
 	p := r.p
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err

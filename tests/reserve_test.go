@@ -73,8 +73,8 @@ func TestReservationThatWasNotMade(t *testing.T) {
 		if r.Len() != 0 || r.Revoked() != nil {
 			t.Errorf("%d places, revoked %v", r.Len(), r.Revoked())
 		}
+		wantErr(t, "Submit", r.Submit(bg, func(context.Context) error { return nil }, nil), shoal.ErrClosed)
 	}
-	wantErr(t, "Submit", new(shoal.Reservation).Submit(bg, func(context.Context) error { return nil }, nil), shoal.ErrClosed)
 }
 
 func TestReserveTakesWhatIsFree(t *testing.T) {

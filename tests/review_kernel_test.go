@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -223,6 +224,32 @@ func TestReviewAContextThatPanicsHoldsNoCapacity(t *testing.T) {
 			t.Errorf("%d places are reserved, want none", n)
 		}
 		shutClean(t, p)
+	})
+}
+
+// Nor does it harm the goroutine that ends the task's context for a reason of its own.
+func TestReviewAContextThatPanicsCanBeEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		ctx := panickingContext{bg}
+		asks := func(ctx context.Context) error { ctx.Done(); return nil }
+		var e *shoal.PanicError
+		g := p.Group(ctx)
+		g.Go(asks)
+		if err := g.Wait(); !errors.As(err, &e) {
+			t.Errorf("Wait returned %v, want the panic", err)
+		}
+		err := shoal.Range(ctx, p, 10, func(ctx context.Context, _, _ int) error { return asks(ctx) })
+		if !errors.As(err, &e) {
+			t.Errorf("Range returned %v, want the panic", err)
+		}
+		must(t, p.SubmitContext(ctx, func(ctx context.Context) {
+			p.Close()
+			if ctx.Err() != context.Canceled {
+				t.Errorf("Err is %v after Close", ctx.Err())
+			}
+		}))
+		must(t, p.Shutdown(bg))
 	})
 }
 

@@ -2,11 +2,11 @@
 // called in the name of an [ID]. Go has no
 // goroutine-local storage, but every goroutine has a stack, and the return
 // addresses on it can be read. So a call is made from nested call instructions that
-// spell a number, one digit each. [ID.Depth] walks the stack and reads the number.
+// spell a number, one digit each. [ID.Depth] walks the stack, from the inside, and reads the number.
 //
 // A call costs about two nanoseconds and 24 bytes of stack per decimal digit of the
 // number; numbers are given out in order, from 1. Asking takes microseconds, and
-// more on a deep stack.
+// more if the innermost call is deep in the stack, or there is none.
 //
 // Only the stack of the calling goroutine counts. Goroutines that the function has
 // started, and iterators that [iter.Pull] runs, have stacks of their own, and are
@@ -40,8 +40,29 @@ func (id ID) Call(f func()) {
 	s.spell()
 }
 
-// Depth is how many calls in the name of id the calling goroutine is inside of.
-func (id ID) Depth() (depth int) {
+// CallAt is Call, but [ID.Depth] is depth inside of the call; 0 stands for 1.
+func (id ID) CallAt(depth int, f func()) {
+	if depth == 0 {
+		id.Call(f)
+		return
+	}
+	id.Call(func() { at(depth, f) })
+}
+
+// at calls f where the number of a depth begins.
+//
+//go:noinline
+func at(depth int, f func()) {
+	s := speller{uint64(depth), f}
+	s.spell()
+}
+
+// Inside reports whether the calling goroutine is inside of a call in the name of id.
+func (id ID) Inside() bool { return id.Depth() > 0 }
+
+// Depth is the depth of the innermost call in the name of id that the calling goroutine is inside of: 1, or
+// what CallAt was told. It is 0 if there is none.
+func (id ID) Depth() int {
 	if id == 0 {
 		return 0
 	}
@@ -49,24 +70,30 @@ func (id ID) Depth() (depth int) {
 	// An array for few frames lets it keep that stack: moving to a larger one costs
 	// more than the walk, and doubles its memory.
 	var few [24]uintptr
-	pcs := few[:]
-	got := runtime.Callers(2, pcs)
-	for got == len(pcs) {
-		pcs = make([]uintptr, 8*len(pcs))
-		got = runtime.Callers(2, pcs)
-	}
-	n := uint64(0)                 // the number that the digits inside of the next address spell
-	for _, pc := range pcs[:got] { // the innermost first
-		switch i := slices.Index(sites[:], pc); {
-		case 1 <= i && i <= base:
-			n = n*base + uint64(i-1)
-			continue
-		case i == 0 && n == uint64(id):
-			depth++
+	pcs, skip := few[:], 2
+	n, told := uint64(0), 1 // the number, and the depth, that are spelled inside of the next address
+	for {
+		got := runtime.Callers(skip, pcs)
+		for _, pc := range pcs[:got] { // the innermost first
+			switch i := slices.Index(sites[:], pc); {
+			case 1 <= i && i <= base:
+				n = n*base + uint64(i-1)
+				continue
+			case i == depthSite:
+				told = int(n)
+			case i == 0 && n == uint64(id):
+				return told
+			case i == 0:
+				told = 1
+			}
+			n = 0
 		}
-		n = 0
+		if got < len(pcs) {
+			return 0
+		}
+		skip += got
+		pcs = make([]uintptr, 8*len(pcs))
 	}
-	return depth
 }
 
 // A speller calls f after it has spelled n. The nested calls share it, so that each
@@ -116,8 +143,10 @@ func (s *speller) spell() {
 }
 
 // A table is the return address of the call in Call, then those of the digits,
-// then that of the call of f.
-type table [1 + base + 1]uintptr
+// then those of the call of f and of the call in at.
+type table [1 + base + 2]uintptr
+
+const depthSite = 1 + base + 1
 
 // sites is the table. All of it is 0 if the program cannot read stacks: then no goroutine is inside
 // any call, as far as is known.
@@ -129,6 +158,7 @@ func learn() (t table) {
 		pcs := ID(d + base).calls() // the digit d, then 1
 		t[1+d], t[1+base] = pcs[2], pcs[0]
 	}
+	at(1, func() { t[depthSite] = returns()[2] })
 	if !t.tells() {
 		panic("shoal: this compiler has merged calls that look alike, so tasks cannot be told apart")
 	}
@@ -138,7 +168,15 @@ func learn() (t table) {
 // calls are the return addresses around a call in the name of id, the innermost
 // first.
 func (id ID) calls() (pcs [4]uintptr) {
-	id.Call(func() { runtime.Callers(2, pcs[:]) })
+	id.Call(func() { pcs = returns() })
+	return pcs
+}
+
+// returns are the return addresses around the function that calls it, the innermost first.
+//
+//go:noinline
+func returns() (pcs [4]uintptr) {
+	runtime.Callers(3, pcs[:])
 	return pcs
 }
 

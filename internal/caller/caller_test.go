@@ -23,6 +23,9 @@ func want(t *testing.T, what string, id caller.ID, depth int) {
 	if got := id.Depth(); got != depth {
 		t.Errorf("%s: inside %d calls of %#x, want %d", what, got, id, depth)
 	}
+	if got := id.Inside(); got != (depth > 0) {
+		t.Errorf("%s: inside of a call of %#x: %v, want %v", what, id, got, !got)
+	}
 }
 
 // within calls f with that many frames between.
@@ -87,7 +90,8 @@ func TestACallIsKnown(t *testing.T) {
 	}
 }
 
-func TestCallsInsideEachOtherAreCounted(t *testing.T) {
+// The innermost call of an ID counts.
+func TestCallsInsideEachOther(t *testing.T) {
 	ids := numbers()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
@@ -105,11 +109,36 @@ func TestCallsInsideEachOtherAreCounted(t *testing.T) {
 				return
 			}
 			id := few[r.IntN(len(few))]
-			depth[id]++
-			id.Call(func() { within(r.IntN(20), func() { down(n + 1) }) })
-			depth[id]--
+			was := depth[id]
+			next := func() { within(r.IntN(20), func() { down(n + 1) }) }
+			switch told := r.IntN(8); told {
+			case 1:
+				depth[id] = 1
+				id.Call(next)
+			default:
+				depth[id] = max(1, told)
+				id.CallAt(told, next)
+			}
+			depth[id] = was
 		}
 		down(0)
+	}
+}
+
+func TestADepthThatIsTold(t *testing.T) {
+	id, other := caller.ID(7), caller.ID(12)
+	for _, depth := range []int{1, 2, 9, 10, 65, 1234567} {
+		id.Call(func() {
+			id.CallAt(depth, func() {
+				want(t, "in the call", id, depth)
+				want(t, "in another's call", other, 0)
+				other.Call(func() {
+					want(t, "in a call inside of it", id, depth)
+					want(t, "in a call inside of it", other, 1)
+					id.Call(func() { want(t, "in a call that is not told", id, 1) })
+				})
+			})
+		})
 	}
 }
 
@@ -126,7 +155,8 @@ func TestACallIsKnownFromAnyDepth(t *testing.T) {
 			within(n, func() {
 				want(t, fmt.Sprintf("%d frames deep", n), id, 1)
 				want(t, fmt.Sprintf("%d frames deep", n), other, 0)
-				id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 2) }) })
+				id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 1) }) })
+				id.CallAt(4321, func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, told", n), id, 4321) }) })
 			})
 		})
 	}

@@ -557,7 +557,7 @@ func crossModels() (ms []suite.Model) {
 		lo, hi := s.sub(0, to(2, 4)), s.sub(0, LaneConfig{Max: 1, Capacity: 4, Priority: 1})
 		s.ok[3] = true
 		s.submit(lo, 0)
-		s.Go("inline", func() { s.lanes[lo].RunInline(s.inlineTask(lo, 3, func() { s.submit(hi, 2) })) })
+		s.Go("inline", func() { s.lanes[lo].RunInline(s.inlineTask(lo, 3, func() { s.submit(hi, 2) }), 0) })
 		s.Go("sizer", func() { s.resize(lo, 1); s.resize(0, 1); s.resize(lo, 2) })
 		s.submit(lo, 1)
 		s.wait(lo)

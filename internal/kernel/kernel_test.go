@@ -247,3 +247,29 @@ func TestOrder(t *testing.T) {
 	}
 	l.shut()
 }
+
+// A task that runs inline because the queue is full is one deeper than the one that has submitted it.
+func TestAnInlineTaskIsDeeper(t *testing.T) {
+	root := newLane(1, 0, 0)
+	defer root.End(true, ErrClosed)
+	for _, l := range []*Lane{root, root.sub(t, LaneConfig{Max: 1})} {
+		out, in := make(chan struct{}), make(chan struct{})
+		if err := l.give(func() { close(in); <-out }, Block); err != nil {
+			t.Fatal(err)
+		}
+		<-in
+		for depth := range maxNesting {
+			n := 0
+			l.callAt(depth, func() {
+				if err := l.give(func() { n = l.Nesting(context.Background()) }, Block); err != nil {
+					t.Error(err)
+				}
+			})
+			if want := max(1, depth) + 1; n != want {
+				t.Errorf("the task is nested %d deep, want %d", n, want)
+			}
+		}
+		close(out)
+		l.Wait(context.Background(), func() bool { return false })
+	}
+}

@@ -54,7 +54,7 @@ func looksModels() (ms []suite.Model) {
 		b := s.record(a, 1, nil)
 		s.ok[3] = true
 		s.Go("inline", func() {
-			s.lanes[a].RunInline(s.inlineTask(a, 3, func() { in.Set(); out.Wait() }))
+			s.lanes[a].RunInline(s.inlineTask(a, 3, func() { in.Set(); out.Wait() }), 0)
 			gone.Set()
 		})
 		in.Wait()
@@ -76,7 +76,7 @@ func looksModels() (ms []suite.Model) {
 		s.ok[2] = true
 		began.Wait()
 		s.Go("inline", func() {
-			s.lanes[a].RunInline(s.inlineTask(a, 2, func() { in.Set(); out.Wait() }))
+			s.lanes[a].RunInline(s.inlineTask(a, 2, func() { in.Set(); out.Wait() }), 0)
 			gone.Set()
 		})
 		in.Wait()

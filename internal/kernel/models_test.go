@@ -278,7 +278,7 @@ func oneModels() (ms []suite.Model) {
 			})
 			began.Wait()
 			s.submit(0, 2)
-		}))
+		}), 0)
 		s.end()
 	})
 	add("Resize down: workers that are too many leave at their next task", 2, nil, func(s *sim) {

@@ -208,7 +208,7 @@ func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
 	place, got := r.claim(stay, n)
 	r.Lane.crew.leave()
 	if got == Ran {
-		r.Lane.runHere(queue.Record(r), place, stay)
+		r.Lane.runHere(queue.Record(r), place, stay, 0)
 	}
 	return got
 }
@@ -323,31 +323,34 @@ func (l *Lane) IsBelow(a *Lane) bool {
 func (l *Lane) Up() *Lane { return l.up }
 
 // Call calls f in the name of l, and of the lanes above it.
-func (l *Lane) Call(f func()) {
+func (l *Lane) Call(f func()) { l.callAt(0, f) }
+
+// callAt is Call, but Nesting is depth in f; 0 stands for 1.
+func (l *Lane) callAt(depth int, f func()) {
 	if l.up == nil {
-		l.id.Call(f)
+		l.id.CallAt(depth, f)
 		return
 	}
-	l.up.Call(func() { l.id.Call(f) })
+	l.up.Call(func() { l.id.CallAt(depth, f) })
 }
 
-// Depth is how many nested tasks of l the calling goroutine is in.
-func (l *Lane) Depth() int { return l.id.Depth() }
+// Inside reports whether the calling goroutine is in a task of l.
+func (l *Lane) Inside() bool { return l.id.Inside() }
 
-// Nesting is Depth, as far as the stack and ctx tell. For a task of the family that is not in l it
-// is more than maxNesting: such a task must not wait for l, but does not count as busy in l either.
-func (l *Lane) Nesting(ctx context.Context) int {
+// Nesting is the depth of the task of l that the caller is in, as far as the stack and ctx tell; 0: it is in
+// none. A task that runs inside of the one that submitted it is one deeper, any other has the depth 1. For a
+// task of the family that is not in l it is more than maxNesting: such a task must not wait for l, but does
+// not count as busy in l either.
+func (l *Lane) Nesting(ctx context.Context) (n int) {
 	root := l.crew.root
-	// A task of l is called in the name of the root too. So one Depth, which takes long, is mostly enough.
-	n := root.Depth()
-	inFamily := n > 0
-	if inFamily && l != root {
-		n = l.Depth()
+	inFamily := l == root || root.Inside() // a task of l is called in the name of the root too; mostly one look is enough
+	if inFamily {
+		n = l.id.Depth()
 	}
 	switch {
 	case n == 0 && l.InTask(ctx):
 		n = 1
-	case n == 0 && (inFamily || l != root && root.InTask(ctx)):
+	case n == 0 && l != root && (inFamily || root.InTask(ctx)):
 		n = maxNesting + 1
 	}
 	return n

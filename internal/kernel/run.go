@@ -254,8 +254,8 @@ func (l *Lane) exitTo(stay *Lane) {
 }
 
 // runInline accepts task it, and runs it on the calling goroutine or, if detached, on one of its
-// own. The caller holds the lock, which is released.
-func (l *Lane) runInline(it queue.Item, detached bool) error {
+// own, where Nesting is depth; 0 stands for 1. The caller holds the lock, which is released.
+func (l *Lane) runInline(it queue.Item, detached bool, depth int) error {
 	it, own := l.join(it)
 	if !own {
 		l.crew.leave()
@@ -271,7 +271,7 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 	if !detached {
 		l.crew.leave()
 		sy.Reach("run here")
-		l.runHere(it, place, l)
+		l.runHere(it, place, l, depth)
 		return nil
 	}
 	l.spawned++
@@ -281,22 +281,22 @@ func (l *Lane) runInline(it queue.Item, detached bool) error {
 	sy.Go(func() {
 		defer l.Release()
 		pprof.SetGoroutineLabels(l.crew.Labels)
-		l.runHere(it, place, l)
+		l.runHere(it, place, l, 0)
 	})
 	return nil
 }
 
-// RunInline is SubmitSlow for a task that the caller runs itself.
-func (l *Lane) RunInline(it queue.Item) error {
+// RunInline is SubmitSlow for a task that the caller runs itself, where Nesting is depth; 0 stands for 1.
+func (l *Lane) RunInline(it queue.Item, depth int) error {
 	if !l.enterOpen() {
 		return ErrClosed
 	}
-	return l.runInline(it, false)
+	return l.runInline(it, false, depth)
 }
 
 // runHere runs task it, as a worker would, on a goroutine that is counted as busy in l: inline, or,
 // if stay is another lane, in place of a worker. place is that of the task's record, if it has one, in calls.
-func (l *Lane) runHere(it queue.Item, place int, stay *Lane) {
+func (l *Lane) runHere(it queue.Item, place int, stay *Lane, depth int) {
 	r := recordOf(it)
 	if r != nil {
 		r.Worker = nil
@@ -317,7 +317,7 @@ func (l *Lane) runHere(it queue.Item, place int, stay *Lane) {
 			err = l.owner.Panicked(v, r, func(err error) { l.endHere(r, place, false, err, stay) })
 		}
 	}()
-	l.Call(func() { canceled, err = l.attempt(it, nil) })
+	l.callAt(depth, func() { canceled, err = l.attempt(it, nil) })
 }
 
 // endHere ends the task that runHere has run.

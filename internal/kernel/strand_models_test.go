@@ -451,7 +451,7 @@ func strandModels() (ms []suite.Model) {
 			t := &keyed{st: st, i: 0, f: func() error { began.Set(); e.Wait(); return nil }}
 			t.Init(t, s.root)
 			s.ok[0] = true
-			s.root.RunInline(queue.Record(&t.Record))
+			s.root.RunInline(queue.Record(&t.Record), 0)
 		})
 		began.Wait()
 		st.submit(1)

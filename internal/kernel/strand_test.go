@@ -45,14 +45,14 @@ func TestAStrandThatIsUsedAgainInlineIsCut(t *testing.T) {
 		o.Again()
 		o.run = func() { close(running); <-leave }
 		go func() {
-			if err := l.RunInline(queue.Record(&o.Record)); err != nil {
+			if err := l.RunInline(queue.Record(&o.Record), 0); err != nil {
 				t.Error(err)
 			}
 			close(done)
 		}()
 		<-running
 	}
-	if err := l.RunInline(queue.Record(&o.Record)); err != nil {
+	if err := l.RunInline(queue.Record(&o.Record), 0); err != nil {
 		t.Fatal(err)
 	}
 	l.End(true, ErrClosed)

@@ -131,7 +131,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			case depth == 0:
 				return l.waitForCapacity(it, ctx, cancel)
 			case depth <= maxNesting && l.inline < mostInline:
-				return l.runInline(it, false)
+				return l.runInline(it, false, depth+1)
 			}
 			l.compact()
 			l.accept(it)
@@ -139,7 +139,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			return nil
 		case Spawn, CallerRuns:
 			if l.inline < mostInline {
-				return l.runInline(it, policy == Spawn)
+				return l.runInline(it, policy == Spawn, 0)
 			}
 		case DropOldest:
 			if l.displace(it) {

@@ -259,6 +259,10 @@ var kernelMutants = []mutant{
 	{name: "kernel: tasks of a family that workers run are not known", tests: "ATaskIsKnownHowever",
 		old: "c.inline > 0 || c.live > len(c.idle)+c.departing+c.searching()",
 		new: "c.inline > 0"},
+	{name: "kernel: an inline task is as deep as the one that has submitted it", tests: "TestAnInlineTaskIsDeeper",
+		old: "runInline(it, false, depth+1)",
+		new: "runInline(it, false, 0)"},
+
 	// ----- pace -----
 	{name: "kernel: a submitter that is far ahead gets a lease", tests: "TestASubmitterFarAheadGetsNoLease",
 		old: "			if !ahead { // else others are to come here too\n				l.openLease()\n",
