@@ -35,7 +35,7 @@ var (
 	ErrGoexit = kernel.ErrGoexit
 	// ErrWouldDeadlock means that a task asked its own pool, or another pool of
 	// its family, for something that might never happen while the task runs.
-	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, would wait for itself")
+	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, could wait for ever")
 )
 
 // A PanicError is a panic that the pool has recovered, of a task or of a

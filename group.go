@@ -159,8 +159,8 @@ func (g *Group) lock() *round {
 	}
 }
 
-// Go submits f to the pool. It follows the rules of [Pool.SubmitContext] and
-// blocks as that does, and also at the group's limit; see [Limit]. If f is not
+// Go submits f to the pool. It follows the rules of [Pool.SubmitContext] and of
+// Submit, blocks as they do, and also at the group's limit; see [Limit]. If f is not
 // accepted, the reason is an error of the group: [ErrNilTask], [ErrClosed], or
 // [ErrQueueFull].
 //

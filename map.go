@@ -37,8 +37,9 @@ func Map[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(cont
 	return mapItems(ctx, p, in, f, true)
 }
 
-// MapUnordered is [Map], but yields each result when it is there. So the item
-// that has the error of ctx, or of a closed pool, need not be the last one.
+// MapUnordered is [Map], but yields the results in the order in which they come, also
+// none while it waits for the next item. So the item that has the error of ctx, or of a
+// closed pool, need not be the last one.
 func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return mapItems(ctx, p, in, f, false)
 }
@@ -54,8 +55,17 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 		return ErrNilTask
 	}
 	var errs []error
-	for own, err := range Map(ctx, p, in, func(ctx context.Context, v T) (bool, error) { return true, f(ctx, v) }) {
-		ended := !own && (err == ErrClosed || err == ErrDropped && p.lane.Stops()) || ctx != nil && err == ctx.Err()
+	run := func(ctx context.Context, v T) (own bool, err error) {
+		if err = f(ctx, v); err != nil && err == ctx.Err() && p.lane.Stops() { // Close has ended ctx
+			return false, ErrClosed
+		}
+		return true, err
+	}
+	for own, err := range Map(ctx, p, in, run) {
+		if !own && err == ErrDropped && p.lane.Stops() {
+			err = ErrClosed
+		}
+		ended := !own && err == ErrClosed || ctx != nil && err == ctx.Err()
 		if err != nil && !(ended && slices.Contains(errs, err)) {
 			errs = append(errs, err)
 		}

@@ -50,7 +50,8 @@ const (
 	// Spawn runs the task on a goroutine of its own, beyond the limit of
 	// workers.
 	Spawn
-	// CallerRuns runs the task on the goroutine that submits it.
+	// CallerRuns runs the task on the goroutine that submits it. If the task calls
+	// [runtime.Goexit], it ends that goroutine.
 	CallerRuns
 	// DropOldest discards the task that is first in the queue, and accepts the
 	// new one instead: one for one. At capacity 0, and if no task is in the
@@ -187,8 +188,8 @@ func (c *config) validate() error {
 	return errors.Join(c.faults...)
 }
 
-// WithName sets the name of the pool in errors, logs, statistics and pprof
-// labels. The default is no name.
+// WithName sets the name of the pool in a [PanicError], logs, statistics and
+// pprof labels. The default is no name.
 func WithName(name string) Option { return option(func(c *config) { c.name = name }) }
 
 // WithMaxWorkers sets the maximum of live workers, whether they run a task or

@@ -262,7 +262,8 @@ func (p *Pool) Resize(min, max int) error {
 }
 
 // Wait parks until no task of the pool is queued or running. The pool stays
-// open, and others may submit meanwhile. When Wait returns, all tasks that were
+// open, and others may submit meanwhile. If one does so at the moment when the last
+// task ends, Wait may miss that moment, and waits for the next one. When Wait returns, all tasks that were
 // accepted before the call have ended, with their deferred functions, panic
 // handlers and counts. Wait does not wait for tasks of [Pool.SubmitAfter] that
 // are not due yet or wait for free capacity, nor for the tasks of sub-pools. If

@@ -39,11 +39,14 @@ import (
 //
 // A task may call Submit. If the queue of its own pool, or of a pool above that,
 // is full, under Block, the task runs the new task itself, because to wait for free
-// capacity could stop the whole pool. If 64 tasks already run inside each other, the new one is
-// accepted beyond the capacity instead. The pool recognizes its tasks by their
-// stacks. A goroutine that a task has started, and an iterator under [iter.Pull],
-// have stacks of their own: use [Pool.SubmitContext] with the task's context
-// there.
+// capacity could stop the whole pool. So it must not hold a lock that the new task
+// takes, and if the new task calls [runtime.Goexit], it ends too. If 64 tasks already
+// run inside each other, the new one is accepted beyond the capacity instead.
+//
+// The pool recognizes its tasks by their stacks. A goroutine that a task has
+// started, and an iterator under [iter.Pull], have stacks of their own. There use
+// [Pool.SubmitContext] with a context derived from the task's. If the new task is to
+// outlive the task, derive it by [context.WithoutCancel].
 //
 // A task that calls [runtime.LockOSThread] should unlock the thread before it
 // returns. A worker that stays locked to its thread is slower from then on, by ten
@@ -75,7 +78,9 @@ func (p *Pool) TrySubmit(task func()) error {
 // capacity, it returns ctx's error. If ctx ends after the task was accepted and
 // before it starts, the task does not run, and counts in [Stats].Canceled. A
 // task that starts is given a context derived from ctx. That context ends with
-// ctx, when the task returns, and when the pool is closed.
+// ctx, when the task returns, and when the pool is closed; [context.Cause] then
+// returns [ErrClosed]. So a task that outlives the one that submits it needs another
+// context: see [Pool.Submit].
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.

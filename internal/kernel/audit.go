@@ -42,7 +42,7 @@ func (c *Crew) audit() string {
 	}
 	what := cmp.Or(
 		fault(!listed, "the list of the workers or of the parked is broken"),
-		fault(ask > 1, "several workers ask whether to grow"),
+		fault(ask > 1 && c.Sizer == nil, "several workers ask whether to grow"),
 		fault(live != c.live || departing != c.departing || parked != len(c.idle), "workers are miscounted"),
 		fault(c.tooMany() && c.urgent.Load() != most, "too many workers, and none is called"),
 		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),

@@ -17,7 +17,7 @@ import (
 
 func TestExplore(t *testing.T) {
 	// Between two tasks nobody yields: that would make every task an access to the same words.
-	suite.Test(t, slices.Concat(oneModels(), laneModels(), looksModels(), policyModels(), paceModels(), yieldModels(), treeModels(), permitModels(), recordModels(), strandModels(), lifeModels(), crossModels(), snapshotModels()))
+	suite.Test(t, slices.Concat(oneModels(), laneModels(), looksModels(), policyModels(), paceModels(), yieldModels(), treeModels(), permitModels(), recordModels(), strandModels(), lifeModels(), crossModels(), snapshotModels(), mixesModels(), hooksModels(), resizeModels()))
 }
 
 // A sim is what a model works with: a family, whose lane 0 is the root, and tasks with numbers.

@@ -226,6 +226,9 @@ func (l *Lane) Resize(min, max int) error {
 	if max < l.max {
 		l.revoke()
 		l.fence()
+		for _, b := range c.under(l) { // workers take tasks there without the lock too
+			b.fence()
+		}
 	}
 	l.bound(max, l.inline)
 	l.recall()

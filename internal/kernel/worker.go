@@ -456,7 +456,7 @@ func (w *Worker) stepOut(n *int, look, f func()) {
 		c.enter()
 		*n--
 		if returned {
-			w.asks = w.asks && c.searching() == 0 // one at a time
+			w.asks = w.asks && (c.Sizer != nil || c.searching() == 0) // one at a time asks package grow
 			w.search()
 		} else { // f has ended the goroutine
 			c.staff.replaces = true

@@ -17,5 +17,6 @@ func TestMain(m *testing.M) {
 }
 
 func TestExplore(t *testing.T) {
-	suite.Test(t, slices.Concat(models, resultModels, loopModels, reviewModels))
+	suite.Test(t, slices.Concat(models, resultModels, loopModels, reviewModels,
+		crossGroups, crossLoops, crossLife, crossPlaces, crossDeep, crossEnds, crossPools))
 }
