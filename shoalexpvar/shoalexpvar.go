@@ -7,6 +7,8 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/shoal-go/shoal"
@@ -18,7 +20,7 @@ var publishing sync.Mutex
 // Publish publishes a variable with the given name. Its value is a JSON object that has the
 // statistics of each pool under the pool's name ([shoal.WithName]). They are taken with
 // [shoal.Pool.Stats] when the variable is read. Durations are in seconds; a queue without a
-// bound has the capacity -1.
+// bound has the capacity -1. What is not UTF-8 in a name is written as U+FFFD.
 //
 // If a pool is nil, if two pools have the same name, or if a variable with the given name
 // exists already, Publish returns an error that names all of these problems, and publishes
@@ -30,10 +32,10 @@ func Publish(name string, pools ...*shoal.Pool) error {
 		switch {
 		case p == nil:
 			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is nil", i))
-		case taken[p.Name()]:
+		case taken[key(p)]:
 			errs = append(errs, fmt.Errorf("shoalexpvar: pools[%d] is named %q, as another pool: want names that differ, by shoal.WithName", i, p.Name()))
 		default:
-			taken[p.Name()] = true
+			taken[key(p)] = true
 		}
 	}
 	publishing.Lock()
@@ -44,15 +46,19 @@ func Publish(name string, pools ...*shoal.Pool) error {
 	if errs != nil {
 		return errors.Join(errs...)
 	}
+	pools = slices.Clone(pools) // the caller may change its own
 	expvar.Publish(name, expvar.Func(func() any {
 		all := make(map[string]variables, len(pools))
 		for _, p := range pools {
-			all[p.Name()] = of(p.Stats())
+			all[key(p)] = of(p.Stats())
 		}
 		return all
 	}))
 	return nil
 }
+
+// key is the name of p as JSON has it.
+func key(p *shoal.Pool) string { return strings.ToValidUTF8(p.Name(), "\uFFFD") }
 
 // variables is what is shown of a pool. The counters are as in [shoal.Stats].
 type variables struct {

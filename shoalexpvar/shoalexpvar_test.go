@@ -31,16 +31,22 @@ func Example() {
 	// shoalexpvar: there is a variable "pools" already: want another name
 }
 
+// newName is a name that no variable has: variables stay.
+func newName(t *testing.T) string {
+	name := t.Name()
+	for i := 0; expvar.Get(name) != nil; i++ {
+		name = fmt.Sprint(t.Name(), i)
+	}
+	return name
+}
+
 func TestEveryStatisticIsPublished(t *testing.T) {
 	p := shoal.Must(shoal.New(shoal.WithName("a"), shoal.WithQueueCapacity(shoal.Unbounded), shoal.WithTiming(shoal.TimingFull),
 		shoal.WithPanicHandler(func(*shoal.PanicError) {})))
 	defer p.Close()
 	p.Submit(func() { panic("boom") })
 	p.Wait()
-	name := t.Name() // and a number: variables stay
-	for i := 0; expvar.Get(name) != nil; i++ {
-		name = fmt.Sprint(t.Name(), i)
-	}
+	name := newName(t)
 	if err := shoalexpvar.Publish(name, p); err != nil {
 		t.Fatal(err)
 	}
@@ -80,5 +86,36 @@ func TestBadInput(t *testing.T) {
 	}
 	if expvar.Get(t.Name()) != nil {
 		t.Error("it was published")
+	}
+}
+
+func TestTheCallerMayChangeItsPools(t *testing.T) {
+	a := shoal.Must(shoal.New(shoal.WithName("a")))
+	defer a.Close()
+	pools, name := []*shoal.Pool{a}, newName(t)
+	if err := shoalexpvar.Publish(name, pools...); err != nil {
+		t.Fatal(err)
+	}
+	pools[0] = nil
+	var all map[string]any
+	if err := json.Unmarshal([]byte(expvar.Get(name).String()), &all); err != nil || all["a"] == nil {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	a, b := shoal.Must(shoal.New(shoal.WithName("\xff"))), shoal.Must(shoal.New(shoal.WithName("\xfe")))
+	defer a.Close()
+	defer b.Close()
+	name := newName(t)
+	if err := shoalexpvar.Publish(name, a, b); err == nil || !strings.Contains(err.Error(), `pools[1] is named "\xfe"`) {
+		t.Fatalf("two names that are the same in JSON: %v", err)
+	}
+	if err := shoalexpvar.Publish(name, a); err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := json.Unmarshal([]byte(expvar.Get(name).String()), &all); err != nil || len(all) != 1 || all["\uFFFD"] == nil {
+		t.Errorf("%v, %v", all, err)
 	}
 }

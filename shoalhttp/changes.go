@@ -78,10 +78,16 @@ func (z *gzipped) end() {
 // takesGzip reports whether a request has this Accept-Encoding.
 func takesGzip(accept string) bool {
 	for coding := range strings.SplitSeq(accept, ",") {
-		name, quality, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if name == "gzip" && quality != "q=0" {
+		name, weight, weighed := strings.Cut(coding, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			continue
+		}
+		if !weighed {
 			return true
 		}
+		key, value, _ := strings.Cut(weight, "=")
+		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		return strings.EqualFold(strings.TrimSpace(key), "q") && err == nil && q > 0
 	}
 	return false
 }

@@ -47,7 +47,8 @@ func TestGzippedEvents(t *testing.T) {
 	if want := "data: one\n\ndata: " + strings.Repeat("two", 1000) + "\n\ndata: \n\n"; err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
 	}
-	for accept, want := range map[string]bool{"": false, "gzip": true, "deflate, gzip;q=0.5, br": true, "gzip;q=0": false, "gzip; q=0": false, "x-gzip": false, "*": false} {
+	for accept, want := range map[string]bool{"": false, "gzip": true, "deflate, gzip;q=0.5, br": true, "gzip;q=0": false, "gzip; q=0": false, "x-gzip": false, "*": false,
+		"gzip;q=0.0": false, "gzip ; Q=0.000": false, "gzip;q=": false, "br, GZIP;q=0.001": true, "gzip;\tq=1": true, "deflate;q=0, gzip": true} {
 		if got := shoalhttp.TakesGzip(accept); got != want {
 			t.Errorf("Accept-Encoding %q: %v", accept, got)
 		}

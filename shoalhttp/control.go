@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -65,6 +66,10 @@ func (h *Page) commanded(w http.ResponseWriter, r *http.Request, c any) bool {
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
 		refuse(w, http.StatusBadRequest, "the command is not understood: %v", err)
+		return false
+	}
+	if _, err := d.Token(); err != io.EOF {
+		refuse(w, http.StatusBadRequest, "the command is not understood: more follows it")
 		return false
 	}
 	return true

@@ -37,6 +37,15 @@ func TestEvilRequestsAreRefused(t *testing.T) {
 			}
 		}
 	}
+	// A link to the page may be followed. As a part of another page it is refused.
+	for mode, want := range map[string]int{"navigate": 200, "no-cors": 403, "cors": 403, "same-origin": 403, "websocket": 403} {
+		if resp, _ := ask(t, "GET", url, "", header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", mode)); resp.StatusCode != want {
+			t.Errorf("the page, asked for by another site (%s): %s", mode, resp.Status)
+		}
+	}
+	if resp, _ := ask(t, "GET", url, "", header("Sec-Fetch-Site", "same-origin"), header("Sec-Fetch-Mode", "cors")); resp.StatusCode != 200 {
+		t.Errorf("the page, asked for by itself: %s", resp.Status)
+	}
 	if resp, body := ask(t, "POST", url+"control", "{}"); resp.StatusCode != 403 || !strings.Contains(body, "WithControls") {
 		t.Errorf("control of a page that only shows: %s %s", resp.Status, body)
 	}
@@ -81,6 +90,9 @@ func TestControls(t *testing.T) {
 		{"no JSON", "POST", "pause!", nil, 400, "not understood", shoal.Open, 5},
 		{"unknown field", "POST", command(0, `"action":"pause","and":1`), nil, 400, "and", shoal.Open, 5},
 		{"too long", "POST", command(0, `"action":"`+strings.Repeat("x", 5000)+`"`), nil, 400, "too large", shoal.Open, 5},
+		{"two commands", "POST", command(0, `"action":"pause"`) + "{}", nil, 400, "more follows", shoal.Open, 5},
+		{"trailing bytes", "POST", command(0, `"action":"pause"`) + " x", nil, 400, "more follows", shoal.Open, 5},
+		{"a line break", "POST", command(0, `"action":"resize","min":0,"max":5`) + "\n", nil, 204, "", shoal.Open, 5},
 		{"unknown action", "POST", command(0, `"action":"explode"`), nil, 400, "explode", shoal.Open, 5},
 		{"unknown pool", "POST", `{"pool":99,"action":"pause"}`, nil, 404, "99", shoal.Open, 5},
 		{"bad size", "POST", command(0, `"action":"resize","min":3,"max":2`), nil, 400, "3", shoal.Open, 5},

@@ -123,6 +123,9 @@ func (h *Page) leave(v *viewer) {
 	if i := slices.Index(h.viewers, v); i >= 0 {
 		h.viewers = slices.Delete(h.viewers, i, i+1)
 	}
+	if len(h.viewers) == 0 {
+		h.told = told{} // it would grow old
+	}
 }
 
 // lookOnLocked sets the timer to the pace that is needed now: every while there are viewers,
@@ -162,7 +165,6 @@ func (h *Page) tick() {
 	h.pace = 0 // the timer has ended
 	h.takeLocked()
 	if len(h.viewers) == 0 {
-		h.told = told{}
 		h.lookOnLocked()
 		return
 	}

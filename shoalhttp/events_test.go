@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -108,4 +109,31 @@ func TestAClientThatStopsReadingIsGivenUp(t *testing.T) {
 	fmt.Fprintf(c, "GET /debug/shoal/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	waitUntil(t, "it is served", func() bool { n, _ := shoalhttp.Viewers(h); return n == 1 })
 	waitUntil(t, "it is given up", func() bool { n, runs := shoalhttp.Viewers(h); return n == 0 && !runs })
+}
+
+// Nobody looks, and the page has no pool any more: what viewers were told is old.
+func TestANewViewerIsSentWhatIsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("a"))
+		h := newPage(t, shoalhttp.WithPools(p))
+		first := func() (s shoalhttp.Snapshot) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, httptest.NewRequest("GET", "/debug/shoal/events", nil).WithContext(ctx))
+			_, data, _ := strings.Cut(rec.Body.String(), "data: ")
+			if err := json.NewDecoder(strings.NewReader(data)).Decode(&s); err != nil {
+				t.Fatal(rec.Body, err)
+			}
+			return s
+		}
+		if s := first(); len(s.Pools) != 1 {
+			t.Errorf("%+v", s)
+		}
+		h.Remove(p)
+		time.Sleep(24 * time.Hour)
+		if s := first(); len(s.Pools) != 0 || s.Time != float64(time.Now().UnixMilli()-1)/1000 {
+			t.Errorf("%+v", s)
+		}
+	})
 }

@@ -12,7 +12,8 @@
 //	stats.json                      a [Snapshot] of all pools
 //	events                          a [Snapshot] each second, as server-sent events
 //	changes                         the same, but after the first one only what has changed: rows and fields
-//	                                that are as before are left out, and "partial" is true
+//	                                that are as before are left out, numbers with a fraction in a row are
+//	                                rounded to four digits, and "partial" is true
 //	history.json?pool=ID            the [History] of a pool: ten minutes, one point every five seconds
 //	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
 //	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks, also folded: N is 10 by default, at most 100
@@ -27,10 +28,10 @@
 //
 // Like net/http/pprof, the page reveals much about a program and asks for no login. So
 // serve it where only those who may see it can reach it, for example on a loopback
-// address. The page refuses requests that other web sites make through a browser. On a
-// loopback address it also refuses requests for a host name other than localhost, which DNS
-// rebinding uses; [WithHosts] allows more names. The page can change pools only with
-// [WithControls].
+// address. The page refuses requests that other web sites make through a browser. Only a
+// link of theirs to the page itself may be followed. On a loopback address it also refuses
+// requests for a host name other than localhost, which DNS rebinding uses; [WithHosts]
+// allows more names. The page can change pools only with [WithControls].
 //
 // # Durable queues
 //
@@ -63,12 +64,14 @@
 //     jobs, the last one and its error are named
 //   - rejecting, dropping, slow tasks, stalled before, dead letters, time limit: there were
 //     any in the last minute
-//   - queue full, submitters wait, queue away: now
-//   - paused, while tasks wait
+//   - queue full, submitters wait: now
+//   - queue away: a Pull of a durable queue failed in the last ten seconds
+//   - paused, while tasks wait: the pool, or one above it
 //
 // And for each durable queue, in its [QueueRow]:
 //
-//   - not worked: no job is leased, and one that is ready has waited for 10 seconds
+//   - not worked: one that is ready has waited for 10 seconds, and no job is leased, nor was
+//     one at the measurement before, if there was one
 //   - behind: one that is ready has waited for a minute
 //   - dead letters: there are any
 //   - queue away: it cannot be measured
@@ -100,7 +103,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,8 +131,9 @@ const minToken = 16
 // delete the dead letters of the queues of [WithQueue]. The page asks for
 // the token, which must have at least 16 bytes, and for a confirmation. A resize to a minimum
 // above 1,000 or a maximum above 100,000 workers is refused, unless the pool has as many
-// already; for more, call [shoal.Pool.Resize]. Such a request must be a POST from
-// the page's own origin with the token. Each change is logged by [log/slog.Info].
+// already; for more, call [shoal.Pool.Resize]. Such a request must be a POST with the
+// token. A browser's request must come from the page's own origin. Each change is
+// logged by [log/slog.Info].
 func WithControls(token string) Option {
 	return option(func(h *Page) error {
 		if len(token) < minToken {
@@ -274,10 +277,7 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("shoalhttp: refused: the host %q on a loopback address: want localhost, an IP address, or a host of WithHosts", r.Host), http.StatusForbidden)
 		return
 	}
-	name := path.Base(r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/") {
-		name = ""
-	}
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	switch name {
 	case "control":
 		h.control(w, r)
@@ -291,7 +291,9 @@ func (h *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "shoalhttp: want the method GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	if from := r.Header.Get("Sec-Fetch-Site"); (from == "cross-site" || from == "same-site") && name != "" {
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	followed := name == "" && (mode == "navigate" || mode == "")
+	if from := r.Header.Get("Sec-Fetch-Site"); (from == "cross-site" || from == "same-site") && !followed {
 		http.Error(w, "shoalhttp: refused: the request comes from another site", http.StatusForbidden)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -388,4 +389,55 @@ func TestFormats(t *testing.T) {
 	if shoalhttp.Capacity(-1) != "unbounded" || shoalhttp.Capacity(1<<20) != "1,048,576" {
 		t.Error("Capacity")
 	}
+}
+
+func TestPageBelowAPrefixThatIsStripped(t *testing.T) {
+	for _, prefix := range []string{"/debug/shoal", "/debug/shoal/"} {
+		url := serve(t, http.StripPrefix(prefix, shoalhttp.Handler()))
+		for path, want := range map[string]int{"": 200, "stats.json": 200, "app.js": 200, "nothing": 404} {
+			if resp, _ := ask(t, "GET", url+path, ""); resp.StatusCode != want {
+				t.Errorf("%q without %s: %s", path, prefix, resp.Status)
+			}
+		}
+	}
+}
+
+// The first rates of a pool that was added between two looks are of the time since then.
+func TestRatesOfAPoolThatWasAddedBetweenLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPage(t, shoalhttp.WithPools(newPool(t, shoal.WithName("a"))))
+		shoalhttp.Take(h)
+		b := newPool(t, shoal.WithName("b"))
+		look := func(after time.Duration) shoalhttp.PoolRow {
+			t.Helper()
+			for end := time.Now().Add(after); time.Now().Before(end); time.Sleep(time.Millisecond) { // 1,000 tasks a second
+				b.Submit(func() {})
+			}
+			var s shoalhttp.Snapshot
+			read(t, h, "stats.json", &s)
+			return s.Pools[len(s.Pools)-1]
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := h.Add(b); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			after time.Duration
+			rate  float64
+		}{{0, 0}, {time.Second, 1000}, {500 * time.Millisecond, 1000}} {
+			if r := look(c.after); r.SubmitRate != c.rate {
+				t.Errorf("after %v: %v tasks a second, want %v", c.after, r.SubmitRate, c.rate)
+			}
+		}
+		h.Remove(b)
+		look(240 * time.Millisecond)
+		h.Add(b)
+		look(0)
+		if r := look(10 * time.Millisecond); r.SubmitRate != 0 { // so short a time says nothing
+			t.Errorf("%v tasks a second, want no rate yet", r.SubmitRate)
+		}
+		if r := look(time.Second); r.SubmitRate != 1000 {
+			t.Errorf("%v tasks a second, want 1000", r.SubmitRate)
+		}
+	})
 }

@@ -24,7 +24,8 @@ const (
 type point struct {
 	tick int // the number of the look; nothing changed until the next point
 
-	submitted, completed, failed, rejected, dropped, stalls, slow, dead, timedOut uint64
+	submitted, completed, failed, rejected, dropped, stalls, slow uint64
+	lost                                                          losses
 
 	queued, running, idle, limit int32
 	below                        float32   // tasks per second that sub-pools ended
@@ -53,11 +54,17 @@ func pointOf(s shoal.Stats) point {
 // firstPoint is a point of now of a pool that may be older than the page.
 func firstPoint(p *shoal.Pool) point {
 	n := pointOf(p.Stats())
-	for _, q := range jobs.Of(p) {
-		n.dead += q.Dead
-		n.timedOut += q.TimedOut
-	}
+	n.lost = lossesOf(p)
 	return n
+}
+
+// losses are the jobs of durable queues that became dead letters on a pool, and the runs of jobs that
+// exceeded their time limit. They stay when a call of [jobs.Serve] ends.
+type losses struct{ dead, timedOut uint64 }
+
+func lossesOf(p *shoal.Pool) losses {
+	sum, _ := jobs.Total(p)
+	return losses{sum.Dead, sum.TimedOut}
 }
 
 // A past is the history of one pool.
@@ -90,7 +97,7 @@ func (h *Page) noteLocked(all []*tracked) {
 	now := k.first + len(k.times) - 1
 	for i, t := range all {
 		next := pointOf(t.stats)
-		next.dead, next.timedOut = t.row.lost()
+		next.lost = t.lost
 		next.below = float32(t.row.Below.CompleteRate)
 		next.wait = quantilesOf(t.stats.WaitTime.Since(t.past.stats.WaitTime))
 		next.run = quantilesOf(t.stats.RunTime.Since(t.past.stats.RunTime))

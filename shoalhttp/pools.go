@@ -22,9 +22,11 @@ type tracked struct {
 	name   string                   // as it is shown
 	seen   bool                     // in this snapshot
 	stats  shoal.Stats              // at the last look
-	ages   []time.Duration          // of its running tasks and those of its sub-pools, the oldest first
-	own    []time.Duration          // of these, its own
-	since  map[string]time.Time     // when a look first found what a rule is about
+	looked time.Time                // when that was
+	lost   losses
+	ages   []time.Duration      // of its running tasks and those of its sub-pools, the oldest first
+	own    []time.Duration      // of these, its own
+	since  map[string]time.Time // when a look first found what a rule is about
 	past   past
 	row    PoolRow
 }
@@ -194,7 +196,7 @@ func (h *Page) takeLocked() {
 		t.seen = true
 		known := t.row.ID != 0 // since an earlier look
 		if !known || !young {
-			t.look(p, h.sample.interval)
+			t.look(p, now, h.sample.interval > 0)
 		}
 		t.row.Below = Below{}
 		all = append(all, t)
@@ -241,11 +243,13 @@ func (h *Page) takeLocked() {
 
 func longer(a, b time.Duration) int { return cmp.Compare(b, a) }
 
-// look takes the statistics of the pool; the last ones are of interval ago.
-func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
-	was, s := t.stats, p.Stats()
-	first := t.row.ID == 0 || interval == 0
-	t.stats = s
+// look takes the statistics of the pool. They have rates if rated is set, and the last look at the
+// pool is not so young that rates say nothing, as it is if the pool was added between two looks.
+func (t *tracked) look(p *shoal.Pool, now time.Time, rated bool) {
+	was, s, interval := t.stats, p.Stats(), now.Sub(t.looked)
+	rated = rated && t.row.ID != 0 && interval >= fresh
+	t.stats, t.looked = s, now
+	t.lost = lossesOf(p)
 	t.row = PoolRow{
 		ID: t.id, Parent: -1, Name: t.name, State: s.State.String(),
 		Submitted: s.Submitted, Completed: s.Completed, Failed: s.Failed, Rejected: s.Rejected, Dropped: s.Dropped,
@@ -267,7 +271,7 @@ func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
 		row := SourceRow{
 			Name: visible(q.Source), Lease: q.Lease.Seconds(), Held: q.Held, Running: q.Running, Leased: q.Leased, Acked: q.Acked,
 			Retried: q.Retried, Dead: q.Dead, LeasesLost: q.LeasesLost, Untold: q.Untold, TimedOut: q.TimedOut, Extended: q.Extended,
-			PullErrors: q.PullErrors, LastError: visible(q.LastError),
+			PullErrors: q.PullErrors, LastError: clip(visible(q.LastError), mostText),
 		}
 		row.Oldest = sourceJob(q.Oldest.ID, q.Oldest.Type, "", q.Oldest.Since)
 		row.LastFailure = sourceJob(q.LastFailure.ID, q.LastFailure.Type, q.LastFailure.Error, q.LastFailure.At)
@@ -286,7 +290,7 @@ func (t *tracked) look(p *shoal.Pool, interval time.Duration) {
 		}
 		slices.SortFunc(t.ages, longer)
 	}
-	if first {
+	if !rated {
 		return
 	}
 	rate := func(now, was uint64) float64 { return float64(now-was) / interval.Seconds() }

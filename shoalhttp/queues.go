@@ -1,6 +1,7 @@
 package shoalhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,9 @@ type watched struct {
 	next    time.Time     // when the next one may begin
 	at      time.Time     // when depth was measured; zero: never
 	depth   jobs.Depth
-	alone   bool // nobody worked it at the measurement before either
-	err     error
-	errFrom time.Time // since when the queue cannot be reached
+	alone   bool      // nobody worked it at the measurement before either
+	fault   string    // why the last measurement failed; empty if it did not
+	faultAt time.Time // since when the queue cannot be reached
 }
 
 // AddQueue adds a durable queue to the page, which shows what it holds and says what is wrong
@@ -144,7 +145,7 @@ func (w *watched) measure() (done <-chan struct{}, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	start := time.Now()
-	known = w.err != nil || !w.at.IsZero() && start.Sub(w.at) < measureOld
+	known = w.fault != "" || !w.at.IsZero() && start.Sub(w.at) < measureOld
 	if w.done != nil || start.Before(w.next) {
 		return w.done, known
 	}
@@ -152,38 +153,44 @@ func (w *watched) measure() (done <-chan struct{}, known bool) {
 	w.asked, w.done = start, ended
 	go func() {
 		defer close(ended)
-		d, err := w.ask()
+		d, fault := w.ask()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		now := time.Now()
 		w.done = nil
 		w.next = start.Add(max(measureEvery, measureShare*now.Sub(start)))
-		if err != nil {
-			if w.err == nil {
-				w.errFrom = start
+		if fault != "" {
+			if w.fault == "" {
+				w.faultAt = start
 			}
-			w.err, w.next = err, now.Add(measureEvery) // so that it is soon known when it is back
+			w.fault, w.next = fault, now.Add(measureEvery) // so that it is soon known when it is back
 			return
 		}
 		w.alone = w.at.IsZero() || w.depth.Leased == 0
-		w.err, w.at, w.depth = nil, now, d
+		w.fault, w.at, w.depth = "", now, d
 	}()
 	return ended, known
 }
 
-func (w *watched) ask() (d jobs.Depth, err error) {
+// ask measures the queue. The fault says why that failed, and is empty if it did not. It is a text
+// because Error of an error of others may panic or wait, which only ask can bear.
+func (w *watched) ask() (d jobs.Depth, fault string) {
 	ctx, cancel := context.WithTimeout(context.Background(), measureFor)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
+			fault = fmt.Sprintf("panic: %v", v)
 		}
+		fault = clip(visible(fault), mostText)
 	}()
-	d, err = w.q.Depth(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("no answer within %v", measureFor)
+	d, err := w.q.Depth(ctx)
+	switch {
+	case err == nil:
+		return d, ""
+	case ctx.Err() != nil:
+		return d, fmt.Sprintf("no answer within %v", measureFor)
 	}
-	return d, err
+	return d, cmp.Or(err.Error(), "the error has no text")
 }
 
 // current reports whether what is known of the queue is about now.
@@ -222,9 +229,9 @@ func (w *watched) row(now time.Time, serving []PoolRow) QueueRow {
 	case w.deaf(now):
 		r.Error = fmt.Sprintf("no answer for %s", span(now.Sub(w.asked)))
 		add(problem, "queue away", "it cannot be reached: %s", r.Error)
-	case w.err != nil:
-		r.Error = visible(w.err.Error())
-		add(problem, "queue away", "it cannot be reached for %s: %s", atLeast(now.Sub(w.errFrom)), r.Error)
+	case w.fault != "":
+		r.Error = w.fault
+		add(problem, "queue away", "it cannot be reached%s: %s", lasting(now.Sub(w.faultAt)), r.Error)
 	}
 	if r.Error != "" || w.at.IsZero() {
 		return r // what was measured may be true no more

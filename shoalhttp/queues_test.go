@@ -361,3 +361,51 @@ func TestQueuesWithoutScripts(t *testing.T) {
 		}
 	})
 }
+
+// A text is an error that takes its text from a function, which may be nil.
+type text func() string
+
+func (f text) Error() string { return f() }
+
+// The errors of a queue are what others have made.
+func TestErrorsOfQueuesThatAreEvil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		long := strings.Repeat("x", 1<<20)
+		var opts []shoalhttp.Option
+		for name, err := range map[string]error{
+			"panics": text(nil),
+			"waits":  text(func() string { <-release; return "late" }),
+			"empty":  errors.New(""),
+			"long":   errors.New(long),
+		} {
+			opts = append(opts, shoalhttp.WithQueue(name, &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{}, err }}))
+		}
+		h := pageOf(t, opts...)
+		look := func() map[string]string {
+			all := make(map[string]string)
+			for _, r := range queuesOf(t, h) {
+				all[r.Name] = strings.Join(said(r), "|")
+			}
+			return all
+		}
+		look()
+		time.Sleep(12 * time.Second)
+		all := look()
+		for name, want := range map[string]string{
+			"panics": "2 queue away: it cannot be reached for at least 13s: panic: runtime error: invalid memory address or nil pointer dereference",
+			"waits":  "2 queue away: it cannot be reached: no answer for 13s",
+			"empty":  "2 queue away: it cannot be reached for at least 13s: the error has no text",
+			"long":   "2 queue away: it cannot be reached for at least 13s: " + long[:1<<10] + "…",
+		} {
+			if all[name] != want {
+				t.Errorf("%s: %.200q: want %.200q", name, all[name], want)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		if got := look()["waits"]; got != "2 queue away: it cannot be reached for at least 13s: late" {
+			t.Errorf("%q", got)
+		}
+	})
+}

@@ -69,12 +69,12 @@ func has(vs []Verdict, label string) bool {
 	return slices.ContainsFunc(vs, func(v Verdict) bool { return v.Level >= problem && v.Label == label })
 }
 
-// ofQueuesLocked adds to r what is wrong with the queues that it serves. known is whether all of these
-// are on the page and were measured lately.
+// ofQueuesLocked adds to r what is wrong with the queues that it serves. known is whether it serves
+// any, and all of these are on the page and were measured lately.
 func (h *Page) ofQueuesLocked(r *PoolRow, now time.Time) (known bool) {
 	h.queuesMu.Lock()
 	defer h.queuesMu.Unlock()
-	known = true
+	known = len(r.Sources) > 0
 	for i, q := range r.Sources {
 		if slices.ContainsFunc(r.Sources[:i], func(o SourceRow) bool { return o.Name == q.Name }) {
 			continue

@@ -40,14 +40,14 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	r.Verdicts = nil
 	held := t.since
 	t.since = make(map[string]time.Time)
-	// lasted notes that what a rule is about was found, and is for how long it has been.
-	lasted := func(rule string) time.Duration {
+	// lasted notes that what a rule is about was found, and says for how long it has been.
+	lasted := func(rule string) string {
 		since, ok := held[rule]
 		if !ok {
 			since = now
 		}
 		t.since[rule] = since
-		return now.Sub(since)
+		return lasting(now.Sub(since))
 	}
 	add := func(level int, label, format string, args ...any) *Verdict {
 		r.Verdicts = append(r.Verdicts, Verdict{Level: level, Label: label, Text: fmt.Sprintf(format, args...)})
@@ -60,7 +60,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	measured := t.stats.RunTime.Count > 0
 
 	// Nothing gets done.
-	allBusy := r.Running >= r.MaxWorkers
+	allBusy := r.full()
 	busy := fmt.Sprintf("all %s workers busy", count(r.Running))
 	if r.Running == 1 {
 		busy = "the only worker is busy"
@@ -89,7 +89,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		default:
 			waits = "tasks beyond the capacity wait"
 		}
-		text := fmt.Sprintf("%s, %s, nothing finished for %s", busy, waits, atLeast(stall))
+		text := fmt.Sprintf("%s, %s, nothing finished%s", busy, waits, lasting(stall))
 		if j := r.oldest(now, patience); j != nil {
 			text += fmt.Sprintf("; %s has run for %s", j.name(), span(j.since(now)))
 		}
@@ -106,11 +106,11 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 			text = fmt.Sprintf("%s has run for %s, %s of %s %s", job.name(), span(job.since(now)), count(n), some(r.MaxWorkers, "worker", "workers"), map[bool]string{true: "hangs", false: "hang"}[n == 1])
 			job = nil
 		case n == 1:
-			text = fmt.Sprintf("1 of %s has run for %s", some(r.Running, "running task", "running tasks"), atLeast(old[0]))
+			text = fmt.Sprintf("1 of %s has run%s", some(r.Running, "running task", "running tasks"), lasting(old[0]))
 		default:
-			text = fmt.Sprintf("%s of %s have run for %s each", count(n), some(r.Running, "running task", "running tasks"), atLeast(old[n-1]))
+			text = fmt.Sprintf("%s of %s have run%s each", count(n), some(r.Running, "running task", "running tasks"), lasting(old[n-1]))
 			if span(old[0]) != span(old[n-1]) {
-				text += ", the oldest for " + atLeast(old[0])
+				text += ", the oldest" + lasting(old[0])
 			}
 		}
 		if job != nil { // what hangs for longer is no job
@@ -143,11 +143,10 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		}
 		add(level, label, "%s", text)
 	}
-	dead, timedOut := r.lost()
-	if n := diff(timedOut, was.timedOut); n > 0 {
+	if n := diff(t.lost.timedOut, was.lost.timedOut); n > 0 {
 		add(problem, "time limit", "%s a time limit %s", some(n, "run of a job exceeded", "runs of jobs exceeded"), in)
 	}
-	if n := diff(dead, was.dead); n > 0 {
+	if n := diff(t.lost.dead, was.lost.dead); n > 0 {
 		add(problem, "dead letters", "%s %s", some(n, "job became a dead letter", "jobs became dead letters"), in)
 	}
 	if n := diff(r.Rejected, was.rejected); n > 0 {
@@ -164,39 +163,46 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	}
 	for _, q := range r.Sources {
 		if q.Failing {
-			add(problem, "queue away", "the queue %s fails for %s: %s", q.Name, atLeast(lasted("queue away "+q.Name)), q.LastError)
+			add(problem, "queue away", "a Pull of the queue %s failed %s ago: %s", q.Name, ago(time.Duration((unix(now)-q.LastErrorAt)*float64(time.Second))), q.LastError)
 		}
 	}
 
 	// What waits for somebody.
+	waiting := r.waiting()
 	full := r.QueueCapacity > 0 && r.Queued >= r.QueueCapacity
 	waiters := some(r.Blocked, "submitter waits", "submitters wait")
 	switch {
 	case full && r.Blocked > 0:
-		add(problem, "queue full", "its queue of %s is full for %s: %s", count(r.QueueCapacity), atLeast(lasted("queue full")), waiters)
+		add(problem, "queue full", "its queue of %s is full%s: %s", count(r.QueueCapacity), lasted("queue full"), waiters)
 	case full:
-		add(problem, "queue full", "its queue of %s is full for %s", count(r.QueueCapacity), atLeast(lasted("queue full")))
+		add(problem, "queue full", "its queue of %s is full%s", count(r.QueueCapacity), lasted("queue full"))
 	case r.Blocked > 0 && r.QueueCapacity == 0:
-		add(problem, "submitters wait", "no queue and no free worker for %s: %s", atLeast(lasted("submitters wait")), waiters)
+		add(problem, "submitters wait", "no queue and no free worker%s: %s", lasted("submitters wait"), waiters)
 	case r.Blocked > 0:
-		add(problem, "submitters wait", "%s for free capacity for %s", waiters, atLeast(lasted("submitters wait")))
+		add(problem, "submitters wait", "%s for free capacity%s", waiters, lasted("submitters wait"))
 	}
 	switch {
-	case r.State == shoal.Paused.String() && r.Queued+r.Blocked > 0:
-		add(problem, "Paused", "paused for %s: %s for somebody to resume it", atLeast(lasted("Paused")), some(r.Queued, "task waits", "tasks wait"))
-	case r.State == shoal.Paused.String():
-		add(worthKnowing, "Paused", "paused for %s: it takes tasks and starts none", atLeast(lasted("Paused")))
+	case r.paused() && waiting+r.Blocked+r.Below.Queued > 0:
+		add(problem, "Paused", "paused%s: %s for somebody to resume it", lasted("Paused"), some(waiting+r.Blocked+r.Below.Queued, "task waits", "tasks wait"))
+	case r.paused():
+		add(worthKnowing, "Paused", "paused%s: it takes tasks and starts none", lasted("Paused"))
 	case r.State == shoal.Draining.String():
-		add(worthKnowing, "Draining", "draining for %s: it refuses new tasks, %s left", atLeast(lasted("Draining")), some(r.InFlight, "task is", "tasks are"))
-	case r.Queued == 0 || stalled:
-	case allBusy:
+		add(worthKnowing, "Draining", "draining%s: it refuses new tasks, %s left", lasted("Draining"), some(r.InFlight, "task is", "tasks are"))
+	}
+	pausing, using := t.above((*PoolRow).paused), t.above((*PoolRow).full)
+	switch {
+	case r.paused():
+	case pausing != nil && waiting+r.Blocked > 0:
+		add(problem, "Paused", "%s for somebody to resume %s, which is paused%s", some(waiting+r.Blocked, "task waits", "tasks wait"), pausing.name, lasted("Paused above"))
+	case r.State == shoal.Draining.String() || waiting == 0 || stalled:
+	case allBusy && r.Queued > 0:
 		text := fmt.Sprintf("%s, %s queued", busy, some(r.Queued, "task", "tasks"))
 		if r.Wait.Count > 0 && r.Run.Count > 0 {
 			text += fmt.Sprintf(", tasks wait %s and run %s (p50)", duration(r.Wait.P50), duration(r.Run.P50))
 		}
 		add(worthKnowing, "busy", "%s", text).Stacks = r.Stalled >= 1
-	case t.parent != nil && t.parent.row.Running >= t.parent.row.MaxWorkers:
-		add(worthKnowing, "waits", "%s for the workers of %s, which are all busy", some(r.Queued, "task waits", "tasks wait"), t.parent.name)
+	case using != nil && !allBusy:
+		add(worthKnowing, "waits", "%s for the workers of %s, which are all busy", some(waiting, "task waits", "tasks wait"), using.name)
 	}
 	if before, d := h.agoLocked(t, now, window/2); d >= window/2 && !full && r.SubmitRate > r.CompleteRate {
 		if n := int(before.queued); r.Queued > n+max(10, n/2) {
@@ -207,8 +213,8 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 	if n := int(r.Failed); failed == 0 && float64(n) >= manyFailures*float64(r.Completed) && n > 0 {
 		add(worthKnowing, "failures before", "%s of %s (%s) failed since the pool was made, none %s", count(n), some(int(r.Completed), "task", "tasks"), percent(n, int(r.Completed)), in)
 	}
-	if known := h.ofQueuesLocked(r, now); dead > 0 && !known && !has(r.Verdicts, "dead letters") {
-		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(dead), "job became a dead letter", "jobs became dead letters"))
+	if known := h.ofQueuesLocked(r, now); t.lost.dead > 0 && !known && !has(r.Verdicts, "dead letters") {
+		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(t.lost.dead), "job became a dead letter", "jobs became dead letters"))
 	}
 	slices.SortStableFunc(r.Verdicts, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
 }
@@ -235,9 +241,44 @@ func without(ages, below []time.Duration) (rest []time.Duration) {
 	return rest
 }
 
-// atLeast writes how long something has been going on. The pool or the page has seen it for so
-// long, and it may have begun before.
-func atLeast(d time.Duration) string { return "at least " + span(d) }
+func (r *PoolRow) paused() bool { return r.State == shoal.Paused.String() }
+
+// full reports whether all workers that the pool may have are inside tasks.
+func (r *PoolRow) full() bool { return r.Running >= r.MaxWorkers }
+
+// waiting is the number of accepted tasks that have not started. At capacity 0 Queued is 0, though
+// tasks wait for a worker. So it is what no worker of the pool is inside, unless tasks may run on
+// goroutines of their own. A task that its submitter runs counts too.
+func (r *PoolRow) waiting() int {
+	if r.QueueCapacity != 0 || r.Spawned > 0 {
+		return r.Queued
+	}
+	return max(0, r.InFlight-max(0, r.Running-r.Below.Running))
+}
+
+// above is the nearest pool above t whose row is so, or nil.
+func (t *tracked) above(so func(*PoolRow) bool) *tracked {
+	for t = t.parent; t != nil && !so(&t.row); t = t.parent {
+	}
+	return t
+}
+
+// lasting writes for how long something has been going on. The pool or the page has seen it for so
+// long, and it may have begun before. Of less than a second it says nothing.
+func lasting(d time.Duration) string {
+	if d < time.Second {
+		return ""
+	}
+	return " for at least " + span(d)
+}
+
+// ago writes how long ago something was.
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "less than a second"
+	}
+	return span(d)
+}
 
 // span writes a time in which something is seen to change: whole seconds.
 func span(d time.Duration) string { return duration(max(1, d.Truncate(time.Second).Seconds())) }

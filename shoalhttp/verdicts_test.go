@@ -276,3 +276,94 @@ func TestPageAndPoolsAreCollected(t *testing.T) {
 	h = nil
 	gone("a page that was dropped is collected, with the timer set", &page)
 }
+
+func TestVerdictsOnSubPoolsThatWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts           []shoal.Option // of leaf
+		do             func(t *testing.T, root, leaf *shoal.Pool)
+		label          string
+		level          int
+		text, ofParent string
+	}{
+		"a pool far above is busy": {
+			do:    func(t *testing.T, root, leaf *shoal.Pool) { hold(t, root, 1); leaf.Submit(func() {}) },
+			label: "waits", level: 1, text: "1 task waits for the workers of root, which are all busy",
+		},
+		"at capacity 0": {
+			opts:  []shoal.Option{shoal.WithQueueCapacity(0)},
+			do:    func(t *testing.T, root, leaf *shoal.Pool) { hold(t, root, 1); leaf.Submit(func() {}) },
+			label: "waits", level: 1, text: "1 task waits for the workers of root, which are all busy",
+		},
+		"a pool far above is paused": {
+			do:    func(t *testing.T, root, leaf *shoal.Pool) { root.Pause(); leaf.Submit(func() {}) },
+			label: "Paused", level: 2, text: "1 task waits for somebody to resume root, which is paused for at least 8s",
+			ofParent: "paused for at least 8s: 1 task waits for somebody to resume it",
+		},
+		"a pool far above is paused, at capacity 0": {
+			opts:  []shoal.Option{shoal.WithQueueCapacity(0)},
+			do:    func(t *testing.T, root, leaf *shoal.Pool) { root.Pause(); leaf.Submit(func() {}) },
+			label: "Paused", level: 2, text: "1 task waits for somebody to resume root, which is paused for at least 8s",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := newPool(t, shoal.WithName("root"), shoal.WithMaxWorkers(1))
+				mid, err := root.Sub(shoal.WithName("mid"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				leaf, err := mid.Sub(append(c.opts, shoal.WithName("leaf"))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := newPage(t, shoalhttp.WithPools(root))
+				c.do(t, root, leaf)
+				time.Sleep(12 * time.Second)
+				all := rows(t, h)
+				says(t, all["leaf"], c.label, c.level, c.text)
+				silent(t, all["mid"])
+				if c.ofParent != "" {
+					says(t, all["root"], c.label, c.level, c.ofParent)
+				}
+				root.Resume()
+			})
+		})
+	}
+}
+
+func TestVerdictOnAPausedPoolWithoutAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0))
+		h := newPage(t, shoalhttp.WithPools(p))
+		p.Pause()
+		p.Submit(func() {})
+		says(t, rows(t, h)["a"], "Paused", 2, "paused: 1 task waits for somebody to resume it")
+		go p.Submit(func() {})
+		says(t, rows(t, h)["a"], "Paused", 2, "paused for at least 1s: 2 tasks wait for somebody to resume it")
+		p.Resume()
+	})
+}
+
+// Tasks that run on goroutines of their own do not wait.
+func TestSpawnedTasksDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Spawn))
+		h := newPage(t, shoalhttp.WithPools(p))
+		hold(t, p, 2)
+		p.Pause()
+		says(t, rows(t, h)["a"], "Paused", 1, "paused: it takes tasks and starts none")
+		p.Resume()
+	})
+}
+
+// What was seen for less than a second is not said to be older.
+func TestVerdictOnWhatHasJustBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1))
+		h := newPage(t, shoalhttp.WithPools(p))
+		hold(t, p, 1)
+		p.Submit(func() {})
+		says(t, rows(t, h)["a"], "queue full", 2, "its queue of 1 is full")
+		says(t, rows(t, h)["a"], "queue full", 2, "its queue of 1 is full for at least 1s")
+	})
+}

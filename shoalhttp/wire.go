@@ -6,8 +6,9 @@ type Snapshot struct {
 	// Time is when the snapshot was taken, in seconds since 1970.
 	Time float64 `json:"time"`
 	// Interval is the time since the previous snapshot, in seconds. The rates and the
-	// distributions Wait and Run are of this interval. In the first snapshot it is 0,
-	// and there are no rates.
+	// distributions Wait and Run are of this interval. Those of a pool that was added in
+	// it are of the time since then. In the first snapshot it is 0, and there are no
+	// rates, as in the first one that has the pool.
 	Interval   float64   `json:"interval"`
 	Started    string    `json:"started"` // when the page was made; it changes when the program restarts
 	GoVersion  string    `json:"go_version"`
@@ -73,16 +74,6 @@ type PoolRow struct {
 
 	// Verdicts are what is wrong with the pool, or worth knowing, the worst first.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
-}
-
-// lost is how many jobs of durable queues became dead letters, and how many runs of jobs exceeded
-// their time limit.
-func (r *PoolRow) lost() (dead, timedOut uint64) {
-	for _, q := range r.Sources {
-		dead += q.Dead
-		timedOut += q.TimedOut
-	}
-	return dead, timedOut
 }
 
 // Below is the part of a [PoolRow] about all pools below it. All fields are 0 if there are none.
@@ -154,8 +145,8 @@ type SourceRow struct {
 	TimedOut    uint64  `json:"timed_out"`
 	Extended    uint64  `json:"extended"`
 	PullErrors  uint64  `json:"pull_errors"`
-	Failing     bool    `json:"failing"` // whether a Pull failed in the last ten seconds
-	LastError   string  `json:"last_error,omitempty"`
+	Failing     bool    `json:"failing"`                 // whether a Pull failed in the last ten seconds
+	LastError   string  `json:"last_error,omitempty"`    // cut; control characters are escaped as in Go
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
 
 	Oldest      *SourceJob `json:"oldest,omitempty"`       // the job that has been in its handler for longest, and since when
@@ -186,7 +177,7 @@ type QueueRow struct {
 	Leased      int64     `json:"leased"`
 	Dead        int64     `json:"dead"`
 	Oldest      float64   `json:"oldest"`             // the lag
-	Error       string    `json:"error,omitempty"`    // why it cannot be measured now
+	Error       string    `json:"error,omitempty"`    // why it cannot be measured now; cut, and escaped as Name
 	DeadLetters bool      `json:"dead_letters"`       // whether it is a [jobs.DeadStore]
 	Verdicts    []Verdict `json:"verdicts,omitempty"` // the worst first; the queue is their subject
 }

@@ -29,8 +29,8 @@
 //     handler that does so ends the process, as one that panics does there and here.
 //     Pond loses the worker, and every Wait and stop hangs.
 //   - SubmitAndWait and Wait of a group return if the pool is stopped while
-//     their tasks are queued. Those tasks count as neither successful nor failed.
-//     In pond both hang.
+//     their tasks are queued. Those tasks count as neither successful nor failed, but
+//     as waiting, as in pond all that a stop drops do. In pond both hang.
 //   - If a task calls SubmitAndWait, or Wait of a group that it has made, it runs the tasks
 //     that it waits for; one of these that calls Goexit ends it too. In pond such tasks can use
 //     up all workers, and hang, as they can here in a group that was made outside of the task.
@@ -56,6 +56,9 @@
 //     with the task that was submitted last, before those that wait.
 //   - Idle workers leave by age, all that are due; pond ends one in each timeout.
 //     With IdleTimeout(0) a worker leaves when the queue is empty; pond panics.
+//   - Once the pool has been stopped, RunningWorkers and IdleWorkers count the workers that
+//     are left, until both are 0. In pond RunningWorkers is 0 at once, though workers run
+//     tasks, and IdleWorkers counts those that end their tasks, and stays so.
 //   - StopAndWaitFor leaves nothing behind but tasks that run. If a task calls a
 //     stop of its own pool, the stop begins and does not wait; in pond it hangs.
 //
@@ -227,13 +230,14 @@ func (p *WorkerPool) SubmittedTasks() uint64 {
 }
 
 // WaitingTasks is the number of tasks that have not started. Those whose Submit waits
-// count too.
+// count too, and so do those that a stop has dropped.
 func (p *WorkerPool) WaitingTasks() uint64 {
 	s := p.pool.Stats()
+	n := uint64(s.Blocked) + s.Dropped + p.skipped.Load()
 	if p.atOnce {
-		return uint64(s.InFlight - p.busy(s) + s.Blocked)
+		return n + uint64(s.InFlight-p.busy(s))
 	}
-	return settle.Waiting(s) + uint64(s.Blocked)
+	return n + settle.Waiting(s)
 }
 
 // SuccessfulTasks is the number of tasks that have returned, or that their group

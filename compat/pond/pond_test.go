@@ -164,6 +164,40 @@ func TestStop(t *testing.T) {
 	})
 }
 
+// What a stop has dropped waits for ever, so that every task is in a counter.
+func TestCountersOfWhatAStopHasDropped(t *testing.T) {
+	for _, strategy := range []pond.ResizingStrategy{pond.Eager(), pond.Lazy(), bound(1)} {
+		for name, end := range map[string]func(p *pond.WorkerPool, cancel func()){
+			"Stop":           func(p *pond.WorkerPool, _ func()) { p.Stop() },
+			"StopAndWaitFor": func(p *pond.WorkerPool, _ func()) { p.StopAndWaitFor(time.Millisecond) },
+			"the context":    func(_ *pond.WorkerPool, cancel func()) { cancel() },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				p := pond.New(1, 10, pond.Strategy(strategy), pond.Context(ctx), pond.PanicHandler(func(any) {}))
+				p.Submit(func() { panic("so") })
+				synctest.Wait()
+				for range 5 {
+					p.Submit(func() { time.Sleep(time.Second) })
+				}
+				counts := func(when string, want [5]uint64) {
+					t.Helper()
+					synctest.Wait()
+					got := [5]uint64{uint64(p.RunningWorkers()), p.SubmittedTasks(), p.WaitingTasks(), p.SuccessfulTasks(), p.FailedTasks()}
+					expect.Equal(t, name+": "+when, got, want)
+				}
+				counts("before", [5]uint64{1, 6, 4, 0, 1})
+				end(p, cancel)
+				counts("while a task runs", [5]uint64{1, 6, 4, 0, 1})
+				p.StopAndWait()
+				counts("stopped", [5]uint64{0, 6, 4, 1, 1})
+				expect.Equal(t, "IdleWorkers", p.IdleWorkers(), 0)
+			})
+		}
+	}
+}
+
 func TestStopOfAPoolThatAStrategyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pond.New(20, 10, pond.Strategy(bound(2)))
@@ -243,6 +277,7 @@ func TestNoQueuedTaskStartsAfterTheEndOfTheContext(t *testing.T) {
 		expect.Equal(t, "tasks that ran", ran.Load(), 1)
 		expect.Equal(t, "successful", p.SuccessfulTasks(), 1)
 		expect.Equal(t, "completed", p.CompletedTasks(), 1)
+		expect.Equal(t, "waiting", p.WaitingTasks(), p.SubmittedTasks()-1)
 	}
 }
 

@@ -150,15 +150,34 @@ func (q *queue) Len() int { return q.pool.Queued() }
 
 // Stop refuses new tasks and waits until all that were accepted have ended. If ctx
 // ends first, or the timeout of the queue passes, it returns the reason, and the
-// tasks go on.
+// tasks go on. A batch that is being queued is accepted as a whole, and tasks that
+// come after it are refused, also if Stop has returned before.
 func (q *queue) Stop(ctx context.Context) error {
-	q.mu.Lock()
-	q.stopped = true
-	q.pool.Drain()
-	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
-	return settle.Drain(ctx, q.pool)
+	if q.mu.TryLock() {
+		q.stopLocked()
+		return settle.Drain(ctx, q.pool)
+	}
+	refuses := make(chan struct{})
+	go func() { // it goes on if ctx ends
+		q.mu.Lock() // a batch may take long
+		q.stopLocked()
+		close(refuses)
+	}()
+	select {
+	case <-refuses:
+		return settle.Drain(ctx, q.pool)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stopLocked refuses new tasks, and unlocks q.mu.
+func (q *queue) stopLocked() {
+	defer q.mu.Unlock()
+	q.stopped = true
+	q.pool.Drain()
 }
 
 // reserve takes up to n of the tasks that may be pending, or with all set n or none.

@@ -423,6 +423,24 @@ func TestNoBatchIsSplitByStop(t *testing.T) {
 	}
 }
 
+// A batch may be large. Stop does not wait for it longer than it may.
+func TestStopGivesUpWhileABatchIsQueued(t *testing.T) {
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for want, ctx := range map[error]context.Context{context.Canceled: canceled, context.DeadlineExceeded: context.Background()} {
+		q := taskgo.New(taskgo.WithTimeout(time.Millisecond))
+		release := taskgo.HoldBatch(q)
+		expect.Equal(t, "Stop", q.Stop(ctx), want)
+		release()
+		for q.PushBatch([]taskgo.Job{func() {}}) != 0 { // the stop comes after the batch
+			runtime.Gosched()
+		}
+		expect.Equal(t, "Submit after the stop", q.Submit(func() {}), false)
+		for q.Stop(context.Background()) != nil { // it waits a millisecond
+		}
+	}
+}
+
 func TestTaskTakesTheZeroValue(t *testing.T) {
 	got := make(chan *int, 1)
 	q := taskgo.NewTask(func(v *int) { got <- v })
