@@ -194,7 +194,12 @@ const stopPause = time.Second
 // putOff reports whether a handler that returned err has not failed: its task is to run again.
 func putOff(err error) bool {
 	_, retry := jobs.RetryAfter(err)
-	return retry || errors.Is(err, jobs.ErrStopped) && !errors.Is(err, asynq.SkipRetry) // of Poison, too
+	return retry || isStop(err) && !errors.Is(err, asynq.SkipRetry) // of Poison, too
+}
+
+// isStop reports whether err says that a task was interrupted. The end of a time limit is a failure.
+func isStop(err error) bool {
+	return errors.Is(err, jobs.ErrStopped) && !errors.Is(err, jobs.ErrTimeLimit)
 }
 
 // result is what is returned to asynq if a handler returned err.
@@ -216,7 +221,7 @@ func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 		if d, ok := jobs.RetryAfter(err); ok {
 			return d
 		}
-		if errors.Is(err, jobs.ErrStopped) {
+		if isStop(err) {
 			return stopPause
 		}
 		return next(n, err, t)

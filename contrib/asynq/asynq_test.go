@@ -223,6 +223,14 @@ func TestServerErrorsOfJobs(t *testing.T) {
 	if d := shoalasynq.RetryDelay(nil)(0, fmt.Errorf("by hand: %w", jobs.ErrStopped), nil); d != time.Second {
 		t.Errorf("the delay of a task that is stopped is %v, want 1s", d)
 	}
+	late := fmt.Errorf("%w: %w", jobs.ErrTimeLimit, jobs.ErrStopped)
+	if !shoalasynq.IsFailure(late) {
+		t.Errorf("IsFailure(%v) is false", late)
+	}
+	next := shoalasynq.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Hour })
+	if d := next(0, late, nil); d != time.Hour {
+		t.Errorf("the delay after a time limit is %v, want that of other errors", d)
+	}
 	for _, err := range []error{shoal.ErrClosed, shoal.ErrDropped, jobs.ErrStopped} {
 		if shoalasynq.IsFailure(err) {
 			t.Errorf("IsFailure(%v) is true", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -88,7 +89,8 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 	}
 	after := uint64(0)
 	if f.After != "" {
-		if after, err = strconv.ParseUint(f.After, 10, 64); err != nil || after == 0 {
+		after, err = strconv.ParseUint(f.After, 10, 64)
+		if err != nil || after == 0 || after == math.MaxUint64 || strconv.FormatUint(after, 10) != f.After {
 			return 0, f.PlaceError()
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -53,16 +55,16 @@ func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, e
 	if err != nil {
 		return nil, err
 	}
-	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series)}
-	if err := r.claim(); err != nil {
-		return nil, err
-	}
+	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series), seen: make(map[weak.Pointer[shoal.Pool]]bool)}
 	ok := false
 	defer func() {
 		if !ok {
 			r.release()
 		}
 	}()
+	if err := r.claim(); err != nil {
+		return nil, err
+	}
 	meter := mp.Meter(scope)
 	made, all, err := makeInstruments(meter)
 	if err == nil {
@@ -102,8 +104,9 @@ type registration struct {
 	made  instruments
 	inner metric.Registration
 
-	mu     sync.Mutex // guards series: several readers may collect at once
+	mu     sync.Mutex // guards series and seen: several readers may collect at once
 	series map[string]*series
+	seen   map[weak.Pointer[shoal.Pool]]bool // the pools that were reported, also those that have ended
 }
 
 // A series is what is reported under one name.
@@ -133,22 +136,24 @@ var registered struct {
 	queues []*queueRegistration
 }
 
-// claim lists r, unless another one would report the same.
+// claim lists r, and returns an error if one that was listed before reports the same. It compares them
+// without the lock, because a provider may call Register.
 func (r *registration) claim() error {
 	registered.Lock()
-	defer registered.Unlock()
-	for _, o := range registered.pools {
+	others := slices.Clone(registered.pools)
+	registered.pools = append(registered.pools, r)
+	registered.Unlock()
+	for _, o := range others {
 		switch {
 		case !identical(r.mp, o.mp):
 		case r.name == o.name:
 			return fmt.Errorf("shoalotel: a pool %q is registered already: want another name", r.name)
 		case strings.HasPrefix(r.name, o.name+"/"), strings.HasPrefix(o.name, r.name+"/"):
 			return fmt.Errorf("shoalotel: pools %q and %q: the name of one is that of a sub-pool of the other: want another name", r.name, o.name)
-		case isAbove(o.pool, r.pool), isAbove(r.pool, o.pool):
+		case isAbove(o.pool, r.pool), isAbove(r.pool, o.pool), o.has(r.pool):
 			return fmt.Errorf("shoalotel: pools %q and %q: one is a sub-pool of the other, and is reported with it", r.name, o.name)
 		}
 	}
-	registered.pools = append(registered.pools, r)
 	return nil
 }
 
@@ -173,6 +178,13 @@ func same(a, b any) bool {
 // isAbove reports whether q is a sub-pool of p, or of one of its sub-pools.
 func isAbove(p, q *shoal.Pool) bool {
 	return slices.ContainsFunc(p.Subs(), func(s *shoal.Pool) bool { return s == q || isAbove(s, q) })
+}
+
+// has reports whether p is in what r has reported.
+func (r *registration) has(p *shoal.Pool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[weak.Make(p)]
 }
 
 // Unregister ends the reports. A second call does nothing.
@@ -207,9 +219,13 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 	defer r.mu.Unlock()
 	there := make(map[string][]member)
 	list(there, r.name, member{r.pool, r.pool.Stats()})
-	for name := range there {
+	maps.DeleteFunc(r.seen, func(p weak.Pointer[shoal.Pool], _ bool) bool { return p.Value() == nil })
+	for name, all := range there {
 		if r.series[name] == nil {
 			r.series[name] = newSeries(name)
+		}
+		for _, m := range all {
+			r.seen[weak.Make(m.pool)] = true
 		}
 	}
 	for name, s := range r.series {

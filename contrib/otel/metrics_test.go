@@ -499,6 +499,70 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
+// What a sub-pool has done stays in the report of its parent when it has ended. So it is not reported
+// for itself, after any number of collections.
+func TestRegisterRefusesSubPoolsThatHaveEnded(t *testing.T) {
+	reader, mp := newMetrics()
+	p := newPool(t, shoal.WithName("jobs"))
+	sub := newSub(t, p, shoal.WithName("part"))
+	register(t, mp, p)
+	run(t, sub, 3)
+	refused := func() {
+		t.Helper()
+		_, err := shoalotel.Register(mp, sub)
+		if want := `pools "part" and "jobs": one is a sub-pool of the other`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	collect(t, reader)
+	sub.Close()
+	refused()
+	for range 3 {
+		collect(t, reader)
+		refused()
+	}
+	ended := newPool(t, shoal.WithName("ended")) // of no parent that is registered
+	ended.Close()
+	register(t, mp, ended)
+}
+
+// nesting is a provider whose method Meter calls f, once.
+type nesting struct {
+	metricnoop.MeterProvider
+	f func()
+}
+
+func (n *nesting) Meter(name string, opts ...metric.MeterOption) metric.Meter {
+	if f := n.f; f != nil {
+		n.f = nil
+		f()
+	}
+	return n.MeterProvider.Meter(name, opts...)
+}
+
+// A provider may register something itself when it is asked for a meter.
+func TestRegisterInMeter(t *testing.T) {
+	_, mp := newMetrics()
+	q := map[string]jobs.Depther{"a": jobstest.NewQueue(time.Minute)}
+	queues := func(mp metric.MeterProvider) {
+		r, err := shoalotel.RegisterQueues(mp, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Unregister() })
+	}
+	register(t, mp, newPool(t, shoal.WithName("a")))
+	queues(mp)
+	_, other := newMetrics()
+	n := &nesting{f: func() { register(t, other, newPool(t, shoal.WithName("b"))) }}
+	register(t, n, newPool(t, shoal.WithName("c")))
+	n.f = func() { queues(other) }
+	queues(n)
+	if n.f != nil {
+		t.Error("the provider was not asked for a meter")
+	}
+}
+
 func TestUnregister(t *testing.T) {
 	reader, mp := newMetrics()
 	a, b := newPool(t, shoal.WithName("a")), newPool(t, shoal.WithName("b"))

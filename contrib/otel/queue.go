@@ -72,15 +72,15 @@ func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (me
 	for _, name := range names {
 		r.queues[name] = &queue{Depther: queues[name]}
 	}
-	if err := r.claim(names); err != nil {
-		return nil, err
-	}
 	ok := false
 	defer func() {
 		if !ok {
 			r.release()
 		}
 	}()
+	if err := r.claim(names); err != nil {
+		return nil, err
+	}
 	if err := r.register(); err != nil {
 		return nil, fmt.Errorf("shoalotel: %w", err)
 	}
@@ -100,12 +100,15 @@ type queueRegistration struct {
 	oldest metric.Float64ObservableGauge
 }
 
-// claim lists r, unless others report one of the names.
+// claim lists r, and returns an error if one that was listed before reports one of the names. It
+// compares them without the lock, as that of a registration does.
 func (r *queueRegistration) claim(names []string) error {
 	registered.Lock()
-	defer registered.Unlock()
+	others := slices.Clone(registered.queues)
+	registered.queues = append(registered.queues, r)
+	registered.Unlock()
 	var errs []error
-	for _, o := range registered.queues {
+	for _, o := range others {
 		if !identical(r.mp, o.mp) {
 			continue
 		}
@@ -115,11 +118,7 @@ func (r *queueRegistration) claim(names []string) error {
 			}
 		}
 	}
-	if errs != nil {
-		return errors.Join(errs...)
-	}
-	registered.queues = append(registered.queues, r)
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *queueRegistration) release() {
@@ -235,5 +234,5 @@ func (q *queue) ask(ctx context.Context, a *answer) {
 		close(a.over)
 	}()
 	d, err := q.Depth(ctx)
-	a.d, a.ok = d, err == nil
+	a.d, a.ok = d, err == nil && ctx.Err() == nil // one that comes late is none
 }

@@ -102,6 +102,27 @@ func TestDeafQueue(t *testing.T) {
 	})
 }
 
+// An answer that comes after its 5 s is none, also for a collection that has begun meanwhile.
+func TestQueueThatAnswersTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, mp := newMetrics()
+		late := depther(func(context.Context) (jobs.Depth, error) {
+			time.Sleep(6 * time.Second)
+			return jobs.Depth{}, nil
+		})
+		r, err := shoalotel.RegisterQueues(mp, map[string]jobs.Depther{"late": late})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Unregister()
+		for range 2 {
+			if got := ofQueues(collect(t, reader)["shoal.jobs.queue.up"]); !maps.Equal(got, map[string]float64{"late": 0}) {
+				t.Errorf("got %v", got)
+			}
+		}
+	})
+}
+
 // A queue that panics has not told what it holds, and neither has one that ends its goroutine.
 func TestQueueThatPanics(t *testing.T) {
 	reader, mp := newMetrics()

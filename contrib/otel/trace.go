@@ -173,13 +173,20 @@ func fail(span trace.Span, err error) {
 }
 
 // describe returns the text of err in UTF-8, the stack if err is a panic, and an error with the text.
-// That is err itself, unless its text is not UTF-8 or its methods panic.
+// That is err itself, unless its text is not UTF-8 or its methods panic. If the value of such a panic
+// panics too, the text names the type of err alone.
 func describe(err error) (text string, stack []attribute.KeyValue, said error) {
 	defer func() {
-		if recover() != nil {
-			text = valid(fmt.Sprint(err)) // fmt survives an Error that panics
-			said = errors.New(text)
+		if recover() == nil {
+			return
 		}
+		defer func() {
+			if recover() != nil {
+				text = fmt.Sprintf("panic in the error %T", err)
+			}
+			said = errors.New(text)
+		}()
+		text = valid(fmt.Sprint(err)) // fmt survives an Error that panics, unless the value of the panic does so too
 	}()
 	text, said = err.Error(), err
 	if !utf8.ValidString(text) {

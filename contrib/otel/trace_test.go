@@ -318,6 +318,11 @@ type blind struct{ why error }
 func (*blind) Error() string   { return "blind" }
 func (b *blind) Unwrap() error { return b.why }
 
+// grave is an error whose method panics with itself.
+type grave struct{}
+
+func (g *grave) Error() string { panic(g) }
+
 // A span ends although the methods of its error panic.
 func TestSpanOfErrorThatPanics(t *testing.T) {
 	for _, c := range []struct {
@@ -327,6 +332,7 @@ func TestSpanOfErrorThatPanics(t *testing.T) {
 		{(*mute)(nil), "*shoalotel_test.mute", "<nil>"}, // as fmt says it
 		{&mute{}, "*shoalotel_test.mute", "PANIC=Error method: "},
 		{(*blind)(nil), "*shoalotel_test.blind", "blind"},
+		{new(grave), "*shoalotel_test.grave", "panic in the error *shoalotel_test.grave"},
 	} {
 		tr := newTracing(t)
 		tracer := shoalotel.Tracer(tr)

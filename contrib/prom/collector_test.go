@@ -580,6 +580,43 @@ func TestCountsStayInTheirLabel(t *testing.T) {
 	want(map[string]int{"a/m": 1000, "m": 101})
 }
 
+// A sub-pool that was added, and has ended, is not kept, and its counts stay.
+func TestEndedPoolsAreNotKept(t *testing.T) {
+	a := newPool(t, "a")
+	c, reg := register(t, a)
+	s1, s2 := newSub(t, a, "m"), newSub(t, a, "m")
+	run(s1, 100)
+	run(s2, 50)
+	want := func(moved int, want map[string]int) {
+		t.Helper()
+		for range 2 {
+			if got := completed(t, reg); !reflect.DeepEqual(got, want) || c.Moved() != moved {
+				t.Errorf("got %v, and %d pools are kept; want %v, %d", got, c.Moved(), want, moved)
+			}
+		}
+	}
+	want(0, map[string]int{"a": 0, "a/m": 150})
+	add := func() {
+		t.Helper()
+		if err := c.Add(s1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add()
+	want(1, map[string]int{"a": 0, "a/m": 150, "m": 100})
+	run(s1, 1)
+	want(1, map[string]int{"a": 0, "a/m": 150, "m": 101})
+	s1.Close()
+	want(1, map[string]int{"a": 0, "a/m": 150, "m": 101})
+	c.Remove(s1)
+	want(0, map[string]int{"a": 0, "a/m": 150})
+	add()
+	want(0, map[string]int{"a": 0, "a/m": 150, "m": 101})
+	c.Remove(s1)
+	s2.Close()
+	want(0, map[string]int{"a": 0})
+}
+
 // Each field of Stats goes into a sum, also those that will be added.
 func TestEveryFieldOfStatsIsSummed(t *testing.T) {
 	var a, b shoal.Stats

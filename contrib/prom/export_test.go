@@ -22,6 +22,16 @@ func Values(s shoal.Stats) map[string]float64 {
 	return v
 }
 
+// Moved is how many pools are kept that have another label than they had.
+func (c *Collector) Moved() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.series {
+		n += len(s.moved)
+	}
+	return n
+}
+
 // Plus and Counted are what several pools of one label are reported by.
 var (
 	Plus    = plus

@@ -155,5 +155,5 @@ func (q *queue) ask(ctx context.Context, a *answer) {
 		close(a.over)
 	}()
 	d, err := q.Depth(ctx)
-	a.d, a.ok = d, err == nil
+	a.d, a.ok = d, err == nil && ctx.Err() == nil // one that comes late is none
 }

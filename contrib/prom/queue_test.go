@@ -111,6 +111,26 @@ func TestDeafQueue(t *testing.T) {
 	})
 }
 
+// An answer that comes after its 5 s is none, also for a scrape that has begun meanwhile.
+func TestQueueThatAnswersTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := prom.NewQueueCollector(map[string]jobs.Depther{"late": depther(func(context.Context) (jobs.Depth, error) {
+			time.Sleep(6 * time.Second)
+			return jobs.Depth{}, nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(c)
+		for range 2 {
+			if got := ups(t, reg); !maps.Equal(got, map[string]float64{"late": 0}) {
+				t.Errorf("got %v", got)
+			}
+		}
+	})
+}
+
 // Scrapes at the same time get the answer of one call, though the later one has less than its time left.
 func TestScrapesOfASlowQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,9 +81,13 @@ func (c *Collector) look() map[string]*figures {
 			}
 		}
 		for p, f := range s.moved {
-			if s.pools[p] { // it is back, with all that it has counted
+			switch {
+			case s.pools[p]: // it is back, with all that it has counted
 				delete(s.moved, p)
-			} else {
+			case !seen[p] && p.State() == shoal.Closed: // it does not come back
+				delete(s.moved, p)
+				s.ended.add(f)
+			default:
 				sum.add(f)
 			}
 		}

@@ -209,7 +209,7 @@ func result(ctx context.Context, err error, timed bool) error {
 		return err
 	case jobs.IsPoison(err):
 		return river.JobCancel(err)
-	case !errors.Is(err, jobs.ErrStopped) || errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case !errors.Is(err, jobs.ErrStopped) || errors.Is(err, jobs.ErrTimeLimit) || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return err
 	case ctx.Err() != nil:
 		return river.JobSnooze(0)

@@ -325,6 +325,13 @@ func TestStopped(t *testing.T) {
 	if err := w.Work(late, job); err != jobs.ErrStopped {
 		t.Errorf("after the end of its time: %v, want %v", err, jobs.ErrStopped)
 	}
+	own := fmt.Errorf("%w: %w", jobs.ErrTimeLimit, jobs.ErrStopped)
+	w = shoalriver.Work[Mail](func(context.Context, *jobs.Job) error { return own })
+	for _, ctx := range []context.Context{stopped, context.Background(), late} {
+		if err := w.Work(ctx, job); err != own {
+			t.Errorf("after the end of a time of its own: %v, want %v", err, own)
+		}
+	}
 }
 
 // A job that waits for a worker until its time is over has not begun, and costs no attempt.

@@ -259,11 +259,15 @@ func (d Dialect) retryDead(n int) []string {
 	const columns = "queue, id, data, header, "
 	these := "queue = $1 AND seq IN (" + places(1, n) + ")"
 	if d == SQLite {
+		// Until the last statement, the column ready of a job that is back names its dead letter. So
+		// another job with the ID of a dead letter is not taken for it.
 		return []string{
-			d.say("INSERT INTO shoal_jobs (" + columns + "ready) SELECT " + columns + "{now} FROM shoal_dead WHERE " + these +
+			d.say("INSERT INTO shoal_jobs (" + columns + "ready) SELECT " + columns + "-seq FROM shoal_dead WHERE " + these +
 				" ORDER BY at, seq ON CONFLICT (queue, id) DO NOTHING"),
 			d.say("DELETE FROM shoal_dead WHERE " + these +
-				" AND EXISTS (SELECT 1 FROM shoal_jobs j WHERE j.queue = shoal_dead.queue AND j.id = shoal_dead.id)"),
+				" AND EXISTS (SELECT 1 FROM shoal_jobs j WHERE j.queue = shoal_dead.queue AND j.id = shoal_dead.id AND j.ready = -shoal_dead.seq)"),
+			d.say("UPDATE shoal_jobs SET ready = {now} WHERE queue = $1 AND ready < 0 AND ready IN (" +
+				strings.ReplaceAll(places(1, n), "$", "-$") + ")"),
 		}
 	}
 	// Another one that retries them waits for the lock, and finds them gone.

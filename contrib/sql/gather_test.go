@@ -134,7 +134,7 @@ func TestWhatWasBusyIsNotDoneAlone(t *testing.T) {
 				busy := new(busyDB)
 				db := sql.OpenDB(busy)
 				defer db.Close()
-				q := &Queue{name: "q", db: db, d: SQLite, sql: statementsOf(SQLite), turn: make(chan struct{}, 1)}
+				q := &Queue{name: "q", db: db, d: SQLite, sql: statementsOf(SQLite), turn: newTurn()}
 				q.puts = gatherer[[]row]{size: sizeOf, run: q.putAll}
 				q.acks = gatherer[*delivery]{size: func(*delivery) int { return 1 }, run: q.ackAll}
 				if err := call(t.Context(), q); err == nil || busy.begun != 1 {
@@ -143,4 +143,64 @@ func TestWhatWasBusyIsNotDoneAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWritersWaitForAnotherProgramTogether: each of them alone would wait for it anew, one after the
+// other.
+func TestWritersWaitForAnotherProgramTogether(t *testing.T) {
+	for what, call := range map[string]func(ctx context.Context, q *Queue) error{
+		"Enqueue": func(ctx context.Context, q *Queue) error { return q.Enqueue(ctx, jobs.Message{ID: "own"}) },
+		"Nak":     func(ctx context.Context, q *Queue) error { return (&delivery{q: q}).Nak(ctx, 0) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				busy := new(busyDB)
+				db := sql.OpenDB(busy)
+				defer db.Close()
+				q := &Queue{name: "q", db: db, d: SQLite, sql: statementsOf(SQLite), turn: newTurn()}
+				var all sync.WaitGroup
+				fail := func() {
+					began := time.Now()
+					err := call(t.Context(), q)
+					if took := time.Since(began); err == nil || took < 10*time.Second || took > 20*time.Second {
+						t.Errorf("%v, after %v", err, took)
+					}
+				}
+				for range 4 {
+					all.Go(fail)
+				}
+				time.Sleep(5 * time.Second)
+				for range 4 { // they wait for another 10 s, as the other program may be done then
+					all.Go(fail)
+				}
+				all.Wait()
+				if busy.begun != 2 {
+					t.Errorf("%d transactions, want 2", busy.begun)
+				}
+			})
+		})
+	}
+}
+
+// TestWritersOfAProcessAreNotBusy: they wait for each other for as long as it takes.
+func TestWritersOfAProcessAreNotBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{d: SQLite, turn: newTurn()}
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				err := q.write(t.Context(), func() error {
+					time.Sleep(12 * time.Second)
+					if i%2 == 0 {
+						return errOdd
+					}
+					return nil
+				})
+				if i%2 == 0 && err != errOdd || i%2 > 0 && err != nil {
+					t.Errorf("writer %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }

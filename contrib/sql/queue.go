@@ -148,8 +148,8 @@ type Queue struct {
 	db   *sql.DB
 	d    Dialect
 	sql  *statements
-	file string        // of SQLite
-	turn chan struct{} // of SQLite: holds an element while a goroutine of this process writes
+	file string         // of SQLite
+	turn chan time.Time // of SQLite: holds, while no goroutine of this process writes, when one last had
 	puts gatherer[[]row]
 	acks gatherer[*delivery]
 

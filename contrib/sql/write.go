@@ -3,6 +3,7 @@ package shoalsql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
@@ -33,30 +34,47 @@ const (
 	mostPause  = 100 * time.Millisecond
 )
 
+var errBusy = fmt.Errorf("the database was busy for %v", busyFor)
+
 // write calls f, which writes, and repeats it as again does. SQLite has one writer at a time, and
 // the others sleep and try again, in no order. So for SQLite write makes the writers of one process
-// wait for each other, one after the other.
+// wait for each other, one after the other. While another program writes, each of them would wait
+// for it anew. So write fails if none of them has written for busyFor.
 func (q *Queue) write(ctx context.Context, f func() error) error {
 	if q.turn == nil {
 		return q.again(ctx, f)
 	}
-	return q.again(ctx, func() error {
+	begin := time.Now()
+	return q.again(ctx, func() (err error) {
+		var wrote time.Time
 		select {
-		case q.turn <- struct{}{}:
+		case wrote = <-q.turn:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		defer func() { <-q.turn }()
-		return f()
+		defer func() { q.turn <- wrote }()
+		if time.Since(begin) >= busyFor && time.Since(wrote) >= busyFor {
+			return errBusy
+		}
+		if err = f(); err == nil || !q.d.busy(err) && ctx.Err() == nil {
+			wrote = time.Now()
+		}
+		return err
 	})
 }
 
 // turns are those of the SQLite databases that were opened, by their files.
 var turns sync.Map
 
-func turnOf(file string) chan struct{} {
-	t, _ := turns.LoadOrStore(file, make(chan struct{}, 1))
-	return t.(chan struct{})
+func turnOf(file string) chan time.Time {
+	t, _ := turns.LoadOrStore(file, newTurn())
+	return t.(chan time.Time)
+}
+
+func newTurn() chan time.Time {
+	t := make(chan time.Time, 1)
+	t <- time.Time{}
+	return t
 }
 
 // again calls f until it does not fail because of others that use the database.

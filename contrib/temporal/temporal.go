@@ -50,11 +50,17 @@
 // server tries the activity again, whether or not it still runs. If it runs in this
 // process, the interceptor does not run the next attempt beside it. That one fails with an
 // error that asks for another attempt 10 s later, and again until the first one has
-// returned. After the last attempt Temporal would give the activity up, so the last one of a
-// RetryPolicy with MaximumAttempts waits, in its own StartToCloseTimeout. Another worker process
-// may run the next attempt, and the result of the one before is ignored. So activities should
-// record heartbeats, return soon after the end of their context, and tolerate that their effect
-// is made twice.
+// returned.
+//
+// After the last attempt Temporal would give the activity up. So the last attempt of a RetryPolicy
+// with MaximumAttempts waits until the one before has returned. That wait is part of its
+// StartToCloseTimeout and of its HeartbeatTimeout, as nothing sends heartbeats during the wait. If
+// one of these is over first, or if the worker stops, Temporal gives the activity up, and the last
+// attempt has not run.
+//
+// Another worker process may run the next attempt, and the result of the one before is ignored. So
+// activities should record heartbeats, return soon after the end of their context, and tolerate
+// that their effect is made twice.
 //
 // # Errors
 //
@@ -223,7 +229,7 @@ func result(ctx context.Context, err error) (_ error, off bool) {
 		return temporal.NewNonRetryableApplicationError(err.Error(), "Poison", err), false
 	}
 	// An activity that returns ErrStopped when its time is over has failed.
-	if errors.Is(err, jobs.ErrStopped) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(err, jobs.ErrStopped) && !errors.Is(err, jobs.ErrTimeLimit) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if temporal.IsCanceledError(context.Cause(ctx)) { // the server asks for that
 			return temporal.NewCanceledError(), true
 		}

@@ -149,8 +149,12 @@ func TestErrorsOfJobs(t *testing.T) {
 			ae.NextRetryDelay() != time.Second || ae.Category() != temporal.ApplicationErrorCategoryBenign {
 			t.Errorf("ErrStopped: %v, again in %v; want a benign error of type Stopped, again in 1s", ae, ae.NextRetryDelay())
 		}
-		if s := p.Stats(); !bare && (s.Completed != 4 || s.Failed != 1) {
-			t.Errorf("pool has completed %d, failed %d; want 4, 1: what is put off has not failed", s.Completed, s.Failed)
+		late := fmt.Errorf("%w: %w", jobs.ErrTimeLimit, jobs.ErrStopped)
+		if ae := do(late); ae.Type() == "Stopped" || ae.Category() == temporal.ApplicationErrorCategoryBenign {
+			t.Errorf("ErrTimeLimit and ErrStopped: %v of type %s, want a failure", ae, ae.Type())
+		}
+		if s := p.Stats(); !bare && (s.Completed != 5 || s.Failed != 2) {
+			t.Errorf("pool has completed %d, failed %d; want 5, 2: what is put off has not failed", s.Completed, s.Failed)
 		}
 	}
 }

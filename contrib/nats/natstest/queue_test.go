@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -470,6 +471,44 @@ func TestADelayForEver(t *testing.T) {
 	defer cancel()
 	if ds, _ := q.Pull(short, 5); len(ds) > 0 {
 		t.Errorf("job %q is there", ds[0].ID())
+	}
+}
+
+// TestAPlaceThatIsNone: what is not written like the Place of a dead letter is an error, and selects
+// nothing. After the greatest number there would be 0, and so all.
+func TestAPlaceThatIsNone(t *testing.T) {
+	q := open(t, connect(t, start(t, t.TempDir())), "q")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := q.Enqueue(ctx, jobs.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	l := bury(ctx, t, q, "bad")
+	for _, after := range []string{"18446744073709551615", "18446744073709551616", "007", "0", "+1", "-1", " 1"} {
+		for _, newest := range []bool{false, true} {
+			f := jobs.DeadFilter{After: after, Newest: newest}
+			all, err := q.DeadLetters(ctx, f)
+			if len(all) > 0 || !errors.Is(err, jobs.ErrConfig) || !strings.Contains(err.Error(), strconv.Quote(after)) {
+				t.Errorf("%+v: %d dead letters, %v", f, len(all), err)
+			}
+			if n, err := q.DeleteDead(ctx, f); n > 0 || !errors.Is(err, jobs.ErrConfig) {
+				t.Errorf("%+v: %d were deleted, %v", f, n, err)
+			}
+			if n, err := q.RetryDead(ctx, f); n > 0 || !errors.Is(err, jobs.ErrConfig) {
+				t.Errorf("%+v: %d were retried, %v", f, n, err)
+			}
+		}
+	}
+	if all, err := q.DeadLetters(ctx, jobs.DeadFilter{}); err != nil || len(all) != 1 || all[0].Place != l.Place {
+		t.Errorf("%d dead letters are left, %v", len(all), err)
+	}
+	last := jobs.DeadFilter{After: "18446744073709551614"}
+	if all, err := q.DeadLetters(ctx, last); err != nil || len(all) > 0 {
+		t.Errorf("after a place far away: %d, %v", len(all), err)
+	}
+	last.Newest = true
+	if all, err := q.DeadLetters(ctx, last); err != nil || len(all) != 1 {
+		t.Errorf("before a place far away: %d, %v", len(all), err)
 	}
 }
 

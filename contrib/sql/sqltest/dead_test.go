@@ -139,6 +139,44 @@ func TestARetryEnds(t *testing.T) {
 	})
 }
 
+// TestADeadLetterBesideItsJob: it is not retried, and stays, while there is a job with its ID.
+func TestADeadLetterBesideItsJob(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := limit(t, 30*time.Second)
+		db := p.open(t)
+		q := open(t, db, p.d, "q")
+		for _, id := range []string{"a", "b", "c"} {
+			must(t, q.Enqueue(ctx, jobs.Message{ID: id, Data: []byte("dead " + id)}))
+			must(t, pull(t, q, 1)[0].Term(ctx, "bad"))
+		}
+		long := "0" // ago
+		if p.d == shoalsql.Postgres {
+			long = "timestamptz 'epoch'"
+		}
+		run(t, db, `INSERT INTO shoal_jobs (queue, id, data, ready) VALUES ('q', 'b', 'live b', `+long+`)`)
+		retried := func(f jobs.DeadFilter, want int) {
+			t.Helper()
+			if n, err := q.RetryDead(ctx, f); err != nil || n != want {
+				t.Errorf("%+v: %d were retried, %v; want %d", f, n, err, want)
+			}
+		}
+		retried(jobs.DeadFilter{IDs: []string{"b"}}, 0)
+		retried(jobs.DeadFilter{}, 2)
+		retried(jobs.DeadFilter{}, 0)
+		if all, err := q.DeadLetters(ctx, jobs.DeadFilter{}); err != nil || len(all) != 1 || string(all[0].Data) != "dead b" {
+			t.Errorf("dead letters %v, %v; want that of b", all, err)
+		}
+		var have []string
+		for _, d := range pull(t, q, 10) {
+			have = append(have, string(d.Data()))
+			must(t, d.Ack(ctx))
+		}
+		if want := []string{"live b", "dead a", "dead c"}; !slices.Equal(have, want) {
+			t.Errorf("jobs %q, want %q", have, want)
+		}
+	})
+}
+
 // TestADeadFilterThatNamesNothing: what cannot be a place is an error, and what cannot be an ID
 // selects nothing, also where the database could not read it.
 func TestADeadFilterThatNamesNothing(t *testing.T) {
