@@ -16,21 +16,25 @@ func (s *server) giveBack(ctx context.Context, j *Job, from state) {
 		s.mu.Unlock()
 		return
 	}
-	wait := s.withdrawLocked(j)
+	s.withdrawLocked(j)
 	s.mu.Unlock()
-	s.back(ctx, j, wait)
+	s.back(ctx, j)
 }
 
-// withdrawLocked takes j from its handler, so that it can be given back by back.
-func (s *server) withdrawLocked(j *Job) (wait func()) {
+// withdrawLocked takes j from its handler, so that it can be given back by back. Until then its lease
+// is extended.
+func (s *server) withdrawLocked(j *Job) {
 	if j.state = settling; j.cancel != nil {
 		j.cancel(ErrStopped)
 	}
-	return s.keep.releaseLocked(j)
 }
 
-func (s *server) back(ctx context.Context, j *Job, wait func()) {
+// back gives back j, which was withdrawn.
+func (s *server) back(ctx context.Context, j *Job) {
 	defer s.done(j)
+	s.mu.Lock()
+	wait := s.keep.releaseLocked(j)
+	s.mu.Unlock()
 	wait()
 	s.mu.Lock()
 	lost := j.lost
@@ -64,7 +68,7 @@ func (s *server) lookQuietLocked() {
 	}
 }
 
-// inState are the jobs in a state.
+// inState are the jobs in a state, in any order.
 func (s *server) inState(is state) (js []*Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,14 +89,16 @@ func (s *server) end() error {
 	s.mu.Unlock()
 	defer s.keep.stop()
 
-	s.giveAllBack(s.inState(waiting), waiting)
+	drained := time.After(s.drain)
+	unstarted := s.giveAllBack(s.inState(waiting), waiting)
 	select {
 	case <-quiet:
 		return nil
-	case <-time.After(s.drain):
+	case <-drained:
 	}
-	s.giveAllBack(s.inState(waiting), waiting) // of a pool that was paused, and resumed
-	s.giveAllBack(s.inState(running), running)
+	rest := s.giveAllBack(s.inState(running), running)
+	unstarted()
+	rest()
 	select {
 	case <-quiet:
 		return nil
@@ -109,26 +115,27 @@ func (s *server) end() error {
 // atOnce is how many jobs are given back at the same time, or extended.
 const atOnce = 16
 
-// giveAllBack takes those of js that are in a state from their handlers, all at once, and gives them
-// back. If the source does not take a job back in time, the job is leased again when its lease has
+// giveAllBack takes those of js that are in a state from their handlers, all at once, and begins to
+// give them back, in the order of js. wait waits for the end of that, for mostCall and mostDeaf at
+// most. If the source does not take a job back in time, the job is leased again when its lease has
 // ended.
-func (s *server) giveAllBack(js []*Job, is state) {
+func (s *server) giveAllBack(js []*Job, is state) (wait func()) {
 	if len(js) == 0 {
-		return
+		return func() {}
 	}
 	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
-	defer cancel()
-	var backs []func() // in the order of js
+	var backs []func()
 	s.mu.Lock()
 	for _, j := range js {
 		if j.state == is {
-			wait := s.withdrawLocked(j)
-			backs = append(backs, func() { s.back(ctx, j, wait) })
+			s.withdrawLocked(j)
+			backs = append(backs, func() { s.back(ctx, j) })
 		}
 	}
 	s.mu.Unlock()
 	given := make(chan struct{})
 	go func() {
+		defer cancel()
 		defer close(given)
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
@@ -141,7 +148,7 @@ func (s *server) giveAllBack(js []*Job, is state) {
 		}
 		wg.Wait()
 	}()
-	await(given, ctx.Done())
+	return func() { await(given, ctx.Done()) }
 }
 
 // await waits for done. Once ended is closed, it waits for mostDeaf at most, because a source may

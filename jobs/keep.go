@@ -33,6 +33,13 @@ type lease struct {
 	due  time.Time // to be extended
 	ends time.Time
 	at   *list.Element // its place in keeper.held; nil if it has none
+	done bool          // it is no more extended
+}
+
+// A loss is a lease that was lost, and is to be logged.
+type loss struct {
+	j   *Job
+	err error
 }
 
 // An extension is a call of Extend that is under way.
@@ -82,6 +89,7 @@ func (k *keeper) removeLocked(j *Job) {
 // an extension that is under way, for mostExtend at most.
 func (k *keeper) releaseLocked(j *Job) (wait func()) {
 	k.removeLocked(j)
+	j.lease.done = true
 	x := k.extending[j]
 	if x == nil {
 		return func() {}
@@ -114,7 +122,7 @@ func (k *keeper) setLocked(next time.Time) {
 // look is the timer's function.
 func (k *keeper) look() {
 	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	defer k.s.unlock()
 	k.lookLocked()
 }
 
@@ -152,8 +160,9 @@ func (k *keeper) lookLocked() {
 			continue
 		}
 		if j.state == waiting && k.s.p.State() == shoal.Paused { // a pause may last for any time
-			wait := k.s.withdrawLocked(j)
-			go k.s.back(k.s.base, j, wait)
+			k.s.withdrawLocked(j)
+			k.removeLocked(j)
+			go k.s.back(k.s.base, j)
 			continue
 		}
 		until(j.lease.ends)
@@ -180,22 +189,23 @@ func (k *keeper) extend(ctx context.Context, j *Job, x *extension) {
 	s := k.s
 	now := time.Now()
 	err := j.d.Extend(ctx)
+	acked, lost := errors.Is(err, ErrAcked), errors.Is(err, ErrLeaseLost) // not under the lock
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	x.cancel()
 	close(x.over)
 	delete(k.extending, j)
 	switch {
-	case j.state == over, j.lost, errors.Is(err, ErrAcked): // the answer to its Ack is on its way, or was lost
-	case errors.Is(err, ErrLeaseLost):
+	case j.state == over, j.lost, acked: // the answer to its Ack is on its way, or was lost
+	case lost:
 		s.loseLocked(j, err)
 	case err == nil:
 		s.stats.Extended++
 		j.lease.ends = now.Add(k.lease)
-		if j.state != settling {
+		if !j.lease.done {
 			k.insertLocked(j, now.Add(k.lease/keepPart))
 		}
-	case j.state == settling:
+	case j.lease.done:
 	default:
 		due := time.Now().Add(k.lease / retryPart)
 		if due.After(j.lease.ends) {
@@ -230,10 +240,11 @@ func (k *keeper) stop() {
 // lose notes that the lease of j is lost.
 func (s *server) lose(j *Job, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock() // also if the logger panics
+	defer s.unlock()
 	s.loseLocked(j, err)
 }
 
+// loseLocked notes that the lease of j is lost. s.unlock logs it.
 func (s *server) loseLocked(j *Job, err error) {
 	if j.lost || j.state == over {
 		return
@@ -246,5 +257,16 @@ func (s *server) loseLocked(j *Job, err error) {
 	if j.state == waiting {
 		s.doneLocked(j)
 	}
-	s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", j.d.ID(), "attempt", j.d.Attempt(), "err", err)
+	s.losses = append(s.losses, loss{j, err})
+}
+
+// unlock unlocks s.mu, and then logs which leases were lost. It does not do so under the lock, as the
+// logger may take long, or ask for the statistics.
+func (s *server) unlock() {
+	losses := s.losses
+	s.losses = nil
+	s.mu.Unlock()
+	for _, l := range losses {
+		s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", l.j.d.ID(), "attempt", l.j.d.Attempt(), "err", l.err)
+	}
 }

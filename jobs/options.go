@@ -133,7 +133,8 @@ func (c *config) limitOf(j *Job) time.Duration {
 }
 
 // WithLogger sets the logger of [Serve]. It logs lost leases, dead letters, jobs that exceed
-// their time limit, and errors of the source. The default is [slog.Default].
+// their time limit, and errors of the source. The default is [slog.Default]. If the logger
+// panics, what it was to log is lost.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
 // WithJobContext sets a function that derives the context of each job, for example with

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -72,9 +73,11 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 	}
 	start := time.Now()
 	over := make(chan struct{})
-	defer close(over)
+	returned := sync.OnceFunc(func() { close(over) })
+	defer returned() // also if the source panics
 	go s.mind(pctx, r, look, cancel, over)
 	ds, err := s.src.Pull(pctx, n)
+	returned() // what follows may take long
 	took := time.Since(start)
 	asked := context.Cause(pctx) == errAsked
 	if pctx.Err() != nil {
@@ -90,7 +93,7 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 			back = append(back, j)
 		}
 	}
-	s.giveAllBack(back, waiting)
+	s.giveAllBack(back, waiting)()
 	if len(ds) < n {
 		s.stopAsking()
 	}
@@ -108,13 +111,24 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 }
 
 func (s *server) failed(err error, first bool) {
+	text := textOf(err) // not under the lock
 	s.mu.Lock()
 	s.stats.PullErrors++
-	s.stats.LastError, s.stats.LastErrorAt = err.Error(), time.Now()
+	s.stats.LastError, s.stats.LastErrorAt = text, time.Now()
 	s.mu.Unlock()
 	if first {
 		s.log.Warn("jobs: leasing jobs from the source failed; trying again", "err", err)
 	}
+}
+
+// textOf is the text of an error of the source. Its methods may panic.
+func textOf(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "the error of the source cannot be read"
+		}
+	}()
+	return fmt.Sprint(err) // fmt survives most panics of Error
 }
 
 // hold notes that the job of d is leased.

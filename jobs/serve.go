@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -31,10 +32,11 @@ import (
 //
 // If ctx has ended and no handler runs any more, Serve returns nil. If handlers still run,
 // because they ignore the end of their context, it returns an [*AbandonedError], 1 s
-// after it has cancelled them. If the pool was shut down, it returns [shoal.ErrClosed]. If
-// the source returned a permanent error, Serve returns an error that wraps that one. If it would
-// return one of these two and an [*AbandonedError], it joins them ([errors.Join]). An invalid
-// argument is an error that matches [ErrConfig]; then nothing was leased.
+// after it has given their jobs back, which takes up to 11 s. If the pool was shut down, it returns
+// [shoal.ErrClosed]. If the source returned a permanent error, Serve returns an error that wraps
+// that one. If it would return one of these two and an [*AbandonedError], it joins them
+// ([errors.Join]). An invalid argument is an error that matches [ErrConfig]; then nothing was
+// leased. If Pull panics, Serve ends in the same way, and then the panic goes on.
 func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
 	c, err := newConfig(opts)
 	switch {
@@ -66,11 +68,14 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
 	s.keep.s = s
-	s.log = c.log.With("source", c.name)
+	s.log = slog.New(careful{c.log.With("source", c.name).Handler()})
 	register(s)
 	defer unregister(s)
-	err = s.pull(ctx)
-	left := s.end()
+	var left error
+	func() {
+		defer func() { left = s.end() }() // also if the source panics
+		err = s.pull(ctx)
+	}()
 	switch {
 	case err == nil:
 		return left
@@ -116,11 +121,26 @@ type server struct {
 	ending bool
 	quiet  chan struct{} // closed when ending and no job is held
 	keep   keeper
+	losses []loss // see unlock
 	stats  Stats
 	final  *Stats // what Total has from it; nil while Serve runs
 
 	stops     int // since stopsFrom; see restIfOften
 	stopsFrom time.Time
+}
+
+// A careful handler drops the records for which the user's handler panics. Serve logs where a panic
+// would end the process, or leave a job that is not settled.
+type careful struct{ slog.Handler }
+
+func (h careful) Enabled(ctx context.Context, l slog.Level) (is bool) {
+	defer func() { recover() }()
+	return h.Handler.Enabled(ctx, l)
+}
+
+func (h careful) Handle(ctx context.Context, r slog.Record) (err error) {
+	defer func() { recover() }()
+	return h.Handler.Handle(ctx, r)
 }
 
 // A state says what becomes of a job.

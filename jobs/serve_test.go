@@ -33,6 +33,7 @@ type spy struct {
 	failNak                        error
 	hangAck, hangNak               bool
 	slow                           time.Duration                              // before each Pull
+	slowNak                        time.Duration                              // before a job is given back
 	extend                         func(ctx context.Context, id string) error // before the extension
 	pulled                         []int                                      // what each Pull asked for
 	extended                       []time.Time
@@ -101,8 +102,9 @@ func (d *spied) back(ctx context.Context, after time.Duration, f func(context.Co
 	d.settled(&d.s.naks)
 	d.s.mu.Lock()
 	d.s.lastNak = after
-	err, hang := d.s.failNak, d.s.hangNak
+	err, hang, slow := d.s.failNak, d.s.hangNak, d.s.slowNak
 	d.s.mu.Unlock()
+	time.Sleep(slow)
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
@@ -403,18 +405,23 @@ type selfError struct{}
 
 func (e selfError) Error() string { panic(e) }
 
-// TestServeSettlesAJobThoughTheLoggerPanics, before the result is told.
+// TestServeSettlesAJobThoughTheLoggerPanics, before the result is told. What it logs about happens.
 func TestServeSettlesAJobThoughTheLoggerPanics(t *testing.T) {
-	runs := 0
+	var runs atomic.Int64
 	inWorld(t, 1, func(context.Context, *jobs.Job) error {
-		if runs++; runs <= 11 { // more than 10 a second are logged
+		if runs.Add(1) <= 11 { // more than 10 a second are logged
 			return jobs.ErrStopped
 		}
 		return nil
 	}, func(w *world) {
 		w.put("a")
-		if s := w.stats(); runs != 12 || s.Acked != 1 || s.Held != 0 {
-			w.Errorf("%d runs, %+v", runs, s)
+		w.after(time.Second - 1)
+		if s := w.stats(); runs.Load() != 11 || s.Held != 1 {
+			w.Errorf("before the pause is over: %d runs, %+v", runs.Load(), s)
+		}
+		w.after(1)
+		if s := w.stats(); runs.Load() != 12 || s.Acked != 1 || s.Held != 0 {
+			w.Errorf("%d runs, %+v", runs.Load(), s)
 		}
 	}, jobs.WithLogger(slog.New(panicking{slog.DiscardHandler})))
 }
@@ -450,8 +457,8 @@ func TestServeGivesBackThoughTheBackoffDoesNotReturn(t *testing.T) {
 	}
 }
 
-// TestAHandlerMayChangeItsJob: also while its time limit passes, or its lease is lost. Run with -race. The attempt
-// that counts is that of the source.
+// TestAHandlerMayChangeItsJob: also while its time limit passes, or its lease is lost. Run with
+// -race. The attempt that counts is that of the source.
 func TestAHandlerMayChangeItsJob(t *testing.T) {
 	runs := 0
 	inWorld(t, 1, func(ctx context.Context, j *jobs.Job) error {
@@ -1148,6 +1155,109 @@ func TestServeCancelsAllAtOnce(t *testing.T) {
 			w.Errorf("%d left, %d acknowledged", w.s.Len(), w.s.acks)
 		}
 	}, jobs.WithDrain(0))
+}
+
+// TestServeCancelsAtOnceThoughItGivesBack a job that did not start, to a source that is slow.
+func TestServeCancelsAtOnceThoughItGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		var c causes
+		go func() {
+			ended <- jobs.Serve(ctx, p, pausing{s, p, "waits"}, c.handler, quietly, jobs.WithDrain(0))
+		}()
+		for _, id := range []string{"runs", "waits"} {
+			s.Enqueue(ctx, jobs.Message{ID: id})
+			synctest.Wait()
+		}
+		s.set(func() { s.hangNak = true })
+		begin := time.Now()
+		cancel()
+		synctest.Wait()
+		if all, _ := c.all(); len(all) != 1 || all[0] != jobs.ErrStopped {
+			t.Errorf("after %v: %v", time.Since(begin), all)
+		}
+		err := <-ended
+		if all, _ := jobs.Total(p); err != nil || all.Untold != 2 || all.Held != 0 {
+			t.Errorf("%v, %+v", err, all)
+		}
+		p.Resume()
+		p.Close()
+	})
+}
+
+// TestServeExtendsWhatWaitsToBeGivenBack: a source takes back only a few jobs at a time, and takes
+// almost a lease for all.
+func TestServeExtendsWhatWaitsToBeGivenBack(t *testing.T) {
+	const n, lease = 100, 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{Queue: jobstest.NewQueue(lease), slowNak: 400 * time.Millisecond} // for 7 rounds
+		fill(t, s, n)
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(n)))
+		defer p.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		var c causes
+		go func() { ended <- jobs.Serve(ctx, p, s, c.handler, quietly, jobs.WithDrain(0)) }()
+		time.Sleep(lease/3 - lease/30) // just before they are extended
+		cancel()
+		err := <-ended
+		if all, _ := jobs.Total(p); err != nil || all.Retried != n || all.LeasesLost != 0 || all.Untold != 0 || s.Len() != n {
+			t.Errorf("%v, %d are left, %+v", err, s.Len(), all)
+		}
+	})
+}
+
+// TestServeGivesBackThoughThePullPanics: the handlers are told, and no lease is extended after that.
+func TestServeGivesBackThoughThePullPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		fill(t, s, 1)
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+		defer p.Close()
+		var c causes
+		func() {
+			defer func() {
+				if r := recover(); r != "pull" {
+					t.Errorf("%v", r)
+				}
+			}()
+			src := &onceThen{spy: s, then: func(context.Context) {
+				synctest.Wait() // the job runs
+				panic("pull")
+			}}
+			jobs.Serve(context.Background(), p, src, c.handler, quietly, jobs.WithDrain(0))
+		}()
+		synctest.Wait()
+		if all, _ := c.all(); len(all) != 1 || all[0] != jobs.ErrStopped {
+			t.Errorf("the handler was told %v", all)
+		}
+		time.Sleep(time.Hour)
+		if all, _ := jobs.Total(p); all.Leased != 1 || all.Retried != 1 || all.Held != 0 || s.exts != 0 || s.Len() != 1 {
+			t.Errorf("%d are left, %d extensions, %+v", s.Len(), s.exts, all)
+		}
+		if len(jobs.Of(p)) != 0 {
+			t.Error("a Serve that has ended is still listed")
+		}
+	})
+}
+
+// A onceThen source leases jobs in its first Pull only. The later ones call then.
+type onceThen struct {
+	*spy
+	again bool
+	then  func(ctx context.Context)
+}
+
+func (s *onceThen) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	if s.again {
+		s.then(ctx)
+		return nil, ctx.Err()
+	}
+	s.again = true
+	return s.spy.Pull(ctx, n)
 }
 
 // TestServeReturnsItsErrorAsItIs, if it is one, and else both.

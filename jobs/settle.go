@@ -89,8 +89,8 @@ func (s *server) term(j *Job, text, output string) {
 }
 
 // call calls f, a method of the source that settles j. While it is not known whether f had its
-// effect, call repeats it, but only until the lease is over: after that it might concern the next
-// attempt. call reports whether f had its effect.
+// effect, call repeats it, but only until ctx ends or the lease is over: after that it might concern
+// the next attempt. call reports whether f had its effect.
 func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
 	s.mu.Lock()
 	ends := j.lease.ends
@@ -106,8 +106,8 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 		case err == nil:
 			return true
 		case errors.Is(err, ErrAcked):
-			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.d.ID(), "attempt", j.d.Attempt(), "call", what)
 			s.count(&s.stats.Acked)
+			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.d.ID(), "attempt", j.d.Attempt(), "call", what)
 			return false
 		case errors.Is(err, ErrLeaseLost):
 			s.lose(j, err)
@@ -121,9 +121,9 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 			pause *= 2
 			continue
 		}
-		s.log.Error("jobs: settling a job failed until its lease ended; the job will run again",
-			"job", j.d.ID(), "call", what, "err", err)
 		s.tally(j, &s.stats.Untold)
+		s.log.Error("jobs: settling a job failed until its lease, or the time to give it back, was over; the job will run again",
+			"job", j.d.ID(), "call", what, "err", err)
 		return false
 	}
 }

@@ -184,15 +184,15 @@ func (h *sharers) whenAsked() <-chan struct{} {
 
 // mind watches a Pull that has the places of r. It calls cancel if the pool revokes the places, or
 // if another Serve needs a place and the Pull has not brought a job within look after that. over is
-// closed when the Pull has ended. If the source ignores the end of the context, mind gives the
+// closed when the Pull has returned. If the source ignores the end of the context, mind gives the
 // places back after mostDeaf, and jobs that the Pull brings later are given back too.
 func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Duration, cancel context.CancelCauseFunc, over <-chan struct{}) {
 	defer func() {
 		select {
 		case <-over:
 		case <-time.After(mostDeaf):
-			s.log.Error("jobs: the source does not heed the end of the context of its Pull; its places are given back")
 			r.Release()
+			s.log.Error("jobs: the source does not heed the end of the context of its Pull; its places are given back")
 		}
 	}()
 	asked := s.sharers.whenAsked()

@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,6 +316,36 @@ func TestADeafPullKeepsNoPlaces(t *testing.T) {
 }
 
 func held(s *spy) (n int) { s.set(func() { n = s.held }); return n }
+
+// TestAPullThatHeedsIsNotCalledDeaf, though the source takes long to take back what it brings.
+func TestAPullThatHeedsIsNotCalledDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		s := newSpy()
+		s.slowNak = 5 * time.Second
+		fill(t, s, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		log := jobs.WithLogger(slog.New(hears(func(r slog.Record) { t.Errorf("logged: %s", r.Message) })))
+		go func() {
+			ended <- jobs.Serve(ctx, p, late{s}, func(context.Context, *jobs.Job) error { return nil }, log)
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil || s.naks != 1 {
+			t.Errorf("%v, %d given back", err, s.naks)
+		}
+	})
+}
+
+// A late source brings its jobs when the context of the Pull ends.
+type late struct{ *spy }
+
+func (s late) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	<-ctx.Done()
+	return s.spy.Pull(context.WithoutCancel(ctx), n)
+}
 
 // A deaf source ignores the context of its Pull.
 type deaf struct {

@@ -11,19 +11,24 @@ import (
 // Stats are the statistics of one call of [Serve].
 //
 // While no job is being settled, Leased = Held + Acked + Retried + Dead + LeasesLost +
-// Untold. A job whose lease was lost may count as acknowledged too.
+// Untold. A job whose lease was lost may count as acknowledged too. One for which a method of its
+// [Delivery] panicked may be missing in that sum.
+//
+// A job counts as Untold if the source did not take its result before the lease ended. A job that
+// [Serve] gives back at its end, or because it was leased too late, is also Untold if the source did
+// not take it within 10 s.
 type Stats struct {
 	Source  string        // the name of the source
 	Lease   time.Duration // how long a job is leased
 	Held    int           // jobs that are leased and not settled
-	Running int           // held jobs that are inside the handler
+	Running int           // jobs inside the handler, also those given back
 
 	Leased     uint64 // jobs that were leased
 	Acked      uint64 // jobs that are done
 	Retried    uint64 // jobs that were given back
 	Dead       uint64 // jobs that became dead letters
 	LeasesLost uint64 // jobs whose lease was lost
-	Untold     uint64 // jobs whose result did not reach the source before the lease ended
+	Untold     uint64 // jobs whose result did not reach the source in time
 	TimedOut   uint64 // runs of a job that exceeded its time limit; the job counts above too
 	Extended   uint64 // extensions of leases
 
@@ -48,7 +53,7 @@ type RunningJob struct {
 type JobFailure struct {
 	ID, Type string
 	Error    string    // in one line; of more than 1 KiB the beginning
-	At       time.Time // when the handler returned
+	At       time.Time // when it was noted, just before the source was told
 }
 
 // Of returns the statistics of each call of [Serve] that currently runs on p.
@@ -71,8 +76,8 @@ var ended = make(map[weak.Pointer[shoal.Pool]]Stats)
 
 // Total returns the sum of the statistics of all calls of [Serve] on p, with those that have ended.
 // So its counts do not go back when a call ends. A job that is settled after its call has ended
-// does not count as settled. Source and Lease are not set. Total returns false if Serve was never
-// called on p.
+// does not count as settled. Nor does one whose settling ended in a panic of the source. Source and
+// Lease are not set. Total returns false if Serve was never called on p.
 func Total(p *shoal.Pool) (sum Stats, served bool) {
 	var l []*server
 	servers.mu.Lock()

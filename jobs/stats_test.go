@@ -263,6 +263,49 @@ func TestStatsKnowTheLastFailure(t *testing.T) {
 	}
 }
 
+// TestStatsKnowAnErrorThatIsBroken: that of a Pull, whose text panics or asks for the statistics.
+func TestStatsKnowAnErrorThatIsBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  func(p *shoal.Pool) error
+		want string
+	}{
+		"a panic":         {func(*shoal.Pool) error { return unsayable{} }, "%!v(PANIC=Error method: no text)"},
+		"no text at all":  {func(*shoal.Pool) error { return selfError{} }, "the error of the source cannot be read"},
+		"asks":            {func(p *shoal.Pool) error { return asksError{p} }, "asks"},
+		"asks and panics": {func(p *shoal.Pool) error { return errors.Join(asksError{p}, unsayable{}) }, "%!v(PANIC=Error method: no text)"},
+	} {
+		t.Run(name, func(t *testing.T) { // in no bubble, in which a deadlock of mutexes is not seen
+			p := shoal.Must(shoal.New())
+			s := newSpy()
+			s.failPull = c.err(p)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			log := jobs.WithLogger(slog.New(hears(func(slog.Record) { cancel() })))
+			ended := make(chan error, 1)
+			go func() {
+				ended <- jobs.Serve(ctx, p, s, func(context.Context, *jobs.Job) error { return nil }, log)
+			}()
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("Serve hangs")
+			}
+			if all, _ := jobs.Total(p); all.PullErrors != 1 || all.LastError != c.want {
+				t.Errorf("%+v", all)
+			}
+			p.Close()
+		})
+	}
+}
+
+// An asksError asks for the statistics when it is read.
+type asksError struct{ p *shoal.Pool }
+
+func (e asksError) Error() string { jobs.Of(e.p); return "asks" }
+
 // What hangs, and why jobs fail, has names.
 func ExampleOf() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))

@@ -16,8 +16,8 @@ import (
 )
 
 // A Queue is a [jobs.Sink], a [jobs.Source], a [jobs.DeadStore] and a [jobs.Depther] in
-// memory, made by [NewQueue]. It loses its jobs when the process ends. It can be used inside a testing/synctest bubble. Its methods
-// may be called by several goroutines.
+// memory, made by [NewQueue]. It loses its jobs when the process ends. It can be used inside a
+// testing/synctest bubble. Its methods may be called by several goroutines.
 type Queue struct {
 	lease time.Duration
 
