@@ -20,7 +20,7 @@ Look at the dead letters of a durable queue: the jobs that were given up. Name t
 by ID, by -type, by -age or -within, or by several of these; then all conditions must be
 met.
 
-	list   one a line, the last ones first; all, if no condition is given
+	list   one a line, the last ones first; the last 50, unless -n, -all or an ID is given
 	show   all that is known: the last error, the last 4 KiB that the command has written
 	       on its standard error, the payload
 	retry  make them jobs again, for shoal work to run, with all their attempts before them
@@ -63,16 +63,16 @@ func deadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	fs.StringVar(&d.Filter.Type, "type", "", "those of this `type`")
 	fs.Func("age", "those that were given up at least this `time` ago, such as 90s, 24h or 7d", setAge(&d.Filter.Age))
 	fs.Func("within", "those that were given up at most this `time` ago", setAge(&d.Filter.Within))
-	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: of list 50, else all)")
+	fs.IntVar(&d.Filter.Limit, "n", 0, "no more than this number; 0: all (default: 50 of list without -all\nand without an ID, else all)")
 	fs.BoolVar(&d.JSON, "json", false, "write JSON: list and show write one object a dead letter, with its job (the ID), type,\nattempt, at, reason, output, header, and data, or data_base64 if it is no UTF-8")
-	all := fs.Bool("all", false, "with retry and rm: all dead letters")
+	all := fs.Bool("all", false, "all dead letters; retry and rm need it, or a condition")
 	if err := parsePlace(fs, &d.Place, args, stdout, deadUsage); err != nil {
 		return err
 	}
 	d.Filter.IDs, d.Filter.Newest = fs.Args(), d.Do == "list" || d.Do == "show"
 	given := make(map[string]bool)
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if d.Do == "list" && !given["n"] {
+	if d.Do == "list" && !given["n"] && !*all && len(d.Filter.IDs) == 0 {
 		d.Filter.Limit = 50
 	}
 	some := len(d.Filter.IDs) > 0 || d.Filter.Type != "" || given["age"] || given["within"]

@@ -139,3 +139,24 @@ func TestDeadRefusesBadInput(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadListIsBounded unless it is told what to list.
+func TestDeadListIsBounded(t *testing.T) {
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
+	enqueue(t, strings.Repeat("no time\n", 60), place...)
+	doWork(t, append(place, "-do", "sleep")...)
+	list := func(want int, args ...string) (ids []string) {
+		t.Helper()
+		out, _, err := dead(append(append([]string{"list"}, place...), args...)...)
+		for _, l := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
+			ids = append(ids, strings.Fields(l)[0])
+		}
+		if err != nil || len(ids) != want {
+			t.Errorf("list %.40q: %d, want %d: %v", args, len(ids), want, err)
+		}
+		return ids
+	}
+	list(50)
+	list(3, "-n", "3")
+	list(60, list(60, "-all")...)
+}

@@ -53,11 +53,7 @@ func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 	err = fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(help, "usage: shoal demo [flags]\n\nRun pools that hash a tree of files, fetch pages from a local server, and call a slow\ndependency that hangs once a minute. Serve a page to watch them.")
-		fmt.Fprintln(help)
-		fs.SetOutput(help)
-		fs.PrintDefaults()
-		return c, err
+		return c, printHelp(fs, help, "usage: shoal demo [flags]\n\nRun pools that hash a tree of files, fetch pages from a local server, and call a slow\ndependency that hangs once a minute. Serve a page to watch them.")
 	case err != nil:
 		return c, errUsage{fmt.Errorf("%w; shoal demo -h lists the flags", err)}
 	case fs.NArg() > 0:

@@ -15,6 +15,7 @@ import (
 // TestAWrongCommandLineIsStatus2, and makes no folder.
 func TestAWrongCommandLineIsStatus2(t *testing.T) {
 	t.Chdir(t.TempDir())
+	t.Setenv("SHOAL_TOKEN", "short")
 	long := strings.Repeat("x", 1025)
 	for _, c := range []struct {
 		want string
@@ -32,6 +33,14 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 		{`-type "\xff"`, []string{"enqueue", "-dir", "q", "-type", "\xff"}},
 		{`-type "a\x00b"`, []string{"enqueue", "-dir", "q", "-type", "a\x00b"}},
 		{"-type has 1025 bytes: want at most 1024", []string{"enqueue", "-dir", "q", "-type", long}},
+		{"-sql must be", []string{"enqueue", "-sql", ":memory:"}},
+		{"-sql must be", []string{"work", "-sql", "file:a.db", "-empty", "1ms", "cat"}},
+		{"-sql must be", []string{"dead", "list", "-sql", "mysql://a/b"}},
+		{"-sql must be", []string{"enqueue", "-sql", "host=localhost dbname=x password=secret"}},
+		{"-sql must be", []string{"enqueue", "-sql", "port=1 user = x"}},
+		{"there is no type before the =", []string{"work", "-dir", "q", "-empty", "1ms", "-time-limit", "=300ms", "cat"}},
+		{"-max-leases -1", []string{"work", "-dir", "q", "-max-leases", "-1", "cat"}},
+		{"$SHOAL_TOKEN has 5 bytes: want at least 16", []string{"work", "-dir", "q", "-empty", "1ms", "-listen", ":0", "cat"}},
 		{"-listen nonsense", []string{"work", "-dir", "q", "-empty", "1ms", "-listen", "nonsense", "cat"}},
 		{"-listen :65536", []string{"work", "-dir", "q", "-empty", "1ms", "-listen", ":65536", "cat"}},
 	} {
@@ -54,6 +63,12 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 				os.RemoveAll(name)
 			}
 		}
+	}
+	for _, file := range []string{"./file:a.db", "a b=c.db", "sub/host=a"} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		enqueue(t, "a\n", "-sql", file)
 	}
 	enqueue(t, "a\n", "-dir", "q", "-type", long[:1024], "-queue", strings.Repeat("q", 100))
 }
@@ -92,8 +107,10 @@ func helpOf(t *testing.T, command string) string {
 
 func TestTheHelpTellsAllOf(t *testing.T) {
 	for command, wants := range map[string][]string{
-		"enqueue": {"128+N signal N came before all lines were enqueued", "a carriage return before it"},
-		"work":    {"The summary at the end says how many jobs are left", "If the standard output is closed, as by >&-, what commands write there is lost"},
+		"enqueue": {"whose job was enqueued with -once, whatever its type, and waits, runs, is a dead letter", "128+N signal N came before all lines were enqueued", "a carriage return before it"},
+		"dead":    {"the last 50, unless -n, -all or an ID is given"},
+		"work": {"Its standard input is the job and a line feed", "SIGTERM to that group, and SIGKILL 0.8s later", "tried again after 5s, any number of times",
+			"as /dev/tty, is stopped", "killed, 0.8s later if they hold its output", "reads from its beginning each time", "only one that fails makes the job a dead letter: see -max-leases", "The summary at the end says how many jobs are left", "If the standard output is closed, as by >&-, what commands write there is lost"},
 	} {
 		help := helpOf(t, command)
 		for _, want := range wants {

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/shoal-go/shoal/cmd/shoal/internal/work"
@@ -30,10 +31,11 @@ enqueue   put each line of the standard input as a job into a durable queue
 work      run a command for each job of a durable queue
 version   print the version of this command, the version of Go, and the platform
 
-shoal demo -h, and so on, lists the flags of a command. For example:
+shoal demo -h, or shoal help demo, and so on, lists the flags of a command. For example:
 
 	ls *.md | shoal enqueue -type doc          each name is a job
-	shoal work -empty 1s xargs wc              run them; end when none is left
+	shoal work -empty 1s sh -c 'wc ./"$(cat)"'
+	                                           run them; end when none is left
 	shoal dead list                            why did some fail?
 	shoal dead retry -type doc                 mend it, run them again
 `
@@ -102,6 +104,9 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	case "version":
 		return versionCommand(args[1:], stdout)
 	case "help", "-h", "-help", "--help":
+		if len(args) > 1 && args[0] == "help" && args[1] != "help" && !strings.HasPrefix(args[1], "-") {
+			return run(ctx, []string{args[1], "-h"}, stdout, stderr)
+		}
 		_, err := io.WriteString(stdout, usage)
 		return err
 	default:

@@ -47,6 +47,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	}{
 		{"", "a command is missing"},
 		{"race", `"race"`},
+		{"help race", `"race"`},
 		{"bench", "shoal-bench"},
 		{"bench -quick", "go run github.com/shoal-go/shoal/cmd/shoal-bench@latest"},
 		{"version now", `"now"`},
@@ -79,7 +80,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"help": "version", "-h": "enqueue", "demo -h": "-listen", "enqueue -h": "-once", "dead -h": "retry", "work -h": "-attempts", "version -h": "usage: shoal version",
+		"help": "version", "help work": "-attempts", "help dead": "retry", "help help": "enqueue", "help -h": "enqueue", "-h": "enqueue", "demo -h": "-listen", "enqueue -h": "-once", "dead -h": "retry", "work -h": "-attempts", "version -h": "usage: shoal version",
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(context.Background(), strings.Fields(args), &stdout, devNull(t))
@@ -101,5 +102,16 @@ func TestVersion(t *testing.T) {
 	}
 	if got := strings.Join(fields, " "); got != strings.Join(want, " ") {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestHelpThatCannotBeWritten is an error.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	for _, args := range []string{"help", "demo -h", "enqueue -h", "dead -h", "work -h", "version -h"} {
+		var stderr bytes.Buffer
+		err := run(t.Context(), strings.Fields(args), brokenWriter{syscall.ENOSPC}, devNull(t))
+		if n := status(err, &stderr); n != 1 {
+			t.Errorf("shoal %s: status %d, %v", args, n, err)
+		}
 	}
 }

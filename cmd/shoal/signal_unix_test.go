@@ -413,3 +413,111 @@ func TestWorkEndsThoughNobodyReadsWhatItSays(t *testing.T) {
 	}
 	w.groupsEnd()
 }
+
+// TestTheEndOfTheDrainTakesTheResult of commands that SIGTERM ends, and gives no job back while its
+// command runs.
+func TestTheEndOfTheDrainTakesTheResult(t *testing.T) {
+	w := startWorker(t, 4, "s=$job; [ $job = 2 ] && s=65; [ $job = 3 ] && s=0; trap \"sleep 0.4; : >\\$DIR/over$job; exit $s\" TERM; "+begin+forEver, "-attempts", "1", "-drain", "100ms")
+	t.Setenv("DIR", w.dir)
+	w.signal(syscall.SIGTERM, "stopping; 4 jobs run")
+	out, said := doWork(t, append(w.place(), "-attempts", "3", "--", "sh", "-c", `read -r job; [ -e $DIR/over$job ] && echo "$job after" || echo "$job beside"`)...)
+	if out != "1 after\n" {
+		t.Errorf("another worker has run %q, want job 1 alone\n%s", out, said)
+	}
+	if err := w.Wait(); w.ProcessState.ExitCode() != 3 || !strings.Contains(w.said(), ": 2 done, 0 failed, to be tried again, 1 given back, 1 dead letters") {
+		t.Errorf("shoal work: %v\n%s", err, w.said())
+	}
+}
+
+// TestAnEndThatIsNoFailure: what ends with 0 at its time limit is done.
+func TestAnEndThatIsNoFailure(t *testing.T) {
+	w := startWorker(t, 1, "trap 'exit 0' TERM; "+begin+forEver, "-attempts", "1", "-time-limit", "1s", "-empty", "1s")
+	w.ends(0)
+}
+
+// TestAJobThatKillsItsWorker each time becomes a dead letter if leases are bounded.
+func TestAJobThatKillsItsWorker(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue"), "-lease", "200ms"}
+	enqueue(t, "bad\n", place...)
+	for _, want := range []int{-1, -1, 3} {
+		c := exec.Command(self, append(append([]string{"work", "-max-leases", "2", "-empty", "100ms"}, place...), "--", "sh", "-c", "kill -9 $PPID")...)
+		c.Env = append(os.Environ(), "SHOAL_MAIN=1")
+		if out, err := c.CombinedOutput(); c.ProcessState.ExitCode() != want {
+			t.Fatalf("shoal work: %v, want %d\n%s", err, want, out)
+		}
+	}
+	if out, _, _ := dead(append([]string{"list"}, place...)...); !strings.Contains(out, "lease 3, over the limit of 2") {
+		t.Error(out)
+	}
+}
+
+// TestARunThatIsLost is counted: its worker stood still, and another one has done the job.
+func TestARunThatIsLost(t *testing.T) {
+	for flag, wants := range map[string][]string{
+		"-time-limit=1h": {"work: 1 runs of jobs in ", ", 0 dead letters, 1 whose result is not known, and whose jobs run again"},
+		"-json":          {`"result":"lost"`, `"dead":0,"lost":1,`},
+	} {
+		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = c.Stderr }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", "-lease", "200ms", "-empty", "1s", flag)
+		if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if out, said := doWork(t, append(w.place(), "-lease", "200ms", "-do", "print")...); out != "0\n" {
+			t.Errorf("another worker has done %q\n%s", out, said)
+		}
+		if err := w.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		w.letGo()
+		w.ends(0)
+		for _, want := range wants {
+			if !strings.Contains(w.said(), want) {
+				t.Errorf("%s: work has not said %s, but\n%s", flag, want, w.said())
+			}
+		}
+	}
+}
+
+// TestTooMuchOutputEndsTheCommand, also one that goes on when its output is closed.
+func TestTooMuchOutputEndsTheCommand(t *testing.T) {
+	w := startWorker(t, 1, begin+"head -c 70000000 /dev/zero; "+forEver, "-attempts", "1", "-empty", "1s")
+	w.await("the end of the command", func() bool { return strings.Contains(w.said(), "and was ended") })
+	if err := w.Wait(); w.ProcessState.ExitCode() != 3 {
+		t.Errorf("shoal work: %v\n%s", err, w.said())
+	}
+	w.groupsEnd()
+}
+
+// TestTheExampleTakesEveryName of a file.
+func TestTheExampleTakesEveryName(t *testing.T) {
+	for _, name := range []string{"sh", "wc", "cat"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	const script = `wc ./"$(cat)"`
+	readme, err := os.ReadFile("../../README.md")
+	if example := "shoal work -empty 1s sh -c '" + script + "'\n"; err != nil || !strings.Contains(string(readme), example) || !strings.Contains(usage, example) {
+		t.Errorf("the example is another one: %v", err)
+	}
+	t.Chdir(t.TempDir())
+	names := []string{"a.md", "a b.md", " a\t.md ", `a'b.md`, `a"b\.md`, "-a.md", "$(a)*.md"}
+	for _, name := range names {
+		if err := os.WriteFile(name, []byte("1 2\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue(t, strings.Join(names, "\n"))
+	out, said := doWork(t, "--", "sh", "-c", script)
+	for _, name := range names {
+		if !strings.Contains(out, " ./"+name+"\n") {
+			t.Errorf("%q is missing in %q\n%s", name, out, said)
+		}
+	}
+}

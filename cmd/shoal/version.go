@@ -17,8 +17,7 @@ func versionCommand(args []string, stdout io.Writer) error {
 	err := fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(stdout, "usage: shoal version\n\nPrint the version of this command, the version of Go, and the platform.")
-		return err
+		return printHelp(fs, stdout, "usage: shoal version\n\nPrint the version of this command, the version of Go, and the platform.")
 	case err != nil:
 		return errUsage{fmt.Errorf("%w; version takes no flags", err)}
 	case fs.NArg() > 0:

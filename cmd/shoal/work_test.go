@@ -189,9 +189,9 @@ func TestTimeLimits(t *testing.T) {
 	}
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	enqueue(t, "hangs\n", place...)
-	enqueue(t, "free\n", append(place, "-type", "report")...)
-	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "report=1m", "--", "sh", "-c", `sleep 1; echo "$SHOAL_TYPE"`)...)
-	if out != "report\n" || !strings.Contains(said, "time limit exceeded: it is 300ms") {
+	enqueue(t, "free\n", append(place, "-type", "re=port")...)
+	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "re=port=1m", "--", "sh", "-c", `sleep 1; echo "$SHOAL_TYPE"`)...)
+	if out != "re=port\n" || !strings.Contains(said, "time limit exceeded: it is 300ms") {
 		t.Errorf("%q; work said %q", out, said)
 	}
 }
@@ -447,6 +447,7 @@ func TestWorkRefusesBadInput(t *testing.T) {
 		"-attempts -1 cat":                  "-attempts -1",
 		"-drain -1s cat":                    "-drain -1s",
 		"-empty -1s cat":                    "-empty -1s",
+		"-empty 0s cat":                     "-empty 0s is no time",
 		"-lease 1ms cat":                    "-lease 1ms",
 		"-time-limit soon cat":              `"soon" is no time`,
 		"-time-limit a=-1s cat":             `"-1s" is no time`,

@@ -27,9 +27,7 @@ const (
 
 const (
 	retryAfter = 5 * time.Second
-	// killAfter is from SIGTERM to SIGKILL. It is less than the second that jobs.Serve waits
-	// for handlers that it has cancelled.
-	killAfter = 800 * time.Millisecond
+	killAfter  = 800 * time.Millisecond // from SIGTERM to SIGKILL
 	// signalApart is how much later than a command this process may take a signal to both.
 	signalApart = time.Second
 	mostTail    = 4 << 10  // bytes of what a command says at last, on its standard error
@@ -77,9 +75,12 @@ type processes struct {
 
 	mu      sync.Mutex
 	running map[*exec.Cmd]struct{}
-	ending  chan struct{} // closed when a signal has come
+	ending  chan struct{} // closed when the work is to end
 	told    bool          // and another one was passed on; no command starts after that
 }
+
+// errGuard is why the work ends when its guard has ended, as by a SIGKILL.
+var errGuard = errors.New("the process has ended that kills the commands if this one is killed")
 
 // errTold is why a command does not start.
 var errTold = errors.New("the work ends")
@@ -92,11 +93,11 @@ func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process 
 		return errors.Is(err, errTold), err
 	}
 	started(c.Process.Pid)
-	if err = c.Wait(); errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it has ended well, and left something behind that holds its output open
+	if err = c.Wait(); c.ProcessState != nil && c.ProcessState.Success() {
+		err = nil // though it was told to end, or has left something behind that holds its output open
 	}
 	signalGroup(c.Process, syscall.SIGKILL) // what it has left behind
-	if ctx.Err() == nil && isKilled(c.ProcessState) {
+	if ctx.Err() == nil && isKilled(c.ProcessState) && !ps.isTold() {
 		select {
 		case <-ps.ending:
 			told = true
@@ -140,6 +141,28 @@ func (ps *processes) start(c *exec.Cmd) error {
 	return nil
 }
 
+// end ends the commands once the work is to end and has had the time of drain: by SIGTERM, and
+// after killAfter by SIGKILL. A job is given back when its command has ended, and not before.
+func (ps *processes) end(drain time.Duration, served <-chan struct{}) {
+	for _, next := range []struct {
+		after time.Duration
+		s     syscall.Signal
+	}{{drain, syscall.SIGTERM}, {killAfter, syscall.SIGKILL}} {
+		select {
+		case <-served:
+			return
+		case <-time.After(next.after):
+			ps.tell(next.s)
+		}
+	}
+}
+
+func (ps *processes) isTold() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.told
+}
+
 // tell passes a signal on to all commands. One that fails after that has not failed by
 // itself: its job is given back.
 func (ps *processes) tell(s syscall.Signal) {
@@ -151,10 +174,12 @@ func (ps *processes) tell(s syscall.Signal) {
 	}
 }
 
-// command runs a program for each job: the payload is its standard input.
+// command runs a program for each job: the payload and a line feed are its standard input.
 func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
-		var out output
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		out := output{full: cancel}
 		var errs tail
 		c := exec.CommandContext(ctx, path, w.Command[1:]...)
 		c.Args[0] = w.Command[0]
@@ -166,7 +191,8 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 			defer in.Close()
 			c.Stdin = in
 		}
-		c.Env = append(os.Environ(), "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
+		env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, TokenEnv+"=") })
+		c.Env = append(env, "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
 		told, err := ps.run(ctx, c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, for which a job is seldom at fault
 			if told {
@@ -200,7 +226,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		case code == exitPoison:
 			return jobs.Poison(err)
 		case code == exitRetry:
-			return jobs.Retry(retryAfter)
+			return fmt.Errorf("%w: %w", jobs.Retry(retryAfter), err)
 		case told && context.Cause(ctx) != jobs.ErrTimeLimit:
 			return jobs.ErrStopped
 		}
@@ -211,13 +237,15 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 // An output keeps what is written to it, up to mostOut: a command that writes for ever would
 // take all memory.
 type output struct {
-	b   []byte
-	cut bool
+	b    []byte
+	cut  bool
+	full func() // ends the command
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	if len(o.b)+len(b) > mostOut {
 		o.b, o.cut = nil, true
+		o.full()
 		return 0, io.ErrShortWrite // and so the pipe of the command is closed
 	}
 	o.b = append(o.b, b...)

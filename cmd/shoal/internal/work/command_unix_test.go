@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/shoal-go/shoal/jobs"
@@ -24,6 +25,9 @@ func TestAnInputIsThereAtOnce(t *testing.T) {
 		}
 		if b, err := io.ReadAll(in); err != nil || string(b) != want {
 			t.Errorf("%d bytes of %d: %v", len(b), n, err)
+		}
+		if _, err := in.Write([]byte("x")); err == nil {
+			t.Errorf("%d bytes: the command can write its input", n)
 		}
 		in.Close()
 	}
@@ -50,5 +54,37 @@ func TestAJobThatNoCommandCanHave(t *testing.T) {
 		if !jobs.IsPoison(err) || !strings.Contains(err.Error(), "its ID or type cannot be passed to a command: ") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestWhatACommandGets: its input cannot be written, the token of the page is not in its
+// environment, and what it says when it cannot do the job now is not lost.
+func TestWhatACommandGets(t *testing.T) {
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv(TokenEnv, "a token of 16 bytes")
+	w := Work{Command: []string{"sh", "-c", `echo "$SHOAL_JOB $SHOAL_TOKEN-" >&2; exit 75`}}
+	ps := &processes{guard: &guard{in: os.Stderr}, running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
+	if ps.guard.in, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer ps.guard.in.Close()
+	err = w.command(path, ps, &reporter{})(t.Context(), &jobs.Job{ID: "a"})
+	if after, ok := jobs.RetryAfter(err); !ok || after != retryAfter || !strings.HasSuffix(err.Error(), "exit status 75: a -") {
+		t.Error(err)
+	}
+}
+
+// TestAProcessThatHasEnded is not one that cannot be told.
+func TestAProcessThatHasEnded(t *testing.T) {
+	c := exec.Command("true")
+	c.SysProcAttr = ownGroup()
+	if err := c.Run(); err != nil {
+		t.Skip(err)
+	}
+	if err := signalGroup(c.Process, syscall.SIGTERM); err != os.ErrProcessDone {
+		t.Error(err)
 	}
 }

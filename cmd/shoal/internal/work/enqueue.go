@@ -109,11 +109,15 @@ func (e Enqueue) lines(ctx context.Context, q *Queue, in io.Reader) (n int, err 
 
 // unsure says what to do about lines of which nobody knows whether they are enqueued.
 func (e Enqueue) unsure(first, last int) string {
-	s := fmt.Sprintf("lines %d to %d may not all be enqueued; enqueue again from line %d", first, last, first)
+	which, all := fmt.Sprintf("lines %d to %d", first, last), " all"
+	if first == last {
+		which, all = fmt.Sprintf("line %d", first), ""
+	}
+	s := fmt.Sprintf("%s may not%s be enqueued; enqueue again from line %d", which, all, first)
 	if e.Once {
 		return s + ", with -once, within two minutes"
 	}
-	return s + fmt.Sprintf("; lines %d to %d may then run twice", first, last)
+	return s + fmt.Sprintf("; %s may then run twice", which)
 }
 
 // gather returns the lines that come together, as jobs, and whether there may be more.

@@ -46,3 +46,12 @@ func TestAnEnqueueThatMayHaveFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestOneLineThatMayHaveFailed is one.
+func TestOneLineThatMayHaveFailed(t *testing.T) {
+	q := &Queue{Sink: sinkFunc(func(context.Context) error { return errors.New("broken") })}
+	_, err := Enqueue{}.lines(t.Context(), q, strings.NewReader("a\n"))
+	if want := "line 1 may not be enqueued; enqueue again from line 1; line 1 may then run twice: broken"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -17,7 +17,7 @@ func signalGroup(p *os.Process, _ syscall.Signal) error { return p.Kill() }
 // wholeInput is of no use where a command outlives a kill of this process anyway.
 func wholeInput([]byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-type guard struct{}
+type guard struct{ over chan struct{} }
 
 // GuardCommand is of no use here.
 const GuardCommand = "guard-the-commands-of-work"

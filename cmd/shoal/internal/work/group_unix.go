@@ -4,6 +4,7 @@ package work
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,13 @@ import (
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // signalGroup sends a signal to p and to what it has started.
-func signalGroup(p *os.Process, s syscall.Signal) error { return syscall.Kill(-p.Pid, s) }
+func signalGroup(p *os.Process, s syscall.Signal) error {
+	err := syscall.Kill(-p.Pid, s)
+	if err == syscall.ESRCH {
+		return os.ErrProcessDone
+	}
+	return err
+}
 
 // wholeInput is a pipe that holds b, or a file if b is too large for one. A pipe needs no disk.
 func wholeInput(b []byte) (*os.File, error) {
@@ -44,32 +51,31 @@ func wholeInput(b []byte) (*os.File, error) {
 	return inFile(b)
 }
 
-// inFile is a file without a name that holds b.
+// inFile is a file without a name that holds b, and cannot be written. Unlike a pipe it begins anew
+// for a command that opens /dev/stdin.
 func inFile(b []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "shoal-job-")
 	if err != nil {
 		return nil, err
 	}
-	err = os.Remove(f.Name())
-	if err == nil {
+	defer f.Close()
+	in, err := os.Open(f.Name())
+	if err = errors.Join(err, os.Remove(f.Name())); err == nil {
 		_, err = f.Write(b)
 	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
 	if err != nil {
-		f.Close()
+		in.Close() // nil is fine
 		return nil, err
 	}
-	return f, nil
+	return in, nil
 }
 
 // A guard is a process that kills the process groups of the commands when this process has
 // ended without doing so, as by SIGKILL. A parent-death signal, which Linux alone has, would
 // reach the command and nothing that the command has started, such as what a shell runs.
 type guard struct {
-	c  *exec.Cmd
-	in io.WriteCloser
+	in   io.WriteCloser
+	over chan struct{} // closed when it has ended
 }
 
 // GuardCommand is the argument with which this program is a guard; see Guard.
@@ -80,12 +86,20 @@ func startGuard() (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{c: exec.Command(self, GuardCommand)}
-	g.c.SysProcAttr = ownGroup()
-	if g.in, err = g.c.StdinPipe(); err != nil {
+	g := &guard{over: make(chan struct{})}
+	c := exec.Command(self, GuardCommand)
+	c.SysProcAttr = ownGroup()
+	if g.in, err = c.StdinPipe(); err != nil {
 		return nil, err
 	}
-	return g, g.c.Start()
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(g.over)
+		c.Wait()
+	}()
+	return g, nil
 }
 
 func (g *guard) add(group int)    { fmt.Fprintf(g.in, "+%d\n", group) }
@@ -93,7 +107,7 @@ func (g *guard) remove(group int) { fmt.Fprintf(g.in, "-%d\n", group) }
 
 func (g *guard) close() {
 	g.in.Close()
-	g.c.Wait()
+	<-g.over
 }
 
 // Guard reads which process groups there are, +N and -N, one a line, until that ends, which

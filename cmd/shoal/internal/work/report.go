@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shoal-go/shoal/jobs"
 )
@@ -27,6 +27,7 @@ type Tally struct {
 	Back     int `json:"back"`   // given back, to be run again
 	Failed   int `json:"failed"` // of these, the runs that failed, or had to be put off
 	Dead     int `json:"dead"`
+	Lost     int `json:"lost"`      // runs whose result the queue has not taken
 	TimedOut int `json:"timed_out"` // runs that were too long
 }
 
@@ -42,8 +43,9 @@ type reporter struct {
 
 	tallyMu sync.Mutex
 	tally   Tally
-	failure string              // the last failure that was not shown yet
-	runs    map[*jobs.Job]*aRun // those that go on
+	failure string                      // the last failure that was not shown yet
+	runs    map[*jobs.Job]*aRun         // those that go on
+	untold  map[*toldDelivery]time.Time // of which the queue is not told, and when they ended; zero if they go on
 }
 
 // A run of a job that goes on.
@@ -131,11 +133,16 @@ func (r *reporter) output(j *jobs.Job, b []byte) error {
 	}
 	var err error
 	if r.json {
+		text, rest := string(b), []byte(nil)
+		if !utf8.Valid(b) {
+			text, rest = "", b
+		}
 		err = r.event(struct {
 			Event  string `json:"event"`
 			Job    string `json:"job"`
-			Output string `json:"output"`
-		}{"output", j.ID, strings.ToValidUTF8(string(b), "\uFFFD")})
+			Output string `json:"output,omitempty"`
+			Base64 []byte `json:"output_base64,omitempty"` // if it is no UTF-8
+		}{"output", j.ID, text, rest})
 	} else {
 		r.mu.Lock()
 		_, err = r.out.Write(b)
@@ -158,7 +165,7 @@ type jobEvent struct {
 	Job     string  `json:"job"`
 	Type    string  `json:"type,omitempty"`
 	Attempt int     `json:"attempt"`
-	Result  string  `json:"result"` // done, back or dead
+	Result  string  `json:"result"` // done, back, dead or lost
 	Seconds float64 `json:"seconds"`
 	Error   string  `json:"error,omitempty"`
 }
@@ -184,6 +191,7 @@ type toldDelivery struct {
 	mu   sync.Mutex
 	took time.Duration
 	err  error
+	lost bool // guarded by r.tallyMu
 }
 
 func (d *toldDelivery) Unwrap() jobs.Delivery { return d.Delivery }
@@ -221,23 +229,19 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 		return err
 	}
 	d.r.tallyMu.Lock()
-	*n++
+	lost := d.lost
+	if !lost {
+		*n++
+		delete(d.r.untold, d)
+	}
 	d.r.tallyMu.Unlock()
-	if !d.r.json {
+	if lost || !d.r.json {
 		return nil
 	}
-	d.mu.Lock()
-	e := jobEvent{"job", d.ID(), d.Header()[jobs.TypeHeader], d.Attempt(), result, d.took.Seconds(), ""}
-	if d.err != nil && result != "done" {
-		e.Error = d.err.Error()
-	}
-	d.mu.Unlock()
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		if err := d.r.event(e); err != nil {
-			d.r.fatal(err)
-		}
+		d.say(result)
 	}()
 	select {
 	case <-said:
@@ -246,19 +250,72 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 	return nil
 }
 
+// say says in JSON what has become of the job.
+func (d *toldDelivery) say(result string) {
+	d.mu.Lock()
+	e := jobEvent{"job", d.ID(), d.Header()[jobs.TypeHeader], d.Attempt(), result, d.took.Seconds(), ""}
+	if d.err != nil && result != "done" {
+		e.Error = d.err.Error()
+	}
+	d.mu.Unlock()
+	if err := d.r.event(e); err != nil {
+		d.r.fatal(err)
+	}
+}
+
+// lose counts the runs that ended before a time, and whose result the queue has not taken; all of
+// which it has not, if that time is zero.
+func (r *reporter) lose(before time.Time) (lost []*toldDelivery) {
+	r.tallyMu.Lock()
+	defer r.tallyMu.Unlock()
+	for d, ended := range r.untold {
+		if before.IsZero() || !ended.IsZero() && ended.Before(before) {
+			delete(r.untold, d)
+			d.lost = true
+			lost = append(lost, d)
+		}
+	}
+	r.tally.Lost += len(lost)
+	return lost
+}
+
+// sayLost says in JSON what lose has returned.
+func (r *reporter) sayLost(lost []*toldDelivery) {
+	if r.json {
+		for _, d := range lost {
+			d.say("lost")
+		}
+	}
+}
+
+// lost says it to people, after something else; "" if there are none.
+func (n Tally) lost() string {
+	if n.Lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d whose result is not known, and whose jobs run again", n.Lost)
+}
+
 // handler is h, whose results are known to the deliveries.
 func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 	return func(ctx context.Context, j *jobs.Job) error {
 		start := time.Now()
 		r.tallyMu.Lock()
 		if r.runs == nil {
-			r.runs = make(map[*jobs.Job]*aRun)
+			r.runs, r.untold = make(map[*jobs.Job]*aRun), make(map[*toldDelivery]time.Time)
 		}
 		r.runs[j] = &aRun{since: start}
+		d, ok := j.Delivery().(*toldDelivery)
+		if ok {
+			r.untold[d] = time.Time{}
+		}
 		r.tallyMu.Unlock()
 		defer func() {
 			r.tallyMu.Lock()
 			delete(r.runs, j)
+			if _, still := r.untold[d]; still {
+				r.untold[d] = time.Now()
+			}
 			r.tallyMu.Unlock()
 		}()
 		err := h(ctx, j)
@@ -271,7 +328,7 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 				why = fmt.Errorf("%w: %w", jobs.ErrTimeLimit, err)
 			}
 		}
-		if d, ok := j.Delivery().(*toldDelivery); ok {
+		if ok {
 			d.mu.Lock()
 			d.took, d.err = time.Since(start), why
 			d.mu.Unlock()
@@ -350,6 +407,7 @@ func (d *depths) look(ctx context.Context) *depth {
 
 func (p progress) String() string {
 	s := fmt.Sprintf("%d jobs done (%.0f/s), %d failed, to be tried again, %d given back, %d dead letters, %d of %d workers busy", p.Done, p.Rate, p.Failed, p.Back-p.Failed, p.Tally.Dead, p.Running, p.Workers)
+	s += p.lost()
 	if p.TimedOut > 0 {
 		s += fmt.Sprintf(", %d over the time limit", p.TimedOut)
 	}

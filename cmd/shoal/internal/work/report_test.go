@@ -97,3 +97,17 @@ func TestProgressSaysWhatIsInTheQueue(t *testing.T) {
 		t.Errorf("%q, want %q", p, want)
 	}
 }
+
+// TestOutputThatIsNoUTF8 is in JSON as it is.
+func TestOutputThatIsNoUTF8(t *testing.T) {
+	var out bytes.Buffer
+	r := &reporter{json: true, out: &out}
+	for _, s := range []string{"\xff\n", "x\n"} {
+		if err := r.output(&jobs.Job{ID: "a"}, []byte(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := `{"event":"output","job":"a","output_base64":"/wo="}` + "\n" + `{"event":"output","job":"a","output":"x\n"}` + "\n"; out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+}

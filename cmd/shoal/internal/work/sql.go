@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,6 +26,18 @@ const filePoll = 2 * time.Second
 
 // flushFor is how long the end waits until others know what there is to do.
 const flushFor = 2 * time.Second
+
+// noFile is what a name has that is hardly meant for a file: SQLite would lose the jobs, or a
+// setting of another database be the name of a file.
+var noFile = regexp.MustCompile(`^:memory:|^file:|://|(^|\s)(host|dbname|user)\s*=`)
+
+// CheckSQL returns an error if name names no database.
+func CheckSQL(name string) error {
+	if isPostgres(name) || filepath.IsAbs(name) || strings.HasPrefix(name, ".") || !noFile.MatchString(name) {
+		return nil
+	}
+	return errors.New("-sql must be a postgres:// address or the file of an SQLite database; if this is the name of a file, write ./ before it")
+}
 
 func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")

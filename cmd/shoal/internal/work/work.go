@@ -26,6 +26,7 @@ type Work struct {
 	Place
 	Workers     int
 	MaxAttempts int
+	MaxLeases   int
 	Drain       time.Duration
 	Limit       time.Duration            // for a job; 0: none
 	Limits      map[string]time.Duration // for jobs of a type, instead of Limit
@@ -102,6 +103,10 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		defer ps.tell(syscall.SIGKILL)
 		h = w.command(path, ps, r)
 	}
+	drain := w.Drain
+	if w.Do == "" { // the commands are ended before their jobs are
+		drain = max(drain, drain+endFor) // or more than there is
+	}
 	if !w.Quiet && !w.JSON {
 		r.say("running up to %d jobs at once from queue %s at %s%v", w.Workers, w.Queue, q.Where, look(ctx, q))
 	}
@@ -109,8 +114,22 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
 	watching.Go(func() { w.heed(signals, served, p, ps, r, cancel) })
-	opts := []jobs.Option{jobs.WithName(w.Queue), jobs.WithMaxAttempts(w.MaxAttempts),
-		jobs.WithDrain(w.Drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
+	watching.Go(func() {
+		<-ctx.Done()
+		close(ps.ending)
+		ps.end(w.Drain, served)
+	})
+	if ps.guard != nil {
+		watching.Go(func() {
+			select {
+			case <-ps.guard.over:
+				r.fatal(errGuard)
+			case <-served:
+			}
+		})
+	}
+	opts := []jobs.Option{jobs.WithName(w.Queue), jobs.WithMaxAttempts(w.MaxAttempts), jobs.WithMaxLeases(w.MaxLeases),
+		jobs.WithDrain(drain), jobs.WithLogger(w.Log), jobs.WithTimeLimit(w.Limit)}
 	for t, d := range w.Limits {
 		opts = append(opts, jobs.WithTimeLimit(d, t))
 	}
@@ -123,6 +142,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	stop()
 	close(served)
+	lost := r.lose(time.Time{})
 	took, n := time.Since(start), r.now()
 	by := ""
 	if s := interrupted(ctx); s != nil {
@@ -133,6 +153,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	said := make(chan error, 1)
 	go func() {
 		watching.Wait()
+		r.sayLost(lost)
 		left = look(context.Background(), q)
 		if w.JSON {
 			said <- r.event(struct {
@@ -144,7 +165,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 			}{"end", n, took.Seconds(), by, left})
 			return
 		}
-		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, to be tried again, %d given back, %d dead letters%v\n", n.Done+n.Back+n.Dead, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, left)
+		fmt.Fprintf(stderr, "work: %d runs of jobs in %v: %d done, %d failed, to be tried again, %d given back, %d dead letters%s%v\n", n.Done+n.Back+n.Dead+n.Lost, took.Round(time.Millisecond), n.Done, n.Failed, n.Back-n.Failed, n.Dead, n.lost(), left)
 		said <- nil
 	}()
 	select {
@@ -207,7 +228,6 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 			if all := jobs.Of(p); len(all) > 0 {
 				running = all[0].Running
 			}
-			close(ps.ending)
 			cancel(&Interrupted{Signal: s})
 			if running == 0 {
 				r.say("stopping; no job runs")
@@ -228,17 +248,23 @@ func (w Work) heed(signals chan os.Signal, served <-chan struct{}, p *shoal.Pool
 	}
 }
 
-// tokenEnv names the variable with the token of the page. If it is unset, the token is a new one.
-const tokenEnv = "SHOAL_TOKEN"
+// TokenEnv names the variable with the token of the page. If it is unset, the token is a new one.
+const TokenEnv = "SHOAL_TOKEN"
+
+// CheckToken returns an error if that variable has no token.
+func CheckToken() error {
+	if n := len(os.Getenv(TokenEnv)); n > 0 && n < 16 {
+		return fmt.Errorf("-listen: the token of $%s has %d bytes: want at least 16", TokenEnv, n)
+	}
+	return nil
+}
 
 // page serves the live page of the pool and the queue, until stop is called.
 func (w Work) page(p *shoal.Pool, q *Queue, stderr io.Writer) (stop func(), err error) {
-	token, part := os.Getenv(tokenEnv), ""
+	token, part := os.Getenv(TokenEnv), ""
 	if token == "" {
 		token = rand.Text()
 		part = "#token=" + token
-	} else if len(token) < 16 {
-		return nil, fmt.Errorf("-listen: the token of $%s has %d bytes: want at least 16", tokenEnv, len(token))
 	}
 	opts := []shoalhttp.Option{shoalhttp.WithPools(p), shoalhttp.WithControls(token)}
 	if d, ok := q.Source.(jobs.Depther); ok {
@@ -265,6 +291,9 @@ const (
 	restEvery = time.Second // where nobody waits for the end: an idle process is to sleep
 	sayEvery  = 2 * time.Second
 	mostSay   = 2 * time.Second // for what is said at last
+	// endFor is how long commands take to end after the drain: until a SIGKILL, and then as long
+	// again while something that has left their group holds their output open.
+	endFor = 2*killAfter + time.Second
 )
 
 // mostUnsaid is how many bytes of what nobody has read yet are kept.
@@ -352,6 +381,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 		if len(all) == 0 {
 			continue
 		}
+		r.sayLost(r.lose(time.Now().Add(-w.Lease).Add(-w.Lease))) // after its lease the queue is told no more
 		s := all[0]
 		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed { // a queue that fails is not empty
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
