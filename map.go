@@ -48,21 +48,21 @@ func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f 
 // It takes the items as [Map] does, with the same bound. An item that fails
 // does not end the others. The result is all errors, joined by [errors.Join] in
 // the order of the items. If ctx ends or p is closed, the result has that error
-// once. To stop at the first error, use a [Group]. The errors about nil arguments
-// are those of Map.
+// once; but under [DropOldest] each item that was dropped has [ErrDropped]. To stop
+// at the first error, use a [Group]. The errors about nil arguments are those of Map.
 func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
 	if f == nil {
 		return ErrNilTask
 	}
 	var errs []error
-	run := func(ctx context.Context, v T) (own bool, err error) {
-		if err = f(ctx, v); err != nil && err == ctx.Err() && p.lane.Stops() { // Close has ended ctx
+	run := func(its context.Context, v T) (own bool, err error) {
+		if err = f(its, v); err != nil && err == its.Err() && ctx.Err() == nil && p.lane.Stops() { // Close has ended its
 			return false, ErrClosed
 		}
 		return true, err
 	}
 	for own, err := range Map(ctx, p, in, run) {
-		if !own && err == ErrDropped && p.lane.Stops() {
+		if !own && err == ErrDropped && p.policy != DropOldest { // else another task may have displaced it
 			err = ErrClosed
 		}
 		ended := !own && err == ErrClosed || ctx != nil && err == ctx.Err()

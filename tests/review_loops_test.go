@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -252,5 +253,32 @@ func TestReviewAPanicAfterALoopWasLeftIsLogged(t *testing.T) {
 				shutClean(t, p)
 			})
 		}
+	}
+}
+
+// An item that returns the end of its context has that error, also if the pool is closed later.
+func TestReviewForEachTellsWhoEndedTheContext(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1)...)
+			ctx, cancel := context.WithCancel(bg)
+			if closed {
+				time.AfterFunc(time.Second, func() { p.Close() })
+			} else {
+				time.AfterFunc(time.Second, cancel)
+				time.AfterFunc(2*time.Second, func() { p.Close() })
+			}
+			err := shoal.ForEach(ctx, p, slices.Values([]int{1}), func(ctx context.Context, _ int) error {
+				<-ctx.Done()
+				time.Sleep(3 * time.Second)
+				return ctx.Err()
+			})
+			want := map[bool]error{false: context.Canceled, true: shoal.ErrClosed}[closed]
+			if !errors.Is(err, want) || err.Error() != want.Error() {
+				t.Errorf("closed first: %v: the error is %v, want %v", closed, err, want)
+			}
+			cancel()
+			<-p.Done()
+		})
 	}
 }

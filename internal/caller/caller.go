@@ -6,7 +6,7 @@
 //
 // A call costs about two nanoseconds and 24 bytes of stack per decimal digit of the
 // number; numbers are given out in order, from 1. Asking takes microseconds, and
-// more if the innermost call is deep in the stack, or there is none.
+// more on a deep stack. The walk ends at the innermost call that spells how deep it is.
 //
 // Only the stack of the calling goroutine counts. Goroutines that the function has
 // started, and iterators that [iter.Pull] runs, have stacks of their own, and are
@@ -14,6 +14,7 @@
 package caller
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func (id ID) Call(f func()) {
 	s.spell()
 }
 
-// CallAt is Call, but [ID.Depth] is depth inside of the call; 0 stands for 1.
+// CallAt is Call by a caller who knows that [ID.Depth] is depth inside of the call; 0: it does not know.
 func (id ID) CallAt(depth int, f func()) {
 	if depth == 0 {
 		id.Call(f)
@@ -58,11 +59,13 @@ func at(depth int, f func()) {
 }
 
 // Inside reports whether the calling goroutine is inside of a call in the name of id.
-func (id ID) Inside() bool { return id.Depth() > 0 }
+func (id ID) Inside() bool { return id.walk(1) > 0 }
 
-// Depth is the depth of the innermost call in the name of id that the calling goroutine is inside of: 1, or
-// what CallAt was told. It is 0 if there is none.
-func (id ID) Depth() int {
+// Depth is how many calls in the name of id the calling goroutine is inside of.
+func (id ID) Depth() int { return id.walk(math.MaxInt) }
+
+// walk is Depth, but may be any number from enough on if Depth is.
+func (id ID) walk(enough int) (depth int) {
 	if id == 0 {
 		return 0
 	}
@@ -70,10 +73,10 @@ func (id ID) Depth() int {
 	// An array for few frames lets it keep that stack: moving to a larger one costs
 	// more than the walk, and doubles its memory.
 	var few [24]uintptr
-	pcs, skip := few[:], 2
-	n, told := uint64(0), 1 // the number, and the depth, that are spelled inside of the next address
-	for {
-		got := runtime.Callers(skip, pcs)
+	for pcs := few[:]; ; pcs = make([]uintptr, 8*len(pcs)) {
+		got := runtime.Callers(3, pcs) // from the top: it skips no frames of C, but may return some
+		n, told := uint64(0), 0        // the number, and the depth, that are spelled inside of the next address
+		depth = 0
 		for _, pc := range pcs[:got] { // the innermost first
 			switch i := slices.Index(sites[:], pc); {
 			case 1 <= i && i <= base:
@@ -82,17 +85,17 @@ func (id ID) Depth() int {
 			case i == depthSite:
 				told = int(n)
 			case i == 0 && n == uint64(id):
-				return told
+				if depth += max(1, told); told > 0 || depth >= enough {
+					return depth
+				}
 			case i == 0:
-				told = 1
+				told = 0
 			}
 			n = 0
 		}
 		if got < len(pcs) {
-			return 0
+			return depth
 		}
-		skip += got
-		pcs = make([]uintptr, 8*len(pcs))
 	}
 }
 

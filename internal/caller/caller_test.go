@@ -90,8 +90,7 @@ func TestACallIsKnown(t *testing.T) {
 	}
 }
 
-// The innermost call of an ID counts.
-func TestCallsInsideEachOther(t *testing.T) {
+func TestCallsInsideEachOtherAreCounted(t *testing.T) {
 	ids := numbers()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
@@ -112,11 +111,14 @@ func TestCallsInsideEachOther(t *testing.T) {
 			was := depth[id]
 			next := func() { within(r.IntN(20), func() { down(n + 1) }) }
 			switch told := r.IntN(8); told {
-			case 1:
-				depth[id] = 1
+			case 0, 1:
+				depth[id]++
+				id.CallAt(0, next)
+			case 2, 3:
+				depth[id]++
 				id.Call(next)
 			default:
-				depth[id] = max(1, told)
+				depth[id] = told
 				id.CallAt(told, next)
 			}
 			depth[id] = was
@@ -125,6 +127,7 @@ func TestCallsInsideEachOther(t *testing.T) {
 	}
 }
 
+// A depth that is told is believed, and what is further out is not looked at.
 func TestADepthThatIsTold(t *testing.T) {
 	id, other := caller.ID(7), caller.ID(12)
 	for _, depth := range []int{1, 2, 9, 10, 65, 1234567} {
@@ -135,7 +138,7 @@ func TestADepthThatIsTold(t *testing.T) {
 				other.Call(func() {
 					want(t, "in a call inside of it", id, depth)
 					want(t, "in a call inside of it", other, 1)
-					id.Call(func() { want(t, "in a call that is not told", id, 1) })
+					id.Call(func() { want(t, "one deeper", id, depth+1) })
 				})
 			})
 		})
@@ -155,7 +158,7 @@ func TestACallIsKnownFromAnyDepth(t *testing.T) {
 			within(n, func() {
 				want(t, fmt.Sprintf("%d frames deep", n), id, 1)
 				want(t, fmt.Sprintf("%d frames deep", n), other, 0)
-				id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 1) }) })
+				id.Call(func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, again", n), id, 2) }) })
 				id.CallAt(4321, func() { within(n, func() { want(t, fmt.Sprintf("%d frames deep, told", n), id, 4321) }) })
 			})
 		})

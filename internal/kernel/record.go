@@ -325,7 +325,7 @@ func (l *Lane) Up() *Lane { return l.up }
 // Call calls f in the name of l, and of the lanes above it.
 func (l *Lane) Call(f func()) { l.callAt(0, f) }
 
-// callAt is Call, but Nesting is depth in f; 0 stands for 1.
+// callAt is Call by a caller who knows that Nesting is depth in f; 0: it does not know.
 func (l *Lane) callAt(depth int, f func()) {
 	if l.up == nil {
 		l.id.CallAt(depth, f)
@@ -337,10 +337,9 @@ func (l *Lane) callAt(depth int, f func()) {
 // Inside reports whether the calling goroutine is in a task of l.
 func (l *Lane) Inside() bool { return l.id.Inside() }
 
-// Nesting is the depth of the task of l that the caller is in, as far as the stack and ctx tell; 0: it is in
-// none. A task that runs inside of the one that submitted it is one deeper, any other has the depth 1. For a
-// task of the family that is not in l it is more than maxNesting: such a task must not wait for l, but does
-// not count as busy in l either.
+// Nesting is how many nested tasks of l the caller is in, as far as the stack and ctx tell. For a task of the
+// family that is not in l it is more than maxNesting: such a task must not wait for l, but does not count as
+// busy in l either.
 func (l *Lane) Nesting(ctx context.Context) (n int) {
 	root := l.crew.root
 	inFamily := l == root || root.Inside() // a task of l is called in the name of the root too; mostly one look is enough

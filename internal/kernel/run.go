@@ -254,7 +254,7 @@ func (l *Lane) exitTo(stay *Lane) {
 }
 
 // runInline accepts task it, and runs it on the calling goroutine or, if detached, on one of its
-// own, where Nesting is depth; 0 stands for 1. The caller holds the lock, which is released.
+// own, where Nesting is depth; 0: that is not known. The caller holds the lock, which is released.
 func (l *Lane) runInline(it queue.Item, detached bool, depth int) error {
 	it, own := l.join(it)
 	if !own {
@@ -286,7 +286,7 @@ func (l *Lane) runInline(it queue.Item, detached bool, depth int) error {
 	return nil
 }
 
-// RunInline is SubmitSlow for a task that the caller runs itself, where Nesting is depth; 0 stands for 1.
+// RunInline is SubmitSlow for a task that the caller runs itself, where Nesting is depth; 0: that is not known.
 func (l *Lane) RunInline(it queue.Item, depth int) error {
 	if !l.enterOpen() {
 		return ErrClosed

@@ -1,0 +1,74 @@
+package tests
+
+import (
+	"context"
+	"testing"
+
+	"github.com/shoal-go/shoal"
+)
+
+// However tasks run inside each other because queues are full, there are no more than some 64 of them.
+// Otherwise a program that goes on like that would exhaust the stack.
+func TestNestingIsBounded(t *testing.T) {
+	const n = 500
+	for name, again := range map[string]func(p, sub *shoal.Pool, i int, f func()) error{
+		"Submit": func(p, _ *shoal.Pool, _ int, f func()) error { return p.Submit(f) },
+		"Range": func(p, _ *shoal.Pool, _ int, f func()) error {
+			return shoal.Range(bg, p, 1, func(context.Context, int, int) error { return p.Submit(f) })
+		},
+		"ForEachSlice": func(p, _ *shoal.Pool, _ int, f func()) error {
+			return shoal.ForEachSlice(bg, p, []int{0}, func(context.Context, int) error { return p.Submit(f) })
+		},
+		"a group's limit": func(p, _ *shoal.Pool, _ int, f func()) error {
+			g := p.Group(bg, shoal.Limit(1))
+			for range 2 {
+				g.Go(func(context.Context) error { return p.Submit(f) })
+			}
+			return g.Wait()
+		},
+		"a sub-pool by turns": func(p, sub *shoal.Pool, i int, f func()) error {
+			if i%2 == 0 {
+				return sub.Submit(f)
+			}
+			return p.Submit(f)
+		},
+		"a sub-pool now and then": func(p, sub *shoal.Pool, i int, f func()) error {
+			if i%63 == 0 {
+				return sub.Submit(f)
+			}
+			return p.Submit(f)
+		},
+	} {
+		for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.CallerRuns} {
+			t.Run(name+", "+policy.String(), func(t *testing.T) {
+				p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+				sub := shoal.Must(p.Sub(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithFullPolicy(policy)))
+				left, now, most := n, 0, 0
+				done := make(chan struct{})
+				var f func()
+				f = func() {
+					now++
+					most = max(most, now)
+					defer func() { now-- }()
+					switch left--; {
+					case left == 0:
+						close(done)
+					case left > 0:
+						for _, q := range []*shoal.Pool{p, sub} { // both are full
+							q.TrySubmit(func() {})
+						}
+						if err := again(p, sub, left, f); err != nil && left > 0 {
+							t.Error(err)
+						}
+					}
+				}
+				must(t, p.Submit(f))
+				<-done
+				if most > 66 {
+					t.Errorf("%d tasks ran inside each other, want 64 or so", most)
+				}
+				must(t, p.Close())
+			})
+		}
+	}
+}
