@@ -41,22 +41,20 @@ func (id ID) Call(f func()) {
 	s.spell()
 }
 
-// CallAt is Call by a caller who knows that [ID.Depth] is depth inside of the call; 0: it does not know.
+// CallAt is Call by a caller who knows that [ID.Depth] is depth inside of the call. So it spells id and depth,
+// which must be less than depths. Depth 0 is not known.
+//
+//go:noinline
 func (id ID) CallAt(depth int, f func()) {
-	if depth == 0 {
+	if depth == 0 || id >= 1<<57 { // such IDs are never given out, and the number would not fit
 		id.Call(f)
 		return
 	}
-	id.Call(func() { at(depth, f) })
-}
-
-// at calls f where the number of a depth begins.
-//
-//go:noinline
-func at(depth int, f func()) {
-	s := speller{uint64(depth), f}
+	s := speller{uint64(id)*depths + uint64(depth), f}
 	s.spell()
 }
+
+const depths = 100
 
 // Inside reports whether the calling goroutine is inside of a call in the name of id.
 func (id ID) Inside() bool { return id.walk(1) > 0 }
@@ -75,21 +73,19 @@ func (id ID) walk(enough int) (depth int) {
 	var few [24]uintptr
 	for pcs := few[:]; ; pcs = make([]uintptr, 8*len(pcs)) {
 		got := runtime.Callers(3, pcs) // from the top: it skips no frames of C, but may return some
-		n, told := uint64(0), 0        // the number, and the depth, that are spelled inside of the next address
+		n := uint64(0)                 // the number that the digits inside of the next address spell
 		depth = 0
 		for _, pc := range pcs[:got] { // the innermost first
 			switch i := slices.Index(sites[:], pc); {
 			case 1 <= i && i <= base:
 				n = n*base + uint64(i-1)
 				continue
-			case i == depthSite:
-				told = int(n)
 			case i == 0 && n == uint64(id):
-				if depth += max(1, told); told > 0 || depth >= enough {
+				if depth++; depth >= enough {
 					return depth
 				}
-			case i == 0:
-				told = 0
+			case i == atSite && n/depths == uint64(id):
+				return depth + int(n%depths)
 			}
 			n = 0
 		}
@@ -146,10 +142,10 @@ func (s *speller) spell() {
 }
 
 // A table is the return address of the call in Call, then those of the digits,
-// then those of the call of f and of the call in at.
+// then those of the call of f and of the call in CallAt.
 type table [1 + base + 2]uintptr
 
-const depthSite = 1 + base + 1
+const atSite = 1 + base + 1
 
 // sites is the table. All of it is 0 if the program cannot read stacks: then no goroutine is inside
 // any call, as far as is known.
@@ -161,7 +157,7 @@ func learn() (t table) {
 		pcs := ID(d + base).calls() // the digit d, then 1
 		t[1+d], t[1+base] = pcs[2], pcs[0]
 	}
-	at(1, func() { t[depthSite] = returns()[2] })
+	ID(0).CallAt(1, func() { t[atSite] = returns()[2] })
 	if !t.tells() {
 		panic("shoal: this compiler has merged calls that look alike, so tasks cannot be told apart")
 	}
