@@ -173,7 +173,7 @@ func TestAPoolOlderThanItsPage(t *testing.T) {
 		time.Sleep(time.Hour)
 		h = newPage(t, shoalhttp.WithPools(p))
 		want := []string{"1 failures before: 23 of 123 tasks (19%) failed since the pool was made, none in the last 1s",
-			"1 dead letters: 23 jobs became dead letters since its queues are served"}
+			"1 dead letters: 23 jobs became dead letters of queues that it has served"}
 		if got := saidOf(rows(t, h)["work"].Verdicts); !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}

@@ -12,8 +12,8 @@
 //	stats.json                      a [Snapshot] of all pools
 //	events                          a [Snapshot] each second, as server-sent events
 //	changes                         the same, but after the first one only what has changed: rows and fields
-//	                                that are as before are left out, numbers with a fraction in a row are
-//	                                rounded to four digits, and "partial" is true
+//	                                that are as before are left out, numbers with a fraction in a row, but
+//	                                not in its sources, are rounded to four digits, and "partial" is true
 //	history.json?pool=ID            the [History] of a pool: ten minutes, one point every five seconds
 //	workers.json?pool=ID&limit=N    the [Workers] of a pool: N is 100 by default, at most 10,000
 //	stacks.json?pool=ID&n=N         the [Stacks] of its oldest tasks, also folded: N is 10 by default, at most 100

@@ -179,7 +179,7 @@ func (w *watched) ask() (d jobs.Depth, fault string) {
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
-			fault = fmt.Sprintf("panic: %v", v)
+			fault = panicText(v)
 		}
 		fault = clip(visible(fault), mostText)
 	}()
@@ -191,6 +191,16 @@ func (w *watched) ask() (d jobs.Depth, fault string) {
 		return d, fmt.Sprintf("no answer within %v", measureFor)
 	}
 	return d, cmp.Or(err.Error(), "the error has no text")
+}
+
+// panicText says with what value something panicked. To write the value may panic too.
+func panicText(v any) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = fmt.Sprintf("panic: %T", v)
+		}
+	}()
+	return fmt.Sprintf("panic: %v", v)
 }
 
 // current reports whether what is known of the queue is about now.

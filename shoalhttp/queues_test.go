@@ -137,6 +137,27 @@ func TestVerdictsOnQueues(t *testing.T) {
 	})
 }
 
+// A panicky error panics with another one when it is asked for its text.
+type panicky int
+
+func (p panicky) Error() string {
+	if p == 0 {
+		return "zero"
+	}
+	panic(p - 1)
+}
+
+func TestAPanicThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{}, panicky(3) }}
+		h := pageOf(t, shoalhttp.WithQueue("q", q))
+		want := "2 queue away: it cannot be reached: panic: shoalhttp_test.panicky"
+		if got := strings.Join(said(queuesOf(t, h)[0]), "|"); got != want {
+			t.Errorf("%q: want %q", got, want)
+		}
+	})
+}
+
 func TestQueuesThatCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := &depther{f: func(context.Context) (jobs.Depth, error) { return jobs.Depth{}, errors.New("no route\nto host") }}

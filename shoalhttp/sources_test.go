@@ -187,12 +187,12 @@ func TestVerdictOnJobsOfCallsThatHaveEnded(t *testing.T) {
 		end()
 		lost(2, "5 jobs became dead letters in the last 2s")
 		time.Sleep(2 * time.Minute)
-		lost(1, "5 jobs became dead letters since its queues are served")
+		lost(1, "5 jobs became dead letters of queues that it has served")
 		end = serve(3)
 		lost(2, "3 jobs became dead letters in the last minute")
 		end()
 		time.Sleep(time.Minute)
 		h = newPage(t, shoalhttp.WithPools(p)) // these were before it
-		lost(1, "8 jobs became dead letters since its queues are served")
+		lost(1, "8 jobs became dead letters of queues that it has served")
 	})
 }

@@ -214,7 +214,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		add(worthKnowing, "failures before", "%s of %s (%s) failed since the pool was made, none %s", count(n), some(int(r.Completed), "task", "tasks"), percent(n, int(r.Completed)), in)
 	}
 	if known := h.ofQueuesLocked(r, now); t.lost.dead > 0 && !known && !has(r.Verdicts, "dead letters") {
-		add(worthKnowing, "dead letters", "%s since its queues are served", some(int(t.lost.dead), "job became a dead letter", "jobs became dead letters"))
+		add(worthKnowing, "dead letters", "%s of queues that it has served", some(int(t.lost.dead), "job became a dead letter", "jobs became dead letters"))
 	}
 	slices.SortStableFunc(r.Verdicts, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
 }
@@ -248,12 +248,14 @@ func (r *PoolRow) full() bool { return r.Running >= r.MaxWorkers }
 
 // waiting is the number of accepted tasks that have not started. At capacity 0 Queued is 0, though
 // tasks wait for a worker. So it is what no worker of the pool is inside, unless tasks may run on
-// goroutines of their own. A task that its submitter runs counts too.
+// goroutines of their own. A task that its submitter or another task runs cannot be told from one that
+// waits: those beyond MaxWorkers are taken for such tasks, as others are hardly ever accepted.
 func (r *PoolRow) waiting() int {
 	if r.QueueCapacity != 0 || r.Spawned > 0 {
 		return r.Queued
 	}
-	return max(0, r.InFlight-max(0, r.Running-r.Below.Running))
+	running := max(0, r.Running-r.Below.Running)
+	return max(0, min(r.InFlight, r.MaxWorkers)-running)
 }
 
 // above is the nearest pool above t whose row is so, or nil.

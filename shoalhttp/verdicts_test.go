@@ -344,6 +344,55 @@ func TestVerdictOnAPausedPoolWithoutAQueue(t *testing.T) {
 	})
 }
 
+// Tasks that their submitters or other tasks run do not wait.
+func TestTasksThatNoWorkerRunsDoNotWait(t *testing.T) {
+	for name, submit := range map[string]func(p *shoal.Pool, task func()){
+		"by their submitters": func(p *shoal.Pool, task func()) { p.Submit(func() { task() }); p.Submit(func() { task() }) },
+		"by another task": func(p *shoal.Pool, task func()) {
+			p.SubmitWait(context.Background(), func(ctx context.Context) error {
+				return p.SubmitWait(ctx, func(context.Context) error { task(); return nil })
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
+				h := newPage(t, shoalhttp.WithPools(p))
+				end := make(chan struct{})
+				go submit(p, func() { <-end })
+				synctest.Wait()
+				p.Pause()
+				row := rows(t, h)["a"]
+				if row.InFlight != 2 {
+					t.Errorf("%d tasks in flight, want 2", row.InFlight)
+				}
+				says(t, row, "Paused", 1, "paused: it takes tasks and starts none")
+				p.Resume()
+				close(end)
+			})
+		})
+	}
+}
+
+// A task that its submitter runs is not one more that waits.
+func TestWaitingBesideATaskOfItsSubmitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newPool(t, shoal.WithName("root"), shoal.WithMaxWorkers(1))
+		sub, err := root.Sub(shoal.WithName("sub"), shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newPage(t, shoalhttp.WithPools(root))
+		hold(t, root, 1)
+		end := make(chan struct{})
+		sub.Submit(func() {})
+		go sub.Submit(func() { <-end })
+		synctest.Wait()
+		says(t, rows(t, h)["sub"], "waits", 1, "1 task waits for the workers of root, which are all busy")
+		close(end)
+	})
+}
+
 // Tasks that run on goroutines of their own do not wait.
 func TestSpawnedTasksDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

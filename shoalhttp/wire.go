@@ -6,9 +6,9 @@ type Snapshot struct {
 	// Time is when the snapshot was taken, in seconds since 1970.
 	Time float64 `json:"time"`
 	// Interval is the time since the previous snapshot, in seconds. The rates and the
-	// distributions Wait and Run are of this interval. Those of a pool that was added in
-	// it are of the time since then. In the first snapshot it is 0, and there are no
-	// rates, as in the first one that has the pool.
+	// distributions Wait and Run are of this interval, or of the time since the page first
+	// looked at the pool. There are none if that is less than 250 ms, nor in the first
+	// snapshot, where Interval is 0.
 	Interval   float64   `json:"interval"`
 	Started    string    `json:"started"` // when the page was made; it changes when the program restarts
 	GoVersion  string    `json:"go_version"`

@@ -56,8 +56,8 @@
 //     with the task that was submitted last, before those that wait.
 //   - Idle workers leave by age, all that are due; pond ends one in each timeout.
 //     With IdleTimeout(0) a worker leaves when the queue is empty; pond panics.
-//   - Once the pool has been stopped, RunningWorkers and IdleWorkers count the workers that
-//     are left, until both are 0. In pond RunningWorkers is 0 at once, though workers run
+//   - After Stop, RunningWorkers and IdleWorkers count the workers that are left,
+//     until both are 0. In pond RunningWorkers is 0 at once, though workers run
 //     tasks, and IdleWorkers counts those that end their tasks, and stays so.
 //   - StopAndWaitFor leaves nothing behind but tasks that run. If a task calls a
 //     stop of its own pool, the stop begins and does not wait; in pond it hangs.

@@ -1,7 +1,7 @@
 package taskgo
 
 // HoldBatch is a batch that is being queued until release is called.
-func HoldBatch(q *Queue) (release func()) {
+func (q *queue) HoldBatch() (release func()) {
 	q.mu.RLock()
 	return q.mu.RUnlock
 }

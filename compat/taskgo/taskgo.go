@@ -105,8 +105,10 @@ type queue struct {
 	maxPending int64 // 0: no limit
 	pending    atomic.Int64
 
-	mu      sync.RWMutex // held by batches, so that Stop comes before or after all of a batch
-	stopped bool
+	stopped  atomic.Bool  // Stop was called
+	mu       sync.RWMutex // held by batches, so that the pool refuses nothing of one that has begun
+	draining sync.Once    // of a Stop that came meanwhile
+	drained  chan struct{}
 }
 
 func (q *queue) init(opts []Option) {
@@ -134,6 +136,7 @@ func (q *queue) init(opts []Option) {
 		})
 	}
 	q.timeout = o.timeout
+	q.drained = make(chan struct{})
 	q.maxPending = int64(max(0, o.maxPending))
 	q.pool = shoal.Must(shoal.New( // all of it is in range
 		shoal.WithMaxWorkers(min(o.concurrency, shoal.MaxWorkers)),
@@ -150,34 +153,30 @@ func (q *queue) Len() int { return q.pool.Queued() }
 
 // Stop refuses new tasks and waits until all that were accepted have ended. If ctx
 // ends first, or the timeout of the queue passes, it returns the reason, and the
-// tasks go on. A batch that is being queued is accepted as a whole, and tasks that
-// come after it are refused, also if Stop has returned before.
+// tasks go on. A batch that is being queued is accepted as a whole, also if Stop has
+// returned before.
 func (q *queue) Stop(ctx context.Context) error {
+	q.stopped.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	if q.mu.TryLock() {
-		q.stopLocked()
+		q.mu.Unlock() // there is no batch, and there will be none
 		return settle.Drain(ctx, q.pool)
 	}
-	refuses := make(chan struct{})
-	go func() { // it goes on if ctx ends
-		q.mu.Lock() // a batch may take long
-		q.stopLocked()
-		close(refuses)
-	}()
+	q.draining.Do(func() {
+		go func() { // it goes on if ctx ends
+			q.mu.Lock() // a batch may take long
+			defer q.mu.Unlock()
+			q.pool.Drain()
+			close(q.drained)
+		}()
+	})
 	select {
-	case <-refuses:
+	case <-q.drained:
 		return settle.Drain(ctx, q.pool)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// stopLocked refuses new tasks, and unlocks q.mu.
-func (q *queue) stopLocked() {
-	defer q.mu.Unlock()
-	q.stopped = true
-	q.pool.Drain()
 }
 
 // reserve takes up to n of the tasks that may be pending, or with all set n or none.
@@ -215,7 +214,7 @@ func (q *queue) ended() {
 
 // submit submits a task by push, which reports whether it was accepted.
 func (q *queue) submit(push func() bool) bool {
-	if q.reserve(1, true) == 0 {
+	if q.stopped.Load() || q.reserve(1, true) == 0 {
 		return false
 	}
 	ok := push()
@@ -228,11 +227,14 @@ func (q *queue) submit(push func() bool) bool {
 // batch submits n tasks by push, or as many as may be pending, or with all set n or
 // none. It reports how many, and whether these are all. push is not refused.
 func (q *queue) batch(n int, limited, all bool, push func(n int)) (int, bool) {
+	if q.stopped.Load() {
+		return 0, false // a Stop may wait for q.mu, for long
+	}
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	k := n
 	switch {
-	case q.stopped:
+	case q.stopped.Load():
 		return 0, false
 	case limited:
 		k = q.reserve(n, all)
@@ -256,7 +258,9 @@ func New(opts ...Option) *Queue {
 // Push queues job and does not wait for free capacity. A nil job is ignored, and so is
 // one that comes after Stop.
 func (q *Queue) Push(job Job) {
-	q.pool.Submit(job) // the errors are those two
+	if !q.stopped.Load() {
+		q.pool.Submit(job) // the errors are those two
+	}
 }
 
 // PushBatch queues jobs in their order, but for nil ones, and returns their number;
@@ -351,7 +355,11 @@ func (q *Task[T]) push(value T, limited bool) bool {
 // Push queues value and does not wait for free capacity. What comes after Stop is
 // ignored. No memory is allocated for each value, if as many values have been queued
 // before.
-func (q *Task[T]) Push(value T) { q.push(value, false) }
+func (q *Task[T]) Push(value T) {
+	if !q.stopped.Load() {
+		q.push(value, false)
+	}
+}
 
 // PushBatch queues values in their order and returns their number; after Stop that is
 // 0. It does not wait for free capacity.

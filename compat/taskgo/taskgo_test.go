@@ -429,7 +429,7 @@ func TestStopGivesUpWhileABatchIsQueued(t *testing.T) {
 	cancel()
 	for want, ctx := range map[error]context.Context{context.Canceled: canceled, context.DeadlineExceeded: context.Background()} {
 		q := taskgo.New(taskgo.WithTimeout(time.Millisecond))
-		release := taskgo.HoldBatch(q)
+		release := q.HoldBatch()
 		expect.Equal(t, "Stop", q.Stop(ctx), want)
 		release()
 		for q.PushBatch([]taskgo.Job{func() {}}) != 0 { // the stop comes after the batch
@@ -439,6 +439,26 @@ func TestStopGivesUpWhileABatchIsQueued(t *testing.T) {
 		for q.Stop(context.Background()) != nil { // it waits a millisecond
 		}
 	}
+}
+
+// Also while a batch is being queued, and then Stop can only give up.
+func TestNothingIsAcceptedAfterStop(t *testing.T) {
+	both(t, func(t *testing.T, q queue[int], tasks *[]func()) {
+		*tasks = append(*tasks, func() { t.Error("a task that came after Stop") })
+		release := q.(interface{ HoldBatch() func() }).HoldBatch()
+		canceled, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 3 {
+			expect.Equal(t, "Stop", q.Stop(canceled), context.Canceled)
+			q.Push(0)
+			expect.Equal(t, "Submit", q.Submit(0), false)
+			expect.Equal(t, "PushBatch", q.PushBatch([]int{0}), 0)
+			expect.Equal(t, "SubmitBatch", q.SubmitBatch([]int{0}), 0)
+			expect.Equal(t, "TrySubmitBatch", q.TrySubmitBatch([]int{0}), false)
+		}
+		release()
+		expect.Equal(t, "Stop", q.Stop(context.Background()), nil)
+	})
 }
 
 func TestTaskTakesTheZeroValue(t *testing.T) {

@@ -39,7 +39,8 @@ const (
 //
 // Register returns an error if pool is nil, or has no name ([shoal.WithName]) or one that is
 // not UTF-8, and if mp is a nil pointer. It returns one too if a pool with the same name, the same
-// pool, one of its parents or one of its sub-pools is registered with mp already.
+// pool, one of its parents or one of its sub-pools is registered with mp already, or by a call at the
+// same time, even if that fails.
 func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, error) {
 	if pool == nil {
 		return nil, errors.New("shoalotel: nil pool")
@@ -137,7 +138,8 @@ var registered struct {
 }
 
 // claim lists r, and returns an error if one that was listed before reports the same. It compares them
-// without the lock, because a provider may call Register.
+// without the lock, because a provider may call Register. So a claim that is refused in the end may
+// refuse others that come before it is released.
 func (r *registration) claim() error {
 	registered.Lock()
 	others := slices.Clone(registered.pools)

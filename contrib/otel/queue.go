@@ -50,7 +50,8 @@ var depthLevels = []struct {
 // queue has not told what it holds.
 //
 // RegisterQueues returns an error that names each queue that is nil, each name that is empty or no
-// UTF-8, and each name that a queue is registered under with mp already.
+// UTF-8, and each name that a queue is registered under with mp already, or by a call at the same time,
+// even if that fails.
 func RegisterQueues(mp metric.MeterProvider, queues map[string]jobs.Depther) (metric.Registration, error) {
 	var errs []error
 	names := slices.Sorted(maps.Keys(queues))

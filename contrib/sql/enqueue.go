@@ -23,7 +23,7 @@ import (
 // the connection is lost during the commit, all messages may be in it. A message with a
 // known ID is ignored. Calls at the same time are committed together. On SQLite Enqueue fails if
 // another program has been writing for 10 s. A call that waits behind others of this process may
-// take up to 20 s to fail, and longer if there are hundreds of them.
+// take up to 20 s to fail, and longer if they write for long or there are hundreds of them.
 func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -182,6 +182,50 @@ func TestWritersWaitForAnotherProgramTogether(t *testing.T) {
 	}
 }
 
+// TestAWriterThatFailsIsNotAnotherProgram: those behind it write, however long it took.
+func TestAWriterThatFailsIsNotAnotherProgram(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context) error{
+		"canceled": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"panics":   func(ctx context.Context) error { <-ctx.Done(); panic("so") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := &Queue{d: SQLite, turn: newTurn()}
+				ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+				defer cancel()
+				go func() {
+					defer func() { recover() }()
+					q.write(ctx, func() error { return end(ctx) })
+				}()
+				synctest.Wait()
+				wrote := false
+				if err := q.write(t.Context(), func() error { wrote = true; return nil }); err != nil || !wrote {
+					t.Errorf("the writer behind it: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAWriterTriesAgainAfterALongWait: the other program may have begun only now.
+func TestAWriterTriesAgainAfterALongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{d: SQLite, turn: newTurn()}
+		go q.write(t.Context(), func() error { time.Sleep(12 * time.Second); return nil })
+		synctest.Wait()
+		calls := 0
+		err := q.write(t.Context(), func() error {
+			if calls++; calls == 1 {
+				return errors.New("database is locked (5) (SQLITE_BUSY)")
+			}
+			return nil
+		})
+		if err != nil || calls != 2 {
+			t.Errorf("%v, after %d calls", err, calls)
+		}
+	})
+}
+
 // TestWritersOfAProcessAreNotBusy: they wait for each other for as long as it takes.
 func TestWritersOfAProcessAreNotBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

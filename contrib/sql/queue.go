@@ -148,8 +148,8 @@ type Queue struct {
 	db   *sql.DB
 	d    Dialect
 	sql  *statements
-	file string         // of SQLite
-	turn chan time.Time // of SQLite: holds, while no goroutine of this process writes, when one last had
+	file string    // of SQLite
+	turn chan turn // of SQLite: holds the turn while no goroutine of this process writes
 	puts gatherer[[]row]
 	acks gatherer[*delivery]
 

@@ -34,55 +34,74 @@ const (
 	mostPause  = 100 * time.Millisecond
 )
 
+// A turn is the right to write. It holds since when all calls that had it have found the database
+// busy; zero if the last one has not.
+type turn time.Time
+
 var errBusy = fmt.Errorf("the database was busy for %v", busyFor)
 
 // write calls f, which writes, and repeats it as again does. SQLite has one writer at a time, and
 // the others sleep and try again, in no order. So for SQLite write makes the writers of one process
 // wait for each other, one after the other. While another program writes, each of them would wait
-// for it anew. So write fails if none of them has written for busyFor.
+// for it anew. So write fails if all of them have found the database busy for busyFor.
 func (q *Queue) write(ctx context.Context, f func() error) error {
 	if q.turn == nil {
 		return q.again(ctx, f)
 	}
-	begin := time.Now()
-	return q.again(ctx, func() (err error) {
-		var wrote time.Time
+	asked := time.Now()
+	var first time.Time // turn
+	return q.againSince(ctx, &first, func() (err error) {
+		var was, is turn
 		select {
-		case wrote = <-q.turn:
+		case was = <-q.turn:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		defer func() { q.turn <- wrote }()
-		if time.Since(begin) >= busyFor && time.Since(wrote) >= busyFor {
+		defer func() { q.turn <- is }()
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		if was.busy() && now.Sub(time.Time(was)) >= busyFor && now.Sub(asked) >= busyFor {
+			is = was
 			return errBusy
 		}
-		if err = f(); err == nil || !q.d.busy(err) && ctx.Err() == nil {
-			wrote = time.Now()
+		if err = f(); err != nil && q.d.busy(err) {
+			if is = was; !was.busy() {
+				is = turn(now)
+			}
 		}
 		return err
 	})
 }
 
+func (t turn) busy() bool { return !time.Time(t).IsZero() }
+
 // turns are those of the SQLite databases that were opened, by their files.
 var turns sync.Map
 
-func turnOf(file string) chan time.Time {
+func turnOf(file string) chan turn {
 	t, _ := turns.LoadOrStore(file, newTurn())
-	return t.(chan time.Time)
+	return t.(chan turn)
 }
 
-func newTurn() chan time.Time {
-	t := make(chan time.Time, 1)
-	t <- time.Time{}
+func newTurn() chan turn {
+	t := make(chan turn, 1)
+	t <- turn{}
 	return t
 }
 
 // again calls f until it does not fail because of others that use the database.
 func (q *Queue) again(ctx context.Context, f func() error) error {
 	begin := time.Now()
+	return q.againSince(ctx, &begin, f)
+}
+
+// againSince is again. It gives up busyFor after *begin, which f may set.
+func (q *Queue) againSince(ctx context.Context, begin *time.Time, f func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := f()
-		if err == nil || !q.d.busy(err) || time.Since(begin) > busyFor {
+		if err == nil || !q.d.busy(err) || time.Since(*begin) > busyFor {
 			return err
 		}
 		select {
