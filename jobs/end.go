@@ -82,6 +82,7 @@ func (s *server) inState(is state) (js []*Job) {
 
 // end lets what runs finish, for a while, and gives back the rest.
 func (s *server) end() error {
+	s.stopAsking() // pull may have panicked, and the drain may be long
 	s.mu.Lock()
 	s.ending = true
 	quiet := s.quiet
@@ -116,14 +117,14 @@ func (s *server) end() error {
 const atOnce = 16
 
 // giveAllBack takes those of js that are in a state from their handlers, all at once, and begins to
-// give them back, in the order of js. wait waits for the end of that, for mostCall and mostDeaf at
-// most. If the source does not take a job back in time, the job is leased again when its lease has
-// ended.
+// give them back, in the order of js; the lease of a job whose turn has not come is extended. wait
+// waits for the end of that, for mostCall and mostDeaf at most. If the source does not take a job back
+// in that time, or in that of its lease, the job is leased again when its lease has ended.
 func (s *server) giveAllBack(js []*Job, is state) (wait func()) {
 	if len(js) == 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithTimeout(s.base, min(mostCall, s.keep.lease))
+	ctx, cancel := context.WithTimeout(s.base, mostCall)
 	var backs []func()
 	s.mu.Lock()
 	for _, j := range js {

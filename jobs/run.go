@@ -26,7 +26,7 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	j.inside = s.inside.PushBack(j)
 	s.mu.Unlock()
 	v := verdict{err: errUnread, text: errUnread.Error()}
-	defer func() { s.settle(own, j, v) }() // also if what follows panics, as a logger may
+	defer func() { s.settle(own, j, v) }() // also if the panic of the handler goes on, below
 	returned := false
 	defer func() {
 		var r any

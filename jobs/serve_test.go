@@ -1189,11 +1189,16 @@ func TestServeCancelsAtOnceThoughItGivesBack(t *testing.T) {
 }
 
 // TestServeExtendsWhatWaitsToBeGivenBack: a source takes back only a few jobs at a time, and takes
-// almost a lease for all.
+// almost a lease for all, or more.
 func TestServeExtendsWhatWaitsToBeGivenBack(t *testing.T) {
-	const n, lease = 100, 3 * time.Second
+	t.Run("less than a lease", func(t *testing.T) { extendsWhatWaits(t, 3*time.Second, 400*time.Millisecond) })
+	t.Run("more than a lease", func(t *testing.T) { extendsWhatWaits(t, time.Second, 200*time.Millisecond) })
+}
+
+func extendsWhatWaits(t *testing.T, lease, slow time.Duration) {
+	const n = 100
 	synctest.Test(t, func(t *testing.T) {
-		s := &spy{Queue: jobstest.NewQueue(lease), slowNak: 400 * time.Millisecond} // for 7 rounds
+		s := &spy{Queue: jobstest.NewQueue(lease), slowNak: slow} // for 7 rounds
 		fill(t, s, n)
 		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(n)))
 		defer p.Close()

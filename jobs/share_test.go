@@ -277,6 +277,32 @@ func TestAPullThatPanics(t *testing.T) {
 	})
 }
 
+// TestAPullThatPanicsAsksNoMore for places, though a job still runs.
+func TestAPullThatPanicsAsksNoMore(t *testing.T) {
+	shared(t, 8, 1, 0, func(t *testing.T, p *shoal.Pool, qs []*spy) {
+		src := &onceThen{spy: newSpy(), then: func(context.Context) {
+			synctest.Wait() // the job runs
+			panic("pull")
+		}}
+		fill(t, src.spy, 1)
+		ended := make(chan any)
+		go func() {
+			defer func() { ended <- recover() }()
+			jobs.Serve(context.Background(), p, src, func(context.Context, *jobs.Job) error { time.Sleep(8 * time.Second); return nil }, quietly)
+		}()
+		pulls := func() (n int) { qs[0].set(func() { n = qs[0].pulls }); return n }
+		time.Sleep(2 * time.Second)
+		before := pulls()
+		time.Sleep(5 * time.Second)
+		if n := pulls() - before; n != 0 || len(jobs.Of(p)) != 2 {
+			t.Errorf("the other Serve had to pull %d times, of %d", n, len(jobs.Of(p)))
+		}
+		if r := <-ended; r != "pull" {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
 type panics struct{ *spy }
 
 func (panics) Pull(context.Context, int) ([]jobs.Delivery, error) { panic("pull") }

@@ -38,6 +38,15 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 		{"-sql must be", []string{"dead", "list", "-sql", "mysql://a/b"}},
 		{"-sql must be", []string{"enqueue", "-sql", "host=localhost dbname=x password=secret"}},
 		{"-sql must be", []string{"enqueue", "-sql", "port=1 user = x"}},
+		{"-sql must be", []string{"enqueue", "-sql", "hostaddr=127.0.0.1"}},
+		{"-sql must be", []string{"enqueue", "-sql", "port=5432"}},
+		{"-sql must be", []string{"enqueue", "-sql", "a password=secret"}},
+		{"-sql must be", []string{"enqueue", "-sql", "service=x"}},
+		{"-sql must be", []string{"enqueue", "-sql", "sslmode = disable"}},
+		{"-sql must be", []string{"enqueue", "-sql", "postgres:x"}},
+		{"-sql must be", []string{"enqueue", "-sql", "postgresql:x"}},
+		{"-sql must be", []string{"enqueue", "-sql", "sqlite:a.db"}},
+		{"-sql must be", []string{"enqueue", "-sql", "mysql:x"}},
 		{"there is no type before the =", []string{"work", "-dir", "q", "-empty", "1ms", "-time-limit", "=300ms", "cat"}},
 		{"-max-leases -1", []string{"work", "-dir", "q", "-max-leases", "-1", "cat"}},
 		{"$SHOAL_TOKEN has 5 bytes: want at least 16", []string{"work", "-dir", "q", "-empty", "1ms", "-listen", ":0", "cat"}},
@@ -64,7 +73,7 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 			}
 		}
 	}
-	for _, file := range []string{"./file:a.db", "a b=c.db", "sub/host=a"} {
+	for _, file := range []string{"./file:a.db", "a b=c.db", "sub/host=a", "./sqlite:a.db", "postgres.db"} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +118,7 @@ func TestTheHelpTellsAllOf(t *testing.T) {
 	for command, wants := range map[string][]string{
 		"enqueue": {"whose job was enqueued with -once, whatever its type, and waits, runs, is a dead letter", "128+N signal N came before all lines were enqueued", "a carriage return before it"},
 		"dead":    {"the last 50, unless -n, -all or an ID is given"},
-		"work": {"Its standard input is the job and a line feed", "SIGTERM to that group, and SIGKILL 0.8s later", "tried again after 5s, any number of times",
+		"work": {"Its standard input is the job and a line feed", "SIGTERM to that group, and SIGKILL 0.8s later", "tried again after 5s, any number of times unless -max-leases says otherwise",
 			"as /dev/tty, is stopped", "killed, 0.8s later if they hold its output", "reads from its beginning each time", "only one that fails makes the job a dead letter: see -max-leases", "The summary at the end says how many jobs are left", "If the standard output is closed, as by >&-, what commands write there is lost"},
 	} {
 		help := helpOf(t, command)

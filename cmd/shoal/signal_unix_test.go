@@ -461,7 +461,7 @@ func TestAJobThatKillsItsWorker(t *testing.T) {
 // TestARunThatIsLost is counted: its worker stood still, and another one has done the job.
 func TestARunThatIsLost(t *testing.T) {
 	for flag, wants := range map[string][]string{
-		"-time-limit=1h": {"work: 1 runs of jobs in ", ", 0 dead letters, 1 whose result is not known, and whose jobs run again"},
+		"-time-limit=1h": {"work: 1 runs of jobs in ", ", 0 dead letters, 1 whose result is not known, and whose jobs may run again"},
 		"-json":          {`"result":"lost"`, `"dead":0,"lost":1,`},
 	} {
 		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = c.Stderr }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", "-lease", "200ms", "-empty", "1s", flag)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -165,7 +166,7 @@ type jobEvent struct {
 	Job     string  `json:"job"`
 	Type    string  `json:"type,omitempty"`
 	Attempt int     `json:"attempt"`
-	Result  string  `json:"result"` // done, back, dead or lost
+	Result  string  `json:"result"` // done, back, dead or, at the end of the work, lost
 	Seconds float64 `json:"seconds"`
 	Error   string  `json:"error,omitempty"`
 }
@@ -197,34 +198,37 @@ type toldDelivery struct {
 func (d *toldDelivery) Unwrap() jobs.Delivery { return d.Delivery }
 
 func (d *toldDelivery) Ack(ctx context.Context) error {
-	return d.told(ctx, d.Delivery.Ack(ctx), "done", &d.r.tally.Done)
+	return d.told(ctx, d.Delivery.Ack(ctx), "done", &d.r.tally.Done, nil)
 }
 
 func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
 	err := d.Delivery.Nak(ctx, after)
-	d.mu.Lock()
-	failure := d.err
-	d.mu.Unlock()
-	if err == nil && failure != nil && after > 0 { // else it was interrupted
-		d.r.tallyMu.Lock()
-		d.r.tally.Failed++
-		d.r.failure = printable(fmt.Sprintf("%s: %v", aJob(d.ID(), d.Header()[jobs.TypeHeader], d.Attempt()), failure), false)
-		d.r.tallyMu.Unlock()
+	var failure error
+	if after > 0 { // else it was interrupted
+		d.mu.Lock()
+		failure = d.err
+		d.mu.Unlock()
 	}
-	return d.told(ctx, err, "back", &d.r.tally.Back)
+	return d.told(ctx, err, "back", &d.r.tally.Back, failure)
 }
 
 func (d *toldDelivery) Release(ctx context.Context) error {
-	return d.told(ctx, d.Delivery.Release(ctx), "back", &d.r.tally.Back)
+	return d.told(ctx, d.Delivery.Release(ctx), "back", &d.r.tally.Back, nil)
 }
 
 func (d *toldDelivery) Term(ctx context.Context, reason string) error {
-	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead)
+	d.mu.Lock()
+	if d.err == nil { // it was not run, or panicked
+		line, _, _ := strings.Cut(reason, "\n")
+		d.err = errors.New(line)
+	}
+	d.mu.Unlock()
+	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead, nil)
 }
 
-// told says what has become of the job, if the queue has confirmed it. If that is not read, told
-// waits until ctx ends.
-func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int) error {
+// told says what has become of the job, if the queue has confirmed it. If failure is not nil, it is
+// why the run has failed. If what told says is not read, told waits until ctx ends.
+func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int, failure error) error {
 	if err != nil {
 		return err
 	}
@@ -233,6 +237,10 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 	if !lost {
 		*n++
 		delete(d.r.untold, d)
+		if failure != nil {
+			d.r.tally.Failed++
+			d.r.failure = printable(fmt.Sprintf("%s: %v", aJob(d.ID(), d.Header()[jobs.TypeHeader], d.Attempt()), failure), false)
+		}
 	}
 	d.r.tallyMu.Unlock()
 	if lost || !d.r.json {
@@ -263,17 +271,29 @@ func (d *toldDelivery) say(result string) {
 	}
 }
 
-// lose counts the runs that ended before a time, and whose result the queue has not taken; all of
-// which it has not, if that time is zero.
-func (r *reporter) lose(before time.Time) (lost []*toldDelivery) {
+// late is what has become of the jobs so far. Runs that ended before a time, and whose result the
+// queue has not taken, are lost as far as is known: it may still take it, as after a SIGSTOP.
+func (r *reporter) late(before time.Time) Tally {
 	r.tallyMu.Lock()
 	defer r.tallyMu.Unlock()
-	for d, ended := range r.untold {
-		if before.IsZero() || !ended.IsZero() && ended.Before(before) {
-			delete(r.untold, d)
-			d.lost = true
-			lost = append(lost, d)
+	n := r.tally
+	for _, ended := range r.untold {
+		if !ended.IsZero() && ended.Before(before) {
+			n.Lost++
 		}
+	}
+	return n
+}
+
+// lose counts, at the end, the runs whose result the queue has not taken. From then on none of these
+// counts as anything else.
+func (r *reporter) lose() (lost []*toldDelivery) {
+	r.tallyMu.Lock()
+	defer r.tallyMu.Unlock()
+	for d := range r.untold {
+		delete(r.untold, d)
+		d.lost = true
+		lost = append(lost, d)
 	}
 	r.tally.Lost += len(lost)
 	return lost
@@ -293,7 +313,7 @@ func (n Tally) lost() string {
 	if n.Lost == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d whose result is not known, and whose jobs run again", n.Lost)
+	return fmt.Sprintf(", %d whose result is not known, and whose jobs may run again", n.Lost)
 }
 
 // handler is h, whose results are known to the deliveries.

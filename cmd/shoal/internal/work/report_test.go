@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
 )
 
@@ -83,6 +85,89 @@ func TestTheLastFailureIsTold(t *testing.T) {
 	}
 	if n := r.now(); n.Back != 2 || n.Failed != 1 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// A one source has one job. It takes its result at once, and says so after takes.
+type one struct {
+	jobs.Delivery
+	left  int
+	takes time.Duration
+}
+
+func (*one) Lease() time.Duration { return time.Second }
+func (*one) ID() string           { return "a" }
+func (*one) Data() []byte         { return nil }
+func (*one) Header() jobs.Header  { return nil }
+func (*one) Attempt() int         { return 3 }
+
+func (s *one) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	if s.left == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s.left--
+	return []jobs.Delivery{s}, nil
+}
+
+func (s *one) Ack(context.Context) error                { time.Sleep(s.takes); return nil }
+func (s *one) Nak(context.Context, time.Duration) error { return nil }
+func (s *one) Term(context.Context, string) error       { return nil }
+
+// TestAResultThatComesLateCounts, and the run is not lost, but for as long as the result is not known.
+func TestAResultThatComesLateCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := &reporter{json: true, out: &out, fatal: func(err error) { t.Error(err) }}
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		src := toldSource{&one{left: 1, takes: time.Minute}, r}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := Work{Place: Place{Lease: src.Lease()}, JSON: true}
+		var both sync.WaitGroup
+		both.Go(func() { w.watch(ctx, p, &Queue{Source: src}, r, cancel) })
+		both.Go(func() {
+			if err := jobs.Serve(ctx, p, src, r.handler(func(context.Context, *jobs.Job) error { return nil })); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		cancel()
+		both.Wait()
+		if lost, n := r.lose(), r.now(); len(lost) != 0 || n != (Tally{Done: 1}) {
+			t.Errorf("%+v, %d lost", n, len(lost))
+		}
+		if s := out.String(); strings.Count(s, `"result":`) != 1 || !strings.Contains(s, `"result":"done"`) || !strings.Contains(s, `"lost":1,`) {
+			t.Error(s)
+		}
+	})
+}
+
+// TestWhatIsLostStaysSo: a result that the queue takes after the end counts as nothing, nor as a
+// failure.
+func TestWhatIsLostStaysSo(t *testing.T) {
+	var said bytes.Buffer
+	d := &toldDelivery{Delivery: given{}, err: errors.New("no way")}
+	d.r = &reporter{err: &said, untold: map[*toldDelivery]time.Time{d: time.Now()}}
+	d.r.lose()
+	if err := d.Nak(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	d.r.sayFailure()
+	if n := d.r.now(); n != (Tally{Lost: 1}) || said.Len() > 0 {
+		t.Errorf("%+v, %s", n, said.String())
+	}
+}
+
+// TestADeadLetterThatWasNotRun has its reason in JSON, without the output of a command.
+func TestADeadLetterThatWasNotRun(t *testing.T) {
+	var out bytes.Buffer
+	d := &toldDelivery{Delivery: &one{}, r: &reporter{json: true, out: &out}}
+	if err := d.Term(t.Context(), "lease 3 of 2: not run\noutput"); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"event":"job","job":"a","attempt":3,"result":"dead","seconds":0,"error":"lease 3 of 2: not run"}` + "\n"; out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
 	}
 }
 

@@ -29,7 +29,7 @@ const flushFor = 2 * time.Second
 
 // noFile is what a name has that is hardly meant for a file: SQLite would lose the jobs, or a
 // setting of another database be the name of a file.
-var noFile = regexp.MustCompile(`^:memory:|^file:|://|(^|\s)(host|dbname|user)\s*=`)
+var noFile = regexp.MustCompile(`^:memory:|^(file|postgres(ql)?|sqlite|mysql):|://|(^|\s)(host|hostaddr|port|dbname|user|password|service|sslmode)\s*=`)
 
 // CheckSQL returns an error if name names no database.
 func CheckSQL(name string) error {

@@ -142,7 +142,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	stop()
 	close(served)
-	lost := r.lose(time.Time{})
+	lost := r.lose()
 	took, n := time.Since(start), r.now()
 	by := ""
 	if s := interrupted(ctx); s != nil {
@@ -381,7 +381,6 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 		if len(all) == 0 {
 			continue
 		}
-		r.sayLost(r.lose(time.Now().Add(-w.Lease).Add(-w.Lease))) // after its lease the queue is told no more
 		s := all[0]
 		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed { // a queue that fails is not empty
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
@@ -393,7 +392,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 			}
 		}
 		if d := time.Since(saidAt); !w.Quiet && (d > sayEvery && s != said || d > longRun && s.Running > 0) {
-			now := r.now()
+			now := r.late(time.Now().Add(-w.Lease).Add(-w.Lease)) // what the queue takes, it mostly takes within the lease
 			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), r.longest(), in.look(ctx)}
 			if w.JSON {
 				if err := r.event(e); err != nil {
