@@ -11,7 +11,7 @@ import (
 
 // The page keeps what its pools did in the last ten minutes, whether somebody looks or not: one
 // point every five seconds. A pool in which nothing changes keeps one point in all, a busy one
-// about 15 kB.
+// about 32 kB.
 const (
 	pointEvery = 5 * time.Second
 	maxPoints  = int(10 * time.Minute / pointEvery)

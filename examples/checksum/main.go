@@ -18,8 +18,8 @@
 // links below DIR are not followed.
 //
 // What cannot be read is named on standard error, and the rest is done. The
-// exit status is 0, 1 if something could not be read or written, 2 for bad
-// usage, 130 after an interrupt.
+// exit status is 0, 1 if a file could not be read or written, 2 for bad usage
+// or a bad DIR, 130 after an interrupt.
 package main
 
 import (

@@ -115,8 +115,8 @@ var crossDeep = []suite.Model{
 		s.Go("canceler", short.Cancel)
 		wait := s.beside("stopper", func() { s.sub.Close() })
 		s.inTask(0, func(ctx context.Context) {
-			u := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.item(nil, 1); return 1, nil })
-			v := shoal.Go(short, s.sub, func(context.Context) (int, error) { s.item(nil, 2); return 2, nil })
+			u := shoal.Go(ctx, s.sub, func(context.Context) (int, error) { s.item(context.Background(), 1); return 1, nil })
+			v := shoal.Go(short, s.sub, func(context.Context) (int, error) { s.item(context.Background(), 2); return 2, nil })
 			_, err := v.Wait(ctx)
 			s.fate(err, 2, 2)
 			_, err = u.Wait(ctx)
@@ -149,7 +149,7 @@ var crossDeep = []suite.Model{
 		var u *shoal.Future[int]
 		wait := s.beside("canceler", func() { began.Wait(); u.Cancel(); s.p.Drain() })
 		s.inTask(0, func(ctx context.Context) {
-			u = shoal.Go(ctx, s.p, func(context.Context) (int, error) { s.item(nil, 1); return 1, nil })
+			u = shoal.Go(ctx, s.p, func(context.Context) (int, error) { s.item(context.Background(), 1); return 1, nil })
 			began.Set()
 			_, err := u.Wait(ctx)
 			s.fate(err, 1, 1)
@@ -245,9 +245,9 @@ var crossDeep = []suite.Model{
 		s.keyedPool(0, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))
 		s.drops = true
 		s.fill()
-		wait := s.beside("other", func() { s.took(1, s.keys.Submit("key", func() { s.item(nil, 1) })) })
+		wait := s.beside("other", func() { s.took(1, s.keys.Submit("key", func() { s.item(context.Background(), 1) })) })
 		s.took(0, s.keys.Submit("key", func() {
-			s.item(nil, 0)
+			s.item(context.Background(), 0)
 			if err := s.p.Close(); err != nil && err != shoal.ErrWouldDeadlock {
 				s.Failf("Close: %v", err)
 			}

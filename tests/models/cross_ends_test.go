@@ -74,7 +74,7 @@ var crossEnds = []suite.Model{
 		n, began := 0, false
 		s.p.SubmitWait(context.Background(), func(context.Context) error {
 			began = true
-			f := func(i int) func() { return func() { s.item(nil, i) } }
+			f := func(i int) func() { return func() { s.item(context.Background(), i) } }
 			n, _ = s.p.SubmitBatch([]func(){f(0), f(1), f(2)})
 			return nil
 		})
@@ -94,7 +94,7 @@ var crossEnds = []suite.Model{
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
 		u := s.begin(context.Background(), 0, func(ctx context.Context) error {
-			_, err := shoal.Go(ctx, s.p, func(context.Context) (int, error) { s.item(nil, 1); return 0, nil }).Wait(ctx)
+			_, err := shoal.Go(ctx, s.p, func(context.Context) (int, error) { s.item(context.Background(), 1); return 0, nil }).Wait(ctx)
 			s.fate(err, 1, 1)
 			return nil
 		})
@@ -205,7 +205,7 @@ var crossEnds = []suite.Model{
 	{Name: "cross/stop of a delayed task beside Shutdown and a group", Bound: 2, Run: onPool(func(s *sim) {
 		s.Timed()
 		s.pool(0)
-		stop, err := s.p.SubmitAfter(time.Second, func() { s.item(nil, 0) })
+		stop, err := s.p.SubmitAfter(time.Second, func() { s.item(context.Background(), 0) })
 		if err != nil {
 			s.Failf("%v", err)
 		}
@@ -233,7 +233,7 @@ var crossEnds = []suite.Model{
 	})},
 	{Name: "cross/a Func, a key and a Range share a pool of one that blocks", Bound: 2, Run: onPool(func(s *sim) {
 		s.keyedPool(0, shoal.WithQueueCapacity(0))
-		f := shoal.NewFunc(s.p, func(i int) { s.item(nil, i) })
+		f := shoal.NewFunc(s.p, func(i int) { s.item(context.Background(), i) })
 		wait := s.beside("func", func() {
 			if err := f.Submit(0); err != nil {
 				s.Failf("%v", err)

@@ -130,8 +130,8 @@ var crossLife = []suite.Model{
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
 		wait := s.beside("stopper", s.close)
-		a := shoal.GoKeyed(ctx, s.keys, "key", func(context.Context) (int, error) { s.item(nil, 0); return 0, nil })
-		b := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(nil, 1); return 0, nil })
+		a := shoal.GoKeyed(ctx, s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 0); return 0, nil })
+		b := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 1); return 0, nil })
 		for i, f := range []*shoal.Future[int]{a, b} {
 			_, err := f.Wait(context.Background())
 			s.fate(err, i, i)
@@ -185,8 +185,8 @@ var crossLife = []suite.Model{
 		s.keys = shoal.NewKeyed[string](s.sub)
 		s.drops = true
 		wait := s.beside("stopper", func() { s.sub.Close() })
-		f := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(nil, 0); return 0, nil })
-		g := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(nil, 1); return 0, nil })
+		f := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 0); return 0, nil })
+		g := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 1); return 0, nil })
 		s.submit(2)
 		_, err := f.Wait(context.Background())
 		s.fate(err, 0, 0)
@@ -203,7 +203,7 @@ var crossLife = []suite.Model{
 		s.Go("canceler", ctx.Cancel)
 		s.keep(0)
 		wait := s.beside("other", func() { s.keep(2) })
-		err := s.keys.SubmitContext(ctx, "key", func(context.Context) { s.item(nil, 1) })
+		err := s.keys.SubmitContext(ctx, "key", func(context.Context) { s.item(context.Background(), 1) })
 		if err != nil {
 			explore.Reach("gave up")
 		}
@@ -252,7 +252,7 @@ var crossLife = []suite.Model{
 		s.pool(0, shoal.WithQueueCapacity(0))
 		s.submit(0)
 		wait := s.beside("stopper", s.shutdown)
-		f, err := shoal.TryGo(context.Background(), s.p, func(context.Context) (int, error) { s.item(nil, 1); return 1, nil })
+		f, err := shoal.TryGo(context.Background(), s.p, func(context.Context) (int, error) { s.item(context.Background(), 1); return 1, nil })
 		switch {
 		case err == nil:
 			s.result(context.Background(), 1, f)
@@ -303,7 +303,7 @@ var crossLife = []suite.Model{
 	})},
 	{Name: "cross/a panic handler submits and closes the pool", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithPanicHandler(func(*shoal.PanicError) {
-			s.took(1, s.p.Submit(func() { s.item(nil, 1) }))
+			s.took(1, s.p.Submit(func() { s.item(context.Background(), 1) }))
 			if err := s.p.Close(); err != nil && err != shoal.ErrWouldDeadlock {
 				s.Failf("Close: %v", err)
 			}

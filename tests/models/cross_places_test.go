@@ -136,8 +136,8 @@ var crossPlaces = []suite.Model{
 		s.keyedPool(0, shoal.WithMaxWorkers(2), s.follow(false))
 		s.drops = true
 		wait := s.beside("stopper", s.close)
-		a := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(nil, 0); return 0, nil })
-		b := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(nil, 1); return 0, nil })
+		a := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 0); return 0, nil })
+		b := shoal.GoKeyed(context.Background(), s.keys, "key", func(context.Context) (int, error) { s.item(context.Background(), 1); return 0, nil })
 		b.Cancel()
 		_, err := b.Wait(context.Background())
 		s.fate(err, 1, 1)
@@ -206,7 +206,7 @@ var crossPlaces = []suite.Model{
 		s.pool(0, shoal.WithMaxWorkers(2), shoal.WithWorkerHooks(func(int) {
 			if sy.Access(&s.alone, sy.Write); first {
 				first = false
-				s.took(1, s.p.Submit(func() { s.item(nil, 1) })) // refused after the shutdown
+				s.took(1, s.p.Submit(func() { s.item(context.Background(), 1) })) // refused after the shutdown
 			}
 		}, nil))
 		s.submit(0)
@@ -217,7 +217,7 @@ var crossPlaces = []suite.Model{
 		s.pool(0, shoal.WithIdleTimeout(0))
 		l := shoal.NewLocal(s.p, func(int) (int, error) { return 0, nil }, func(int) {
 			if s.times(1) == 0 {
-				s.took(1, s.p.TrySubmit(func() { s.item(nil, 1) }))
+				s.took(1, s.p.TrySubmit(func() { s.item(context.Background(), 1) }))
 			}
 		})
 		s.p.SubmitWait(context.Background(), func(ctx context.Context) error { l.Get(ctx); return nil })

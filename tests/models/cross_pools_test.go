@@ -173,7 +173,7 @@ var crossPools = []suite.Model{
 	{Name: "cross/a group without its context in the body of a range over a Map, one worker", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithQueueCapacity(0))
 		s.inTask(0, func(ctx context.Context) {
-			for i, err := range shoal.MapUnordered(ctx, s.p, s.items(2), func(_ context.Context, i int) (int, error) { s.item(nil, i+1); return i, nil }) {
+			for i, err := range shoal.MapUnordered(ctx, s.p, s.items(2), func(_ context.Context, i int) (int, error) { s.item(context.Background(), i+1); return i, nil }) {
 				if err != nil {
 					s.Failf("%v", err)
 				}
