@@ -166,8 +166,8 @@ func TestAQueueThatIsAway(t *testing.T) {
 	q := away{jobstest.NewQueue(time.Minute)}
 	pool := serving(t, q, func(*jobs.Job, <-chan struct{}) error { return nil })
 	both(t, serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q), shoalhttp.WithControls(token)), "away", func(p *page, _ bool) {
-		p.until(`/^◆ the queue mails fails for at least .*: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + why + `)`)
-		p.until(`/^◆ it cannot be reached for at least .*: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + queueSaid + `)`)
+		p.until(`/^◆ a Pull of the queue mails failed .* ago: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + why + `)`)
+		p.until(`/^◆ it cannot be reached( for at least .*)?: dial tcp 192\.0\.2\.1:5432: connect: no route to host/.test(` + queueSaid + `)`)
 		p.click("#qs button")
 		p.until(`document.querySelector('#ask').open`)
 		p.keys(token, kb.Enter)
