@@ -3,9 +3,9 @@
 //
 //	go run . -dsn postgres://localhost/mydb
 //
-// At the start and every minute, by a cron schedule, a job called digest asks for a mail to each of three
-// people. The mails are unique: a person gets at most one in each hour. A mail is noted
-// in the table example_mail in the transaction that completes its job.
+// At the start and every minute, by a cron schedule, a job called digest asks for a mail
+// to each of three people. The mails are unique: a person gets at most one in each hour. A
+// mail is noted in the table example_mail in the transaction that completes its job.
 //
 // Without -token or $SHOAL_TOKEN it makes and prints a token. A browser asks for a name and a
 // password: the name does not matter, and the password is the token.

@@ -208,12 +208,17 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 	l.stirred++
 	if paused {
 		l.revoke()
-		for _, b := range l.crew.under(l) {
-			b.fence()
-		}
+		l.fenceBelow()
 	}
 	l.crew.freed(l) // sets the slow-path flag, or makes l, and the lanes below it, ready again
 	return true
+}
+
+// fenceBelow fences the lanes below l, where workers take tasks without the lock too. Locked.
+func (l *Lane) fenceBelow() {
+	for _, b := range l.crew.under(l) {
+		b.fence()
+	}
 }
 
 // Resize sets the least and the most workers.
@@ -226,9 +231,7 @@ func (l *Lane) Resize(min, max int) error {
 	if max < l.max {
 		l.revoke()
 		l.fence()
-		for _, b := range c.under(l) { // workers take tasks there without the lock too
-			b.fence()
-		}
+		l.fenceBelow()
 	}
 	l.bound(max, l.inline)
 	l.recall()

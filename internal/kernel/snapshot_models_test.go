@@ -14,23 +14,6 @@ func snapshotModels() (ms []suite.Model) {
 	}
 	of := func(max, capacity int) conf { return conf{Max: max, Capacity: capacity} }
 	to := func(max, capacity int) LaneConfig { return LaneConfig{Max: max, Capacity: capacity} }
-	// looks takes snapshots of lanes: no counter goes back, and no maximum is exceeded.
-	looks := func(s *sim, ks ...int) {
-		last := map[int][3]uint64{}
-		for range 3 {
-			for _, k := range ks {
-				n := s.lanes[k].Snapshot()
-				done := n.Submitted - n.InFlight - n.Dropped - n.Canceled
-				if was := last[k]; done < was[0] || n.Submitted < was[1] || n.Moves < was[2] || done > n.Submitted {
-					s.Failf("lane %d: completed %d, submitted %d, moves %d; then %d, %+v", k, was[0], was[1], was[2], done, n)
-				}
-				last[k] = [3]uint64{done, n.Submitted, n.Moves}
-				if n.WorkersIn > s.most[k] || n.WorkersIn < 0 || n.Live > s.most[0] || int(n.InFlight) < 0 || n.Waiting > n.InFlight {
-					s.Failf("lane %d: %+v", k, n)
-				}
-			}
-		}
-	}
 	add("snapshots beside withdraw, DropOldest and a claim", 2, []string{"withdraw", "displace", "claim"}, func(s *sim) {
 		s.drops = true
 		s.pool(0, of(1, 2))
@@ -42,7 +25,7 @@ func snapshotModels() (ms []suite.Model) {
 				s.await(c, s.root)
 			}
 		}), Block, nil)
-		s.Go("looks", func() { looks(s, 0) })
+		s.Go("looks", func() { s.looks(0) })
 		s.give(0, 3, s.loose(0, 3, nil), DropOldest, nil)
 		s.give(0, 4, s.loose(0, 4, nil), DropOldest, nil)
 		s.shutdown(0)
@@ -53,7 +36,7 @@ func snapshotModels() (ms []suite.Model) {
 		st := s.strand(a)
 		s.lanes[a].Pause()
 		e := sy.MakeEvent()
-		s.Go("looks", func() { e.Wait(); looks(s, 0, a) })
+		s.Go("looks", func() { e.Wait(); s.looks(0, a) })
 		s.and(0, 0, func() {
 			st.submit(5)
 			st.submit(6)
@@ -76,7 +59,7 @@ func snapshotModels() (ms []suite.Model) {
 		a := s.sub(m, to(1, 4))
 		c := s.record(a, 2, nil)
 		b := s.record(m, 1, func() error { s.giveRecord(c, Block); s.await(c, s.lanes[m]); return nil })
-		s.Go("looks", func() { looks(s, m, 0, a) })
+		s.Go("looks", func() { s.looks(m, 0, a) })
 		s.and(0, 0, func() { s.giveRecord(b, Block); s.await(b, s.root) })
 		s.submit(a, 3)
 		s.end()
@@ -89,7 +72,7 @@ func snapshotModels() (ms []suite.Model) {
 		c := s.record(a, 2, nil)
 		c.refused = errTask
 		b := s.record(m, 1, func() error { s.giveRecord(c, Block); s.await(c, s.lanes[m]); return nil })
-		s.Go("looks", func() { looks(s, m, 0, a) })
+		s.Go("looks", func() { s.looks(m, 0, a) })
 		s.and(0, 0, func() { s.giveRecord(b, Block); s.await(b, s.root) })
 		s.submit(a, 3)
 		s.end()
@@ -101,7 +84,7 @@ func snapshotModels() (ms []suite.Model) {
 		st := s.strand(0)
 		st.fast = true
 		s.block(0, 0, nil)
-		s.Go("looks", func() { looks(s, 0) })
+		s.Go("looks", func() { s.looks(0) })
 		s.Go("reserver", func() { s.tryReserved(0, 4) })
 		s.Go("other", func() { st.give(1, Block, nil); st.give(2, CallerRuns, nil); st.give(3, Block, nil) })
 		sy.Yield()
@@ -114,7 +97,7 @@ func snapshotModels() (ms []suite.Model) {
 		b, c := s.record(a, 0, nil), s.record(a, 1, nil)
 		b.refused = errTask
 		s.giveRecord(b, Block)
-		s.Go("looks", func() { looks(s, 0, a) })
+		s.Go("looks", func() { s.looks(0, a) })
 		s.giveRecord(c, Block)
 		c.Withdraw(errTask)
 		s.submit(a, 2)

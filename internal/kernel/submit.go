@@ -96,9 +96,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			switch {
 			case ahead && policy == Block && depth < 0:
 				c.leave() // finding out takes a while, and calls functions of the user
-				if depth = l.Nesting(ctx); depth == 0 {
-					cancel = ctx.Done()
-				}
+				depth, cancel = l.submitter(ctx)
 				continue
 			case ahead && depth != 0:
 				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
@@ -124,9 +122,7 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 				continue
 			case depth < 0:
 				c.leave() // finding out takes a while, and calls functions of the user
-				if depth = l.Nesting(ctx); depth == 0 {
-					cancel = ctx.Done()
-				}
+				depth, cancel = l.submitter(ctx)
 				continue
 			case depth == 0:
 				return l.waitForCapacity(it, ctx, cancel)
@@ -157,6 +153,15 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		c.leave()
 		return ErrQueueFull
 	}
+}
+
+// submitter returns the Nesting of a submitter with the context ctx. If that is 0 the submitter may wait, and
+// cancel is the Done of ctx.
+func (l *Lane) submitter(ctx context.Context) (depth int, cancel <-chan struct{}) {
+	if depth = l.Nesting(ctx); depth == 0 {
+		cancel = ctx.Done()
+	}
+	return depth, cancel
 }
 
 // accept admits task it by a new permit, and makes l ready. A task that joins a busy strand has no
