@@ -276,7 +276,7 @@ func (l *Lane) End(stop bool, cause error) {
 		}
 	}
 	if len(cuts) > 0 {
-		c.cutCalls(func(l *Lane) bool { _, stops := cuts[l]; return stops })
+		c.cutCalls()
 	}
 	for b, cut := range cuts {
 		if cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed {
@@ -286,12 +286,11 @@ func (l *Lane) End(stop bool, cause error) {
 	c.leave()
 }
 
-// cutCalls cuts the contexts of the tasks that run in lanes that stop. Locked.
-func (c *Crew) cutCalls(stops func(*Lane) bool) {
-	calls := map[*Lane][]*Record{}
+// cutCalls cuts the contexts of the tasks that run in lanes that stop; a second cut changes nothing. Locked.
+func (c *Crew) cutCalls() {
 	note := func(r *Record) {
-		if r != nil && stops(r.Lane) {
-			calls[r.Lane] = append(calls[r.Lane], r)
+		if r != nil && r.Lane.Stops() {
+			r.Lane.later(func() { r.Body.Cut(ErrClosed) })
 		}
 	}
 	for _, w := range c.staff.all {
@@ -301,13 +300,6 @@ func (c *Crew) cutCalls(stops func(*Lane) bool) {
 	}
 	for _, r := range c.calls.all {
 		note(r)
-	}
-	for l, cut := range calls {
-		l.later(func() {
-			for _, r := range cut {
-				r.Body.Cut(ErrClosed)
-			}
-		})
 	}
 }
 

@@ -505,7 +505,7 @@ var kernelMutants = []mutant{
 		old: "\t\tl.crew.calls.remove(place)\n",
 		new: ""},
 	{name: "kernel: the end of a lane cuts the inline tasks of others", tests: "TestCloseEndsTheContextsOfTasksThatSpawn",
-		old: "if r != nil && stops(r.Lane) {",
+		old: "if r != nil && r.Lane.Stops() {",
 		new: "if r != nil {"},
 	{name: "kernel: the end does not cut inline tasks", tests: "TestCloseEndsTheContextsOfTasksThatSpawn",
 		old: "\tfor _, r := range c.calls.all {\n\t\tnote(r)\n\t}\n",
