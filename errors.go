@@ -181,6 +181,12 @@ func die(format string, args ...any) {
 	sy.MakeLatch().Wait()
 }
 
+// same reports whether a is b. Errors of a type that cannot be compared are not the same.
+func same(a, b error) (is bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
 // log is where the pool logs.
 func (p *Pool) log() *slog.Logger { return cmp.Or(p.logger, slog.Default()) }
 

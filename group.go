@@ -295,7 +295,7 @@ func (r *round) leave(place int, err error) {
 
 // fail notes an error, and reports whether Wait returns it.
 func (r *round) fail(place int, err error) (kept bool) {
-	return r.errs.note(place, err, err == r.Err(), r.end) // the error of the ended context is noted once
+	return r.errs.note(place, err, same(err, r.Err()), r.end) // the error of the ended context is noted once
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first

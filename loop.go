@@ -320,11 +320,11 @@ func (l *loop) isOver() bool {
 // fail notes an error of the chunk that begins with item at and was given ctx, and reports whether the loop
 // returns it. The error of the context is noted once. If the pool may have ended ctx, that is ErrClosed.
 func (l *loop) fail(ctx context.Context, at int, err error) (kept bool) {
-	if l.p.lane.Stops() && err == ctx.Err() {
+	if l.p.lane.Stops() && same(err, ctx.Err()) {
 		l.stop(ErrClosed)
 		return true
 	}
-	return l.errs.note(at, err, err == l.parent.Err(), l.end)
+	return l.errs.note(at, err, same(err, l.parent.Err()), l.end)
 }
 
 // stop ends l because of err, unless it has ended before.

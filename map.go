@@ -56,7 +56,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 	}
 	var errs []error
 	run := func(its context.Context, v T) (own bool, err error) {
-		if err = f(its, v); err != nil && err == its.Err() && ctx.Err() == nil && p.lane.Stops() { // Close has ended its
+		if err = f(its, v); err != nil && p.lane.Stops() && same(err, its.Err()) && !same(err, ctx.Err()) { // Close has ended its
 			return false, ErrClosed
 		}
 		return true, err
@@ -65,8 +65,8 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 		if !own && err == ErrDropped && p.policy != DropOldest { // else another task may have displaced it
 			err = ErrClosed
 		}
-		ended := !own && err == ErrClosed || ctx != nil && err == ctx.Err()
-		if err != nil && !(ended && slices.Contains(errs, err)) {
+		ended := !own && err == ErrClosed || ctx != nil && same(err, ctx.Err())
+		if err != nil && !(ended && slices.ContainsFunc(errs, func(e error) bool { return same(e, err) })) {
 			errs = append(errs, err)
 		}
 	}
@@ -171,7 +171,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 					return
 				}
 			}
-			if err := m.submit(v); err == ErrClosed || err != nil && err == ctx.Err() {
+			if err := m.submit(v); err == ErrClosed || err != nil && ctx.Err() != nil {
 				break
 			}
 		}

@@ -225,10 +225,10 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // Four kinds of tasks are accepted beyond the capacity, because to wait could
 // stop the pool:
 //
-//   - Under [Block], tasks that a task submits to its own pool while it is nested
-//     in 64 others.
-//   - Under [Block], tasks that a task submits to another pool of its family (see
-//     [Pool.Sub]).
+//   - Under [Block], tasks that a task submits to its own pool, or to one above it,
+//     while it is nested in 64 others.
+//   - Under [Block], tasks that a task submits to a pool of its family that is neither
+//     its own nor above it (see [Pool.Sub]).
 //   - Tasks of a [Keyed] that [Spawn], [CallerRuns] or the submitting task would
 //     run at once, while their key is busy.
 //   - Tasks of a [Reservation] that was made while tasks waited for others of their

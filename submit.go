@@ -41,7 +41,9 @@ import (
 // is full, under Block, the task runs the new task itself, because to wait for free
 // capacity could stop the whole pool. So it must not hold a lock that the new task
 // takes, and if the new task calls [runtime.Goexit], it ends too. If 64 tasks already
-// run inside each other, the new one is accepted beyond the capacity instead.
+// run inside each other, the new one is accepted beyond the capacity instead. So
+// is one that a task submits to a pool of its family that is neither its own nor
+// above it; see [Pool.Sub].
 //
 // The pool recognizes its tasks by their stacks. A goroutine that a task has
 // started, and an iterator under [iter.Pull], have stacks of their own. There use
@@ -85,6 +87,9 @@ func (p *Pool) TrySubmit(task func()) error {
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.
 //
+// The methods of ctx must not panic, here and wherever the pool is given a context.
+// If Err does, that may end the process.
+//
 // Errors: those of Submit, [ErrConfig] for a nil ctx, and ctx's own error if
 // ctx ends before the task is accepted. If ctx has ended before the call, the
 // task is not accepted even if there is free capacity.
@@ -109,10 +114,12 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // leave while the task runs uses [Go], and [Future.Wait] with ctx.
 //
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
-// itself, so that tasks that wait for tasks cannot use up the workers. If the new
-// task calls runtime.Goexit there, the outer task ends too. If a goroutine that a
-// task has started calls SubmitWait with the task's context, that goroutine runs
-// the new task, beside its own task and beyond the pool's limit.
+// itself, so that tasks that wait for tasks cannot use up the workers. If 64 tasks
+// already run inside each other, it submits the new one by the [FullPolicy]
+// instead. If the new task calls runtime.Goexit in the outer one, that ends too. If
+// a goroutine that a task has started calls SubmitWait with the task's context,
+// that goroutine runs the new task, beside its own task and beyond the pool's
+// limit.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err

@@ -282,3 +282,76 @@ func TestReviewForEachTellsWhoEndedTheContext(t *testing.T) {
 		})
 	}
 }
+
+// Close ends the contexts of the items, and the context of the caller ends before they return.
+func TestForEachOfAClosedPoolWhoseContextEnds(t *testing.T) {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(3)))
+	ctx, cancel := context.WithDeadline(bg, time.Now().Add(100*time.Millisecond))
+	defer cancel()
+	var begun sync.WaitGroup
+	begun.Add(3)
+	go func() {
+		begun.Wait()
+		p.Close()
+	}()
+	err := shoal.ForEach(ctx, p, slices.Values([]int{1, 2, 3}), func(its context.Context, _ int) error {
+		begun.Done()
+		<-its.Done()
+		<-ctx.Done()
+		return its.Err()
+	})
+	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) > 2 || errors.Is(err, context.Canceled) {
+		t.Errorf("ForEach = %v", all)
+	}
+}
+
+type errorList []string
+
+func (l errorList) Error() string { return fmt.Sprint([]string(l)) }
+
+// A listContext ends with an error that cannot be compared.
+type listContext struct{ context.Context }
+
+func (c listContext) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return errorList{"ended"}
+}
+
+func TestContextsWhoseErrorsCannotBeCompared(t *testing.T) {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+	defer p.Close()
+	try := func(name string, f func(ctx context.Context, end func()) error) {
+		base, cancel := context.WithCancel(bg)
+		defer cancel()
+		var list errorList
+		if err := f(listContext{base}, cancel); !errors.As(err, &list) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	try("Group", func(ctx context.Context, end func()) error {
+		g := p.Group(ctx)
+		g.Go(func(ctx context.Context) error {
+			end()
+			return ctx.Err()
+		})
+		return g.Wait()
+	})
+	try("Range", func(ctx context.Context, end func()) error {
+		return shoal.Range(ctx, p, 10, func(context.Context, int, int) error {
+			end()
+			return ctx.Err()
+		})
+	})
+	endless := func(yield func(int) bool) {
+		for yield(0) {
+		}
+	}
+	try("ForEach", func(ctx context.Context, end func()) error {
+		return shoal.ForEach(ctx, p, endless, func(context.Context, int) error {
+			end()
+			return ctx.Err()
+		})
+	})
+}
