@@ -1099,3 +1099,61 @@ func TestALaterShutdownReportsTheFirstCut(t *testing.T) {
 		<-p.Done()
 	})
 }
+
+// Sub-pools that come with one task each share the time with one that has a backlog, and among
+// themselves they are served in the order in which they came.
+func TestSubsThatComeShareWithABacklog(t *testing.T) {
+	const others = 20 // of which one runs, or waits, at a time
+	for _, lasting := range []int{0, 500} {
+		for _, weight := range []int{1, 100} {
+			for _, workers := range []int{1, 4} {
+				inBubble(t, func(t *testing.T) {
+					p := newPool(t, fixed(workers)...)
+					var ran, came, begun atomic.Int64
+					s := newSub(t, p, shoal.WithWeight(weight))
+					var task func()
+					task = func() {
+						time.Sleep(time.Millisecond)
+						ran.Add(1)
+						s.Submit(task)
+					}
+					for range 2 * workers {
+						must(t, s.Submit(task))
+					}
+					var subs []*shoal.Pool
+					for range lasting {
+						subs = append(subs, newSub(t, p))
+					}
+					var come func()
+					come = func() {
+						var q *shoal.Pool
+						n := came.Add(1)
+						if lasting > 0 {
+							q = subs[int(n)%lasting]
+						} else if q, _ = p.Sub(); q == nil {
+							return // p is closed
+						}
+						q.Submit(func() {
+							if late := begun.Add(1) - n; max(late, -late) > int64(workers) {
+								t.Errorf("number %d came as number %d", n, n-late)
+							}
+							time.Sleep(time.Millisecond)
+							come()
+						})
+					}
+					for range others + workers - 1 {
+						come()
+					}
+					length := time.Duration(testpool.Reps(4000, 2000, 2000)) * time.Millisecond
+					time.Sleep(length)
+					want := float64(weight) / float64(weight+others+workers-1)
+					got := float64(ran.Load()) * float64(time.Millisecond) / float64(length*time.Duration(workers))
+					if got < want*0.95 || got > want*1.05 {
+						t.Errorf("%d lasting ones, weight %d, %d workers: the backlog has %.3f of the time, want %.3f", lasting, weight, workers, got, want)
+					}
+					p.Close()
+				})
+			}
+		}
+	}
+}

@@ -1,10 +1,15 @@
 // Package fair decides which item is served next: strict priorities first, then shares of the workers'
 // time in proportion to weights. It sees numbers and no pool.
 //
-// It is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each [Item] has a virtual time,
-// which grows by the time that it has used divided by its weight. The item with the smallest virtual
-// time comes first. An item that comes back into the queue has at least the virtual time of its
-// class: it gains nothing by having been out.
+// Each [Item] has a virtual time, which grows by the time that it has used divided by its weight. The
+// item with the smallest virtual time comes first. The items of one priority are a class, which has a
+// virtual time too: it grows by the time that they have used divided by the weights of all that are
+// active, so it is where an item would be that always had its share. An item that comes into the
+// queue has at least the virtual time of its class: it gains nothing by having been out, and does not
+// come before those that have waited for their share (WF2Q+: Bennett and Zhang, IEEE/ACM ToN 1997).
+//
+// In start-time fair queueing the time of a class is that of the item that is served. That was tried.
+// It stands still while items come that have one task each, and the others starve.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
@@ -29,16 +34,20 @@ type Item[T any] struct {
 	below  *Queue[T] // the queue that it stands for; nil: it stands for itself alone
 	prio   int64
 	weight int64
-	pos    int  // place in the heap, from 1; 0: not in it
-	held   bool // see Hold
-	served int  // workers that serve it, or what is below it
+	pos    int   // place in the heap, from 1; 0: not in it
+	served int   // workers that serve it, or what is below it
+	held   bool  // see Hold
+	era    int32 // of its class when it last left the heap
 	v      int64
 	class  *class
 }
 
 // A class is the items of one priority in one queue.
 type class struct {
-	v      int64 // virtual time of the item that was served last
+	v      int64 // its virtual time
+	era    int32 // how often v has come to another quarter of its range
+	rest   int64 // what was charged and was too little to move v
+	weight int64 // of its active items
 	queued int   // items in the queue
 	served int   // workers that serve one of its items
 }
@@ -57,7 +66,8 @@ type Queue[T any] struct {
 func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 	q.above, it.below, q.Own.Of = it, q, it.Of
 	q.Init(&q.Own, 0, 1)
-	q.Own.served, q.Own.class.served = it.served, it.served
+	q.class.served = it.served
+	q.Own.become(0, it.served)
 	if it.pos != 0 || it.held {
 		q.Own.Put()
 	}
@@ -76,7 +86,7 @@ func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 		it.class = new(class)
 		q.classes[prio] = it.class
 	}
-	it.v = it.class.v
+	it.v, it.era = it.class.v, it.class.era
 }
 
 // Prio is the item's priority.
@@ -113,12 +123,14 @@ func (q *Queue[T]) First() *Item[T] {
 // on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
-		if it.v-it.class.v < 0 {
-			it.v = it.class.v
+		c := it.class
+		if it.v-c.v <= 0 || c.era-it.era > 1 { // in the second case the difference may have wrapped
+			it.v = c.v
+			c.set(c.v + 1) // so that the next item to come is behind it
 		}
-		it.class.queued++
+		c.queued++
 		it.q.heap = append(it.q.heap, it)
-		it.pos = len(it.q.heap)
+		it.become(len(it.q.heap), it.served)
 		it.q.fix(it.pos - 1)
 	}
 }
@@ -131,13 +143,37 @@ func (it *Item[T]) Remove() {
 		it.class.queued--
 		last := len(q.heap) - 1
 		q.swap(i, last)
-		it.pos = 0
+		it.become(0, it.served)
+		it.era = it.class.era
 		q.heap[last] = nil
 		if q.heap = q.heap[:last]; i < last {
 			q.fix(i)
 		}
 		empty = last == 0
 	}
+}
+
+// become notes its place in the heap, and how many workers serve it. It is active unless both are 0. When
+// no item of its class is active any more, what they have had is forgotten.
+func (it *Item[T]) become(pos, served int) {
+	was := it.pos+it.served > 0
+	it.pos, it.served = pos, served
+	switch is, c := pos+served > 0, it.class; {
+	case is && !was:
+		c.weight += it.weight
+	case was && !is:
+		if c.weight -= it.weight; c.weight == 0 && it.v-c.v > 0 {
+			c.set(it.v)
+		}
+	}
+}
+
+// set sets the virtual time of c.
+func (c *class) set(v int64) {
+	if v>>62 != c.v>>62 {
+		c.era++
+	}
+	c.v = v
 }
 
 // Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
@@ -153,15 +189,38 @@ func (it *Item[T]) Free() {
 	}
 }
 
-// Serve notes that d more workers serve it. Items of its priority that are put from then on begin
-// at its virtual time at least.
-func (it *Item[T]) Serve(d int) {
+// Begin notes that a worker begins to serve it, which is the first of its priority, for about ns nanoseconds. Until
+// End it counts as if it had had them; its class does not, so an item that comes meanwhile is before it.
+func (it *Item[T]) Begin(ns int64) {
 	for ; it.q != nil; it = it.q.above {
-		it.served += d
-		it.class.served += d
-		if d > 0 && it.class.v-it.v < 0 {
-			it.class.v = it.v
+		c := it.class
+		if c.v-it.v < 0 {
+			c.set(it.v) // all others of its priority have waited for no less
 		}
+		c.served++
+		it.become(it.pos, it.served+1)
+		it.charge(ns)
+	}
+}
+
+// End notes that a worker has served it for used nanoseconds; ns is what Begin was told.
+func (it *Item[T]) End(ns, used int64) {
+	used = min(used, most)
+	for ; it.q != nil; it = it.q.above {
+		c := it.class
+		c.rest += used * scale
+		c.set(c.v + c.rest/c.weight)
+		c.rest %= c.weight
+		it.charge(used - ns)
+		c.served--
+		it.become(it.pos, it.served-1)
+	}
+}
+
+// charge adds ns nanoseconds to what it has had.
+func (it *Item[T]) charge(ns int64) {
+	if it.v += ns * scale / it.weight; it.pos != 0 {
+		it.q.fix(it.pos - 1)
 	}
 }
 
@@ -177,17 +236,6 @@ func (q *Queue[T]) Starves() bool {
 }
 
 func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
-
-// Charge adds ns nanoseconds of a worker's time to it, and to the items above that stand for it. A
-// negative ns takes off what was charged beforehand.
-func (it *Item[T]) Charge(ns int64) {
-	for ; it.q != nil; it = it.q.above {
-		it.v += min(max(ns, -most), most) * scale / it.weight
-		if it.pos != 0 {
-			it.q.fix(it.pos - 1)
-		}
-	}
-}
 
 func (it *Item[T]) before(o *Item[T]) bool {
 	if it.prio != o.prio {

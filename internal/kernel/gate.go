@@ -221,7 +221,11 @@ func (l *Lane) settle() {
 	}
 	l.grantReservations()
 	l.settleQuiet()
-	if !l.ended {
+	switch {
+	case l.ended:
+	case l.leaf().Queued():
+		l.crew.rest(l) // at once: while it is in the schedule, it counts among those that share the time
+	default:
 		l.crew.cool(l)
 	}
 }

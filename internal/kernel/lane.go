@@ -143,22 +143,32 @@ func (c *Crew) top() *Lane {
 			continue
 		case l.waits():
 			return l
-		case c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live):
-			// It stays ready, as it may be the only lane in use. A ready lane is kept in memory, so a
-			// sub-pool stays ready only while a worker is awake.
-			return nil
+		case c.rest(l):
+		case l.waits():
+			return l
 		default:
-			l.recall() // from here on submitters come to the lock; but look once more
-			if l.waits() {
-				sy.Reach("not idle")
-				return l
-			}
-			it.Remove()
-			c.cool(l)
+			return nil
 		}
 		it = c.root.kids.First()
 	}
 	return nil
+}
+
+// rest makes l, which is ready, idle, and reports whether it did. A lane with tasks does not become idle, nor
+// does one that may be the only lane in use. A ready lane is kept in memory, so a sub-pool stays ready
+// only while a worker is awake.
+func (c *Crew) rest(l *Lane) bool {
+	if l.waits() || c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live) {
+		return false
+	}
+	l.recall() // from here on submitters come to the lock; but look once more
+	if l.waits() {
+		sy.Reach("not idle")
+		return false
+	}
+	l.leaf().Remove()
+	c.cool(l)
+	return true
 }
 
 // came and left count a worker in and out of the lanes above l, up to but not including stay

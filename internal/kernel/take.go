@@ -140,7 +140,7 @@ func (w *Worker) begin(l *Lane, t turn) {
 type turn struct {
 	began int64 // 0: no other lane is ready, and nothing is charged
 	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task
-	noted bool  // the schedule counts the worker: see fair.Item.Serve
+	noted bool  // the schedule counts the worker: see fair.Item.Begin
 }
 
 // more is how many tasks may be taken before the next look at the clock.
@@ -195,8 +195,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
 				tn.step = 1
 			}
-			l.leaf().Serve(+1)
-			l.leaf().Charge(turnTime)
+			l.leaf().Begin(turnTime)
 			l.came(nil)
 			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below includes places that are kept
 		}
@@ -218,12 +217,13 @@ func (w *Worker) stopLocked() (now int64) {
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
-	if t.began != 0 {
-		now = c.clock.Now()
-		l.leaf().Charge(now - t.began - turnTime)
-	}
 	if t.noted {
-		l.leaf().Serve(-1)
+		used := turnTime // if it is not known: l was alone
+		if t.began != 0 {
+			now = c.clock.Now()
+			used = now - t.began
+		}
+		l.leaf().End(turnTime, used)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
