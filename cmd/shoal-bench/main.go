@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -78,8 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return errUsage{err}
 	}
 	if c.list {
-		show.List(stdout, r)
-		return nil
+		return show.List(stdout, r)
 	}
 	if c.out != "" { // now, not after an hour
 		if err := writable(c.out); err != nil {
@@ -111,7 +111,9 @@ func present(r *race.Results, c flags, stdout io.Writer, stderr *os.File) error 
 		}
 	} else {
 		f, ok := stdout.(*os.File)
-		show.Table(stdout, r, ok && show.Terminal(f) && os.Getenv("NO_COLOR") == "")
+		if err := show.Table(stdout, r, ok && show.Terminal(f) && os.Getenv("NO_COLOR") == ""); err != nil {
+			return err
+		}
 	}
 	if c.out == "" {
 		return nil
@@ -171,8 +173,13 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 	fs.BoolVar(&c.profile, "profile", false, "at the end, run shoal once more in each workload with a CPU profile, and report where its time went (needs -out)")
 	fs.StringVar(&c.from, "from", "", "show the results.json in this `file`, or what -run and -pools select of it; measure nothing")
 	err = fs.Parse(args)
-	counted := false
-	fs.Visit(func(f *flag.Flag) { counted = counted || f.Name == "count" })
+	counted, empty := false, ""
+	fs.Visit(func(f *flag.Flag) {
+		counted = counted || f.Name == "count"
+		if (f.Name == "from" || f.Name == "out") && f.Value.String() == "" {
+			empty = f.Name
+		}
+	})
 	if c.Quick && !counted {
 		c.Rounds = 1
 	}
@@ -181,13 +188,21 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, usage)
-		fs.SetOutput(help)
+		var b bytes.Buffer
+		b.WriteString(usage)
+		fs.SetOutput(&b)
 		fs.PrintDefaults()
+		if _, e := b.WriteTo(help); e != nil {
+			err = e
+		}
 	case err != nil:
 		err = errUsage{fmt.Errorf("%w; shoal-bench -h lists the flags", err)}
 	case fs.NArg() > 0:
 		err = errUsage{fmt.Errorf("%q is not a flag; shoal-bench -h lists the flags", fs.Arg(0))}
+	case empty != "": // as of a variable that is not set; it would measure for an hour, or write no report
+		err = errUsage{fmt.Errorf("-%s is empty; give it a value, or leave it out", empty)}
+	case c.from != "" && (c.list || c.profile):
+		err = errUsage{errors.New("-from measures nothing; leave out -list and -profile")}
 	case c.Rounds < 1 || c.Rounds > 1000:
 		err = errUsage{fmt.Errorf("-count %d must be from 1 to 1000", c.Rounds)}
 	case c.profile && c.out == "":

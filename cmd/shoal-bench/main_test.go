@@ -48,6 +48,10 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-timeout -1s", "-timeout -1s"},
 		{"-procs 2,0", `"0"`},
 		{"-profile", "-out"},
+		{"-from=", "-from is empty"},
+		{"-out= -quick", "-out is empty"},
+		{"-from x -list", "leave out -list and -profile"},
+		{"-from x -profile -out y", "leave out -list and -profile"},
 		{"-from " + filepath.Join(dir, "nothing"), "nothing"},
 		{"-from " + strings.ReplaceAll(file, " ", "\x00"), "a file"},
 		{"-run SubmitWait -out " + strings.ReplaceAll(file, " ", "\x00"), "-out"},
@@ -79,6 +83,26 @@ func TestHelp(t *testing.T) {
 		t.Errorf("status %d, %q, %q", n, stdout.String(), stderr.String())
 	}
 }
+
+// TestOutputThatCannotBeWritten is an error.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	if err := os.WriteFile(file, []byte(`{"rows":[{"name":"a","units":["ns/op"],"procs":1,"subjects":["shoal"]}]}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-h"}, {"-list"}, {"-from", file}, {"-from", file, "-json"}} {
+		err := run(context.Background(), args, fullWriter{}, devNull(t))
+		if n := status(err, new(bytes.Buffer)); n != 1 || !errors.Is(err, errFull) {
+			t.Errorf("%q: status %d, %v", args, n, err)
+		}
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type fullWriter struct{}
+
+func (fullWriter) Write([]byte) (int, error) { return 0, errFull }
 
 func TestListMeasuresNothingAndNamesAll(t *testing.T) {
 	var out bytes.Buffer

@@ -51,6 +51,8 @@ func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 	fs.StringVar(&c.Token, "token", "", "the `token` that unlocks the controls of the page, at least 16 bytes (default: a random one)")
 	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "at the end, let running tasks go on for this time, then cancel them")
 	err = fs.Parse(args)
+	nowhere := false
+	fs.Visit(func(f *flag.Flag) { nowhere = nowhere || f.Name == "listen" && c.Listen == "" })
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return c, printHelp(fs, help, "usage: shoal demo [flags]\n\nRun pools that hash a tree of files, fetch pages from a local server, and call a slow\ndependency that hangs once a minute. Serve a page to watch them.")
@@ -58,6 +60,8 @@ func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 		return c, errUsage{fmt.Errorf("%w; shoal demo -h lists the flags", err)}
 	case fs.NArg() > 0:
 		return c, errUsage{fmt.Errorf("demo takes flags only, not the argument %q; shoal demo -h lists the flags", fs.Arg(0))}
+	case nowhere: // it would be every address of this machine
+		return c, errUsage{errors.New("-listen is empty; give it an address such as 127.0.0.1:8080, or leave it out")}
 	case c.period < 0:
 		return c, errUsage{fmt.Errorf("-for %v must be at least 0s", c.period)}
 	case c.Drain < 0:

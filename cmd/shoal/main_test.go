@@ -52,6 +52,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"bench -quick", "go run github.com/shoal-go/shoal/cmd/shoal-bench@latest"},
 		{"version now", `"now"`},
 		{"demo now", `"now"`},
+		{"demo -listen=", "-listen is empty"},
 		{"demo -for -1s", "-for -1s"},
 		{"demo -drain -1s", "-drain -1s"},
 		{"demo -token short", "5 bytes"},

@@ -267,3 +267,20 @@ func TestResultsForBenchstat(t *testing.T) {
 		t.Errorf("benchstat reads %d results of %d", n, len(r.Measurements))
 	}
 }
+
+// TestReadSaysWhatIsMissing: a file may be of something else.
+func TestReadSaysWhatIsMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	for text, want := range map[string]string{
+		"{}": file + " has no rows", "null": file + " has no rows", `{"measurements":[{}]}`: file + " has no rows",
+		`{"rows":[{}]}`: `row 1, "", has no unit or no GOMAXPROCS`,
+		`{"rows":[{"name":"a","units":["ns/op"],"procs":1,"subjects":["shoal"]},{"name":"b","units":["ns/op"],"procs":1}]}`: `row 2, "b", has no subjects`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

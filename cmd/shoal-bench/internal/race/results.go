@@ -288,9 +288,15 @@ func Read(file string) (*Results, error) {
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if len(r.Rows) == 0 {
+		return nil, fmt.Errorf("%s has no rows", file)
+	}
 	for i, row := range r.Rows {
 		if len(row.Units) == 0 || row.Procs < 1 {
 			return nil, fmt.Errorf("%s: row %d, %q, has no unit or no GOMAXPROCS", file, i+1, row.Name)
+		}
+		if len(row.Subjects) == 0 {
+			return nil, fmt.Errorf("%s: row %d, %q, has no subjects", file, i+1, row.Name)
 		}
 	}
 	return r, nil

@@ -51,7 +51,9 @@ func TestTable(t *testing.T) {
 	r.Measurements = append(r.Measurements, race.Measurement{Row: "won", Procs: 2, Subject: "conc", Failure: "it did not end within 2m0s"})
 	r.Machine.BusyBefore = 40
 	var b bytes.Buffer
-	Table(&b, r, false)
+	if err := Table(&b, r, false); err != nil {
+		t.Fatal(err)
+	}
 	text := b.String()
 	at := -1
 	for _, want := range []string{"lost-most", "3.00", "lost ", "1.50", "level", "won", "0.50", "won, conc: it did not end within 2m0s",

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -130,7 +131,8 @@ func newTable(w io.Writer) table.Writer {
 }
 
 // Table prints how shoal did, losses first.
-func Table(w io.Writer, r *race.Results, colours bool) {
+func Table(to io.Writer, r *race.Results, colours bool) error {
+	w := new(bytes.Buffer) // so that there is one write that can fail
 	if colours {
 		text.EnableColors()
 	} else {
@@ -190,6 +192,8 @@ func Table(w io.Writer, r *race.Results, colours bool) {
 	if m.Noisy() {
 		fmt.Fprintln(w, text.FgYellow.Sprint(Noise(m)))
 	}
+	_, err := w.WriteTo(to)
+	return err
 }
 
 // Noise is the warning about a machine that was busy.
@@ -212,7 +216,8 @@ func colour(v race.Verdict) text.Color {
 }
 
 // List prints the workloads and the subjects of a plan.
-func List(w io.Writer, r *race.Results) {
+func List(to io.Writer, r *race.Results) error {
+	w := new(bytes.Buffer)
 	t := newTable(w)
 	t.AppendHeader(table.Row{"workload", "from", "what"})
 	for _, row := range r.Rows {
@@ -232,4 +237,6 @@ func List(w io.Writer, r *race.Results) {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, strings.TrimSpace(s.Module+" "+s.Version))
 	}
 	fmt.Fprintln(w, "  baseline         the same work without a pool")
+	_, err := w.WriteTo(to)
+	return err
 }

@@ -41,7 +41,11 @@ type Missing struct {
 }
 
 func (e *Missing) Error() string {
-	s := fmt.Sprintf("the command %q cannot be run: %v", e.Command, errors.Unwrap(e.Err))
+	why := errors.Unwrap(e.Err) // without the path
+	if why == nil {
+		why = e.Err
+	}
+	s := fmt.Sprintf("the command %q cannot be run: %v", e.Command, why)
 	_, there := os.Stat(e.Command)
 	switch {
 	case errors.Is(e.Err, syscall.ENOEXEC):
@@ -73,7 +77,7 @@ func lookUp(command string) (path string, err error) {
 type processes struct {
 	guard *guard
 
-	mu      sync.Mutex
+	mu      sync.Mutex // is never held while the guard is told, which may have been stopped
 	running map[*exec.Cmd]struct{}
 	ending  chan struct{} // closed when the work is to end
 	told    bool          // and another one was passed on; no command starts after that
@@ -92,6 +96,7 @@ func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process 
 	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
 	}
+	ps.guard.add(c.Process.Pid)
 	started(c.Process.Pid)
 	if err = c.Wait(); c.ProcessState != nil && c.ProcessState.Success() {
 		err = nil // though it was told to end, or has left something behind that holds its output open
@@ -101,14 +106,24 @@ func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process 
 		select {
 		case <-ps.ending:
 			told = true
-		case <-time.After(signalApart): // the signal was for the command alone
+		case <-ctx.Done():
+		case <-time.After(apart(ctx)): // the signal was for the command alone
 		}
 	}
+	ps.guard.remove(c.Process.Pid)
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.running, c)
-	ps.guard.remove(c.Process.Pid)
 	return told || ps.told, err
+}
+
+// apart is how long to wait whether this process gets the signal that has ended a command. The time
+// limit of the job goes on meanwhile, and must not be over because of that.
+func apart(ctx context.Context) time.Duration {
+	if limit, ok := ctx.Deadline(); ok {
+		return min(signalApart, time.Until(limit)/2)
+	}
+	return signalApart
 }
 
 // isKilled says whether a process was ended by a signal that asks for that, or has such an exit
@@ -136,7 +151,6 @@ func (ps *processes) start(c *exec.Cmd) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	ps.guard.add(c.Process.Pid)
 	ps.running[c] = struct{}{}
 	return nil
 }
@@ -197,6 +211,9 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 		if c.ProcessState == nil { // it has not run, for which a job is seldom at fault
 			if told {
 				return jobs.ErrStopped
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 			if errors.Is(err, syscall.E2BIG) && len(j.ID)+len(j.Type()) > 4<<10 || strings.ContainsRune(j.ID+j.Type(), 0) {
 				return jobs.Poison(fmt.Errorf("its ID or type cannot be passed to a command: %w", err))

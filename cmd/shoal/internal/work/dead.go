@@ -39,6 +39,9 @@ func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if !ok {
 		return fmt.Errorf("the queue at %s keeps no dead letters", q.Where)
 	}
+	if d.Do == "retry" || d.Do == "rm" { // list and show end by a SIGPIPE, as other programs do
+		notifyPipe()
+	}
 	switch d.Do {
 	case "retry":
 		n, err := store.RetryDead(ctx, d.Filter)
@@ -87,7 +90,9 @@ func (d Dead) Run(ctx context.Context, stdout, stderr io.Writer) error {
 // did says how many dead letters something was done to.
 func (d Dead) did(what string, n int, err error, stdout, stderr io.Writer) error {
 	if d.JSON {
-		err = errors.Join(err, json.NewEncoder(stdout).Encode(map[string]int{what: n}))
+		if bad := json.NewEncoder(stdout).Encode(map[string]int{what: n}); bad != nil {
+			err = errors.Join(err, fmt.Errorf("%d dead letters are %s, but the output cannot be written: %w", n, what, bad))
+		}
 	} else {
 		fmt.Fprintf(stderr, "%d dead letters %s\n", n, what)
 	}

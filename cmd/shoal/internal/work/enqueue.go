@@ -38,6 +38,7 @@ const (
 //
 // If a signal came before all were enqueued, the error is an *Interrupted.
 func (e Enqueue) Run(ctx context.Context, in io.Reader, stdout, stderr io.Writer) error {
+	notifyPipe()
 	q, err := Open(ctx, e.Place)
 	switch s := interrupted(ctx); {
 	case err != nil && s != nil:
@@ -49,12 +50,15 @@ func (e Enqueue) Run(ctx context.Context, in io.Reader, stdout, stderr io.Writer
 	n, err := e.lines(ctx, q, in)
 	took := time.Since(start)
 	if e.JSON {
-		err = errors.Join(err, json.NewEncoder(stdout).Encode(struct {
+		bad := json.NewEncoder(stdout).Encode(struct {
 			Enqueued int     `json:"enqueued"` // lines
 			Seconds  float64 `json:"seconds"`
 			Queue    string  `json:"queue"`
 			At       string  `json:"at"`
-		}{n, took.Seconds(), e.Queue, q.Where}))
+		}{n, took.Seconds(), e.Queue, q.Where})
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%d lines are enqueued, but the output cannot be written: %w", n, bad))
+		}
 	} else {
 		did := "enqueued"
 		if e.Once {
@@ -154,6 +158,7 @@ func (e Enqueue) gather(ctx context.Context, lines <-chan []byte) (ms []jobs.Mes
 // readLines sends the lines of in, until it ends, or ctx does.
 func readLines(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 	sc := bufio.NewScanner(in)
+	sc.Split(splitLines)
 	sc.Buffer(make([]byte, 0, 64<<10), MostLine+len("\r\n")+1)
 	for sc.Scan() {
 		if len(sc.Bytes()) > MostLine {
@@ -169,6 +174,15 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 		return errLong
 	}
 	return sc.Err()
+}
+
+// splitLines is bufio.ScanLines, but for a carriage return at the end of the input without a line
+// feed: that is a part of the line.
+func splitLines(data []byte, atEOF bool) (n int, line []byte, err error) {
+	if atEOF && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
+		return len(data), data, nil
+	}
+	return bufio.ScanLines(data, atEOF)
 }
 
 var errLong = fmt.Errorf("it has more than %d bytes", MostLine)

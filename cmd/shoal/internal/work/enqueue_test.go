@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,5 +54,22 @@ func TestOneLineThatMayHaveFailed(t *testing.T) {
 	_, err := Enqueue{}.lines(t.Context(), q, strings.NewReader("a\n"))
 	if want := "line 1 may not be enqueued; enqueue again from line 1; line 1 may then run twice: broken"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestWhereALineEnds: at a line feed, and a carriage return before it. One without it is a part of the
+// line.
+func TestWhereALineEnds(t *testing.T) {
+	lines := make(chan []byte, 9)
+	if err := readLines(t.Context(), strings.NewReader("a\r\nb\rc\n\n\r\nd\r"), lines); err != nil {
+		t.Fatal(err)
+	}
+	close(lines)
+	var got []string
+	for l := range lines {
+		got = append(got, string(l))
+	}
+	if want := []string{"a", "b\rc", "", "", "d\r"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -75,6 +75,7 @@ func inFile(b []byte) (*os.File, error) {
 // reach the command and nothing that the command has started, such as what a shell runs.
 type guard struct {
 	in   io.WriteCloser
+	kill func() error
 	over chan struct{} // closed when it has ended
 }
 
@@ -95,6 +96,7 @@ func startGuard() (*guard, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
+	g.kill = c.Process.Kill
 	go func() {
 		defer close(g.over)
 		c.Wait()
@@ -105,8 +107,10 @@ func startGuard() (*guard, error) {
 func (g *guard) add(group int)    { fmt.Fprintf(g.in, "+%d\n", group) }
 func (g *guard) remove(group int) { fmt.Fprintf(g.in, "-%d\n", group) }
 
+// close ends the guard when no command is left. It is killed, as it may have been stopped.
 func (g *guard) close() {
 	g.in.Close()
+	_ = g.kill()
 	<-g.over
 }
 

@@ -19,6 +19,10 @@ func Signals() []os.Signal {
 	return all
 }
 
+// notifyPipe makes a write that has no reader any more an error. Without it, SIGPIPE would end this
+// process before it has done its work, or with a status that says so though it has.
+func notifyPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // Interrupted is the cause of a context that ended by a signal, and the error of a command that
 // had not done all when it came.
 type Interrupted struct {

@@ -10,8 +10,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
 
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
@@ -35,6 +38,7 @@ type Place struct {
 type Queue struct {
 	jobs.Source
 	jobs.Sink
+	jobs.Depther
 	Where string // for people
 	close func() error
 }
@@ -54,7 +58,11 @@ func Open(ctx context.Context, p Place) (*Queue, error) {
 		if _, err := os.Stat(p.SQL); p.Existing && !isPostgres(p.SQL) && err != nil {
 			return nil, fmt.Errorf("-sql %s: %w", p.SQL, err)
 		}
-		return openSQL(ctx, p, p.SQL, "-sql "+withoutSecrets(p.SQL))
+		where := p.SQL
+		if isPostgres(where) {
+			where = withoutSecrets(where)
+		}
+		return openSQL(ctx, p, p.SQL, "-sql "+where)
 	case p.NATS != "":
 		return openNATS(ctx, p)
 	}
@@ -93,7 +101,7 @@ func openNATS(ctx context.Context, p Place) (*Queue, error) {
 	where := withoutSecrets(p.NATS)
 	nc, err := nats.Connect(p.NATS, nats.MaxReconnects(-1), nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1))
 	if err != nil {
-		return nil, fmt.Errorf("-nats %s: %w", where, err)
+		return nil, badAddress("-nats "+where, where != p.NATS, err)
 	}
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -106,13 +114,42 @@ func openNATS(ctx context.Context, p Place) (*Queue, error) {
 		nc.Close()
 		return nil, fmt.Errorf("-nats %s: %w", where, err)
 	}
-	return &Queue{Source: q, Sink: q, Where: where, close: func() error { nc.Close(); return nil }}, nil
+	return &Queue{Source: q, Sink: q, Depther: q, Where: where, close: func() error { nc.Close(); return nil }}, nil
 }
 
+var (
+	// aPassword is one among the settings of an address, and all that is after it: where it ends
+	// depends on who reads it.
+	aPassword = regexp.MustCompile(`(?is)((?:password|passwd|pwd)\s*=).*`)
+	// aServer is where a server begins in an address or a list of them.
+	aServer = regexp.MustCompile(`(^|,)\s*[A-Za-z][A-Za-z0-9+.-]*://`)
+	// aUser is the user of a server, and the password. Without a colon it may be a token.
+	aUser = regexp.MustCompile(`(?s)^([\w.-]+:)?.*@`)
+)
+
+// withoutSecrets is an address for people. It blanks what may be a secret, also in an address that
+// nothing can read: so it asks for little, and rather blanks too much.
 func withoutSecrets(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.User == nil {
-		return address
+	address = aPassword.ReplaceAllString(address, "${1}xxxxx")
+	var b strings.Builder
+	at := 0
+	blank := func(end int) { b.WriteString(aUser.ReplaceAllString(address[at:end], "${1}xxxxx@")) }
+	for _, begin := range aServer.FindAllStringIndex(address, -1) {
+		blank(begin[0])
+		b.WriteString(address[begin[0]:begin[1]])
+		at = begin[1]
 	}
-	return u.Redacted()
+	blank(len(address))
+	return b.String()
+}
+
+// badAddress is the error of an address that cannot be used. The reason may quote the address, so it
+// is left out if that has a secret.
+func badAddress(flag string, secret bool, err error) error {
+	var parse *pgconn.ParseConfigError
+	var address *url.Error
+	if secret && (errors.As(err, &parse) || errors.As(err, &address)) {
+		return fmt.Errorf("%s is no valid address; in a password write what is no letter or digit as %%XX, as %%40 for @", flag)
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }

@@ -386,7 +386,7 @@ type depth struct {
 
 // depths measures a queue now and then.
 type depths struct {
-	q     jobs.Depther // nil if it cannot be measured
+	q     jobs.Depther
 	next  time.Time
 	at    time.Time // of last
 	last  int64
@@ -394,19 +394,19 @@ type depths struct {
 	known *depth
 }
 
-// look measures the queue if it is time, and returns what is known of it. A measurement that
-// takes long is made seldom.
-func (d *depths) look(ctx context.Context) *depth {
+// look measures the queue if it is time, and returns what is known of it, and whether that is new. A
+// measurement that takes long is made seldom.
+func (d *depths) look(ctx context.Context) (known *depth, fresh bool) {
 	start := time.Now()
-	if d.q == nil || start.Before(d.next) {
-		return d.known
+	if start.Before(d.next) {
+		return d.known, false
 	}
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	now, err := d.q.Depth(once)
 	d.next = time.Now().Add(20 * time.Since(start))
 	if err != nil {
-		return d.known
+		return d.known, false
 	}
 	all := now.Ready + now.Delayed + now.Leased
 	d.known = &depth{Ready: now.Ready, Delayed: now.Delayed, Leased: now.Leased, Dead: now.Dead, Oldest: now.Oldest.Seconds()}
@@ -422,7 +422,7 @@ func (d *depths) look(ctx context.Context) *depth {
 		}
 	}
 	d.at, d.last = start, all
-	return d.known
+	return d.known, true
 }
 
 func (p progress) String() string {

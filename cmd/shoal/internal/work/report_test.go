@@ -26,9 +26,9 @@ func TestTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := depths{q: shrinking{time.Now()}}
 		for i := range 20 {
-			left := d.look(t.Context()).Left
-			if want := i > 0 && i <= 8; (left != nil) != want {
-				t.Errorf("look %d: the time left is told: %v, want %v", i, left != nil, want)
+			known, _ := d.look(t.Context())
+			if want := i > 0 && i <= 8; (known.Left != nil) != want {
+				t.Errorf("look %d: the time left is told: %v, want %v", i, known.Left != nil, want)
 			}
 			time.Sleep(2 * time.Second)
 		}
@@ -125,7 +125,7 @@ func TestAResultThatComesLateCounts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := Work{Place: Place{Lease: src.Lease()}, JSON: true}
 		var both sync.WaitGroup
-		both.Go(func() { w.watch(ctx, p, &Queue{Source: src}, r, cancel) })
+		both.Go(func() { w.watch(ctx, p, &Queue{Source: src, Depther: shrinking{time.Now()}}, r, cancel) })
 		both.Go(func() {
 			if err := jobs.Serve(ctx, p, src, r.handler(func(context.Context, *jobs.Job) error { return nil })); err != nil {
 				t.Error(err)
@@ -134,6 +134,7 @@ func TestAResultThatComesLateCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		cancel()
 		both.Wait()
+		synctest.Wait() // for what is said: the Ack whose time is over does not wait for that
 		if lost, n := r.lose(), r.now(); len(lost) != 0 || n != (Tally{Done: 1}) {
 			t.Errorf("%+v, %d lost", n, len(lost))
 		}

@@ -36,7 +36,7 @@ func CheckSQL(name string) error {
 	if isPostgres(name) || filepath.IsAbs(name) || strings.HasPrefix(name, ".") || !noFile.MatchString(name) {
 		return nil
 	}
-	return errors.New("-sql must be a postgres:// address or the file of an SQLite database; if this is the name of a file, write ./ before it")
+	return fmt.Errorf("-sql %q must be a postgres:// address or the file of an SQLite database; if this is the name of a file, write ./ before it", withoutSecrets(name))
 }
 
 func isPostgres(name string) bool {
@@ -57,7 +57,7 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	if dialect == shoalsql.Postgres {
 		listener, err := shoalpgx.Listener(dsn)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
+			return nil, badAddress(flag, withoutSecrets(name) != name, err)
 		}
 		opts = append(opts, shoalsql.WithListener(listener))
 	} else {
@@ -75,7 +75,7 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 		return nil, fmt.Errorf("%s: %w", flag, errors.Join(err, db.Close()))
 	}
 	_, where, _ := strings.Cut(flag, " ")
-	return &Queue{Source: q, Sink: q, Where: where, close: func() error {
+	return &Queue{Source: q, Sink: q, Depther: q, Where: where, close: func() error {
 		once, cancel := context.WithTimeout(context.Background(), flushFor)
 		defer cancel()
 		_ = q.Flush(once) // if it fails, the poll of the others finds the jobs

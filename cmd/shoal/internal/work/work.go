@@ -3,7 +3,6 @@ package work
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +49,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, Signals()...)
 	defer signal.Stop(signals)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that it is an error of a write
+	notifyPipe()
 	path := ""
 	if w.Do == "" {
 		var err error
@@ -186,9 +185,9 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 func look(ctx context.Context, q *Queue) *depth {
 	once, cancel := context.WithTimeout(ctx, mostSay/2)
 	defer cancel()
-	in := depths{}
-	in.q, _ = q.Source.(jobs.Depther)
-	return in.look(once)
+	in := depths{q: q}
+	left, _ := in.look(once)
+	return left
 }
 
 // result is the error of work that went well and came to n, with so much left in the queue.
@@ -204,6 +203,15 @@ func (w Work) result(ctx context.Context, n Tally, left *depth) error {
 			in.left += "; " + dead.Error()
 		}
 		return in
+	case s == nil && w.Empty > 0 && (left == nil || n.Lost > 0 && left.jobs() > 0):
+		why := "the queue cannot be asked whether it is empty"
+		if left != nil {
+			why = fmt.Sprintf("the result of %d runs is not known, and %d jobs are left", n.Lost, left.jobs())
+		}
+		if n.Dead > 0 {
+			why += "; " + dead.Error()
+		}
+		return errors.New(why)
 	case n.Dead > 0:
 		return dead
 	}
@@ -266,11 +274,7 @@ func (w Work) page(p *shoal.Pool, q *Queue, stderr io.Writer) (stop func(), err 
 		token = rand.Text()
 		part = "#token=" + token
 	}
-	opts := []shoalhttp.Option{shoalhttp.WithPools(p), shoalhttp.WithControls(token)}
-	if d, ok := q.Source.(jobs.Depther); ok {
-		opts = append(opts, shoalhttp.WithQueue(w.Queue, d))
-	}
-	h, err := shoalhttp.New(opts...)
+	h, err := shoalhttp.New(shoalhttp.WithPools(p), shoalhttp.WithControls(token), shoalhttp.WithQueue(w.Queue, q.Depther))
 	if err != nil {
 		return nil, fmt.Errorf("-listen %s: %w", w.Listen, err)
 	}
@@ -365,8 +369,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	in := depths{}
-	in.q, _ = q.Source.(jobs.Depther)
+	in := depths{q: q}
 	var said jobs.Stats
 	var tally Tally
 	saidAt, busyAt := time.Now(), time.Now()
@@ -382,18 +385,20 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 			continue
 		}
 		s := all[0]
-		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed { // a queue that fails is not empty
+		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed {
 			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
-			if d := in.look(ctx); d == nil || d.jobs() == 0 {
+			// A queue that fails is not empty, and one that was empty a while ago may not be so any more.
+			if d, fresh := in.look(ctx); fresh && d.jobs() == 0 {
 				stop()
 				return
 			}
 		}
 		if d := time.Since(saidAt); !w.Quiet && (d > sayEvery && s != said || d > longRun && s.Running > 0) {
 			now := r.late(time.Now().Add(-w.Lease).Add(-w.Lease)) // what the queue takes, it mostly takes within the lease
-			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), r.longest(), in.look(ctx)}
+			known, _ := in.look(ctx)
+			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), r.longest(), known}
 			if w.JSON {
 				if err := r.event(e); err != nil {
 					r.fatal(err)
@@ -404,44 +409,5 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 			}
 			said, tally, saidAt = s, now, time.Now()
 		}
-	}
-}
-
-// Builtins are what work can do without a program, and what for.
-var Builtins = map[string]string{
-	"print":  "print the job",
-	"sha256": "hash the file that the job names",
-	"sleep":  "sleep for as long as the job says",
-}
-
-func (w Work) builtin(r *reporter) jobs.Handler {
-	return func(ctx context.Context, j *jobs.Job) error {
-		switch w.Do {
-		case "print":
-			return r.output(j, fmt.Appendf(nil, "%s\n", j.Data))
-		case "sha256":
-			f, err := os.Open(string(j.Data))
-			if err != nil {
-				return jobs.Poison(err)
-			}
-			defer f.Close()
-			h := sha256.New()
-			if _, err := io.Copy(h, f); err != nil {
-				return err
-			}
-			return r.output(j, fmt.Appendf(nil, "%x  %s\n", h.Sum(nil), j.Data))
-		case "sleep":
-			d, err := time.ParseDuration(string(j.Data))
-			if err != nil {
-				return jobs.Poison(err)
-			}
-			select {
-			case <-time.After(d):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		return fmt.Errorf("there is no work %q", w.Do)
 	}
 }
