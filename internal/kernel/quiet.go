@@ -21,8 +21,7 @@ import (
 // A quieter waits for quiescence.
 type quieter struct {
 	woken sy.Event
-	given uint64 // tickets given out when the wait began, or when apart ended; a moment with fewer does not count
-	apart bool   // inline tasks ran when the wait began, and at every moment since; see widen
+	given uint64 // a moment at which fewer tickets were given out may be from before the wait
 }
 
 // quietAfter reports whether a quieter waits, and l was quiescent when head was h. at is the
@@ -40,7 +39,7 @@ func (l *Lane) settleQuiet() {
 	if !ok {
 		return
 	}
-	l.wakeQuieters(at)
+	l.wakeQuieters(at + 1) // all of them: their waits have begun
 	if l.phase == open || l.ended || l.holds > 0 || l.sampler != nil && !l.sampler.stopped() || !l.follows.stopped() || !l.pacingStopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
@@ -64,11 +63,11 @@ func (l *Lane) quiet() (at uint64, ok bool) {
 	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }
 
-// wakeQuieters wakes the quieters, after a moment when at tickets were given out and all were
-// finished. Locked.
+// wakeQuieters wakes the quieters that wait for a moment when at tickets were given out, or fewer.
+// Locked.
 func (l *Lane) wakeQuieters(at uint64) {
 	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
-		wake := !q.apart && reached(at, q.given)
+		wake := reached(at, q.given)
 		if wake {
 			q.woken.Set()
 		}
@@ -91,7 +90,9 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 		c.leave()
 		return true, false
 	}
-	q.given, q.apart = ticketOf(l.tail.Load()), l.inline > 0
+	if q.given = ticketOf(l.tail.Load()); l.inline > 0 {
+		q.given++ // inline tasks have no tickets: a moment at which no more were given out may be from before them
+	}
 	l.quieters = append(l.quieters, q)
 	c.touch(l)
 	c.leave() // looks whether l is quiescent

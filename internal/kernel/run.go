@@ -199,18 +199,10 @@ func InGoexit() bool {
 	return found && !strings.Contains(above, "\npanic(")
 }
 
-// widen adds d to the number of tasks that run inline. When that number is 0, all inline tasks have
-// ended that ran when a goroutine began to wait for quiescence. What they have left behind, in the line or
-// in a strand, has a ticket by now. Locked; the caller is busy.
+// widen adds d to the number of tasks that run inline. Locked; the caller is busy.
 func (l *Lane) widen(d int) {
 	l.crew.inline += d
-	if l.bound(l.max, l.inline+d); l.inline == 0 {
-		for _, q := range l.quieters {
-			if q.apart {
-				q.apart, q.given = false, ticketOf(l.tail.Load())
-			}
-		}
-	}
+	l.bound(l.max, l.inline+d)
 }
 
 // enterFrom makes the calling goroutine, which is in a task of stay or is to run a task of l
