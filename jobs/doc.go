@@ -19,10 +19,10 @@
 // # Guarantees
 //
 // A job runs at least once. It may run again if its process dies, if its lease ends
-// because the process was cut off from the queue, or if the confirmation that it is done is
-// lost. If an effect must happen only once, the handler has to make sure of that: by
-// the job's ID, or by what the source offers (contrib/sql can acknowledge a job in the
-// transaction of its effect).
+// because the process was cut off from the queue, if the confirmation that it is done is
+// lost, or if Serve gives it back at its end. If an effect must happen only once, the
+// handler has to make sure of that: by the job's ID, or by what the source offers
+// (contrib/sql can acknowledge a job in the transaction of its effect).
 //
 // Serve leases a job only for a worker that it has reserved ([shoal.Pool.Reserve]). So it
 // never holds more jobs than the pool can run; other machines can have the rest. It extends
@@ -31,13 +31,16 @@
 //
 // When Serve ends, it leases no more jobs and lets the running ones finish for a while
 // ([WithDrain]). Then it cancels those that are left and gives them back at once, so that
-// another machine need not wait for the end of their leases.
+// another machine need not wait for the end of their leases. It does not wait for their
+// handlers, so it may give back a job whose handler is about to return nil: then that
+// comes too late.
 //
 // # The result of a job
 //
 //	the handler's result         what becomes of the job
 //
-//	nil                          it is acknowledged, and is done
+//	nil                          it is acknowledged, and is done; if Serve has given it back
+//	                             before, it runs again
 //	Retry(d)                     it is given back; it runs again after d at the earliest
 //	Poison(err)                  it becomes a dead letter at once
 //	another error, a panic,      it is given back, and runs again after a time that grows

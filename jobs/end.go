@@ -37,9 +37,12 @@ func (s *server) back(ctx context.Context, j *Job) {
 	s.mu.Unlock()
 	wait()
 	s.mu.Lock()
-	lost := j.lost
+	fine, lost := j.fine, j.lost
 	s.mu.Unlock()
-	if !lost {
+	switch {
+	case fine:
+		s.ack(ctx, j)
+	case !lost:
 		s.release(ctx, j)
 	}
 }
@@ -91,15 +94,14 @@ func (s *server) end() error {
 	defer s.keep.stop()
 
 	drained := time.After(s.drain)
-	unstarted := s.giveAllBack(s.inState(waiting), waiting)
+	s.giveAllBack(s.inState(waiting), waiting)
 	select {
 	case <-quiet:
 		return nil
 	case <-drained:
 	}
-	rest := s.giveAllBack(s.inState(running), running)
-	unstarted()
-	rest()
+	s.giveAllBack(s.inState(running), running)
+	s.giving.Wait()
 	select {
 	case <-quiet:
 		return nil
@@ -117,13 +119,11 @@ func (s *server) end() error {
 const atOnce = 16
 
 // giveAllBack takes those of js that are in a state from their handlers, all at once, and begins to
-// give them back, in the order of js; the lease of a job whose turn has not come is extended. wait
-// waits for the end of that, for mostCall and mostDeaf at most. If the source does not take a job back
-// in that time, or in that of its lease, the job is leased again when its lease has ended.
-func (s *server) giveAllBack(js []*Job, is state) (wait func()) {
-	if len(js) == 0 {
-		return func() {}
-	}
+// give them back, in the order of js; the lease of a job whose turn has not come is extended. given is
+// closed when that is over, or mostCall and mostDeaf have passed; s.giving waits for that. If the source
+// does not take a job back in that time, or in that of its lease, the job is leased again when its lease
+// has ended.
+func (s *server) giveAllBack(js []*Job, is state) (given <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(s.base, mostCall)
 	var backs []func()
 	s.mu.Lock()
@@ -134,10 +134,10 @@ func (s *server) giveAllBack(js []*Job, is state) (wait func()) {
 		}
 	}
 	s.mu.Unlock()
-	given := make(chan struct{})
+	taken, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer cancel()
-		defer close(given)
+		defer close(taken)
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
 		for _, back := range backs {
@@ -149,7 +149,11 @@ func (s *server) giveAllBack(js []*Job, is state) (wait func()) {
 		}
 		wg.Wait()
 	}()
-	return func() { await(given, ctx.Done()) }
+	s.giving.Go(func() {
+		defer close(over)
+		await(taken, ctx.Done())
+	})
+	return over
 }
 
 // await waits for done. Once ended is closed, it waits for mostDeaf at most, because a source may

@@ -28,10 +28,13 @@ type Job struct {
 	state  state
 	cancel context.CancelCauseFunc // nil until it runs
 	lost   bool                    // its lease is
+	acked  bool                    // its handler has acknowledged it: Extend has said so
+	fine   bool                    // its handler has returned nil, though it was withdrawn
 	lease  lease
 
-	as     RunningJob    // constant once it runs, as d is. The handler may change the fields above d
-	inside *list.Element // of server.inside
+	as      RunningJob    // constant once it runs, as d is. The handler may change the fields above d
+	attempt int           // as the source says; constant
+	inside  *list.Element // of server.inside
 }
 
 // Type returns the type of the job: the value of its header [TypeHeader], or "".

@@ -185,25 +185,34 @@ func (k *keeper) overLocked(j *Job) {
 	k.s.loseLocked(j, fmt.Errorf("%w: it was not extended in time", ErrLeaseLost))
 }
 
+// errGone is the answer of an Extend that ends its goroutine.
+var errGone = errors.New("jobs: Extend has called runtime.Goexit")
+
 func (k *keeper) extend(ctx context.Context, j *Job, x *extension) {
-	s := k.s
 	now := time.Now()
-	err := j.d.Extend(ctx)
-	acked, lost := errors.Is(err, ErrAcked), errors.Is(err, ErrLeaseLost) // not under the lock
+	a := answer{err: errGone}
+	defer func() { k.extended(j, x, now, a) }()
+	a = k.s.answer(ctx, j, j.d.Extend)
+}
+
+// extended notes what the extension x of j, which began then, has brought.
+func (k *keeper) extended(j *Job, x *extension, began time.Time, a answer) {
+	s := k.s
 	s.mu.Lock()
 	defer s.unlock()
 	x.cancel()
 	close(x.over)
 	delete(k.extending, j)
+	j.acked = j.acked || a.acked
 	switch {
-	case j.state == over, j.lost, acked: // the answer to its Ack is on its way, or was lost
-	case lost:
-		s.loseLocked(j, err)
-	case err == nil:
+	case j.state == over, j.lost, a.acked:
+	case a.lost:
+		s.loseLocked(j, a.err)
+	case a.err == nil:
 		s.stats.Extended++
-		j.lease.ends = now.Add(k.lease)
+		j.lease.ends = began.Add(k.lease)
 		if !j.lease.done {
-			k.insertLocked(j, now.Add(k.lease/keepPart))
+			k.insertLocked(j, began.Add(k.lease/keepPart))
 		}
 	case j.lease.done:
 	default:
@@ -267,6 +276,6 @@ func (s *server) unlock() {
 	s.losses = nil
 	s.mu.Unlock()
 	for _, l := range losses {
-		s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", l.j.d.ID(), "attempt", l.j.d.Attempt(), "err", l.err)
+		s.log.Warn("jobs: a lease was lost; the job may run elsewhere", "job", l.j.as.ID, "attempt", l.j.attempt, "err", l.err)
 	}
 }

@@ -131,3 +131,19 @@ func TestALoggerMayAskForStatistics(t *testing.T) {
 		})
 	}
 }
+
+// TestServeBearsALoggerThatTakesNoAttributes: it logs without the name of the source.
+func TestServeBearsALoggerThatTakesNoAttributes(t *testing.T) {
+	var logged atomic.Int64
+	log := jobs.WithLogger(slog.New(plain{hears(func(slog.Record) { logged.Add(1) })}))
+	inWorld(t, 1, func(context.Context, *jobs.Job) error { return jobs.Poison(nil) }, func(w *world) {
+		w.put("a")
+		if s := w.stats(); s.Dead != 1 || logged.Load() != 1 {
+			w.Errorf("logged %d times, %+v", logged.Load(), s)
+		}
+	}, log)
+}
+
+type plain struct{ slog.Handler }
+
+func (plain) WithAttrs([]slog.Attr) slog.Handler { panic("no attributes") }

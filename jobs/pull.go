@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ func (s *server) pull(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case IsPermanent(err):
+		case endsServe(err):
 			return fmt.Errorf("jobs: source %s: %w", s.name, err)
 		case err == errAsked:
 			rest = s.restTime(rest)
@@ -80,22 +81,31 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 	returned() // what follows may take long
 	took := time.Since(start)
 	asked := context.Cause(pctx) == errAsked
-	if pctx.Err() != nil {
+	switch {
+	case pctx.Err() != nil:
 		err = nil // it was told to stop
+	case err == nil && len(ds) == 0:
+		err = errNothing
 	}
 	if len(ds) > n {
 		s.log.Error("jobs: the source has leased more jobs than requested; the rest is given back", "got", len(ds), "want", n)
 	}
 	wanted := pctx.Err() == nil || asked
 	var back []*Job
-	for _, d := range ds {
-		if j := s.hold(d); !wanted || !s.submit(r, j) {
+	for _, j := range s.holdAll(ds) {
+		if !wanted || !s.submit(r, j) {
 			back = append(back, j)
 		}
 	}
-	s.giveAllBack(back, waiting)()
+	r.Release() // others need not wait until the source has taken back jobs
 	if len(ds) < n {
 		s.stopAsking()
+	}
+	if len(back) > 0 {
+		select {
+		case <-s.giveAllBack(back, waiting):
+		case <-ctx.Done(): // end waits for it
+		}
 	}
 	switch {
 	case asked && len(ds) == 0:
@@ -110,6 +120,15 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 	return len(ds), err
 }
 
+// errNothing is the failure of a Pull that does not wait for a job.
+var errNothing = errors.New("jobs: Pull returned neither a job nor an error")
+
+// endsServe is IsPermanent for an error of the source, whose methods may panic.
+func endsServe(err error) (is bool) {
+	defer func() { recover() }()
+	return IsPermanent(err)
+}
+
 func (s *server) failed(err error, first bool) {
 	text := textOf(err) // not under the lock
 	s.mu.Lock()
@@ -121,19 +140,36 @@ func (s *server) failed(err error, first bool) {
 	}
 }
 
-// textOf is the text of an error of the source. Its methods may panic.
-func textOf(err error) (text string) {
+// textOf is the text of an error of the source, or of what it has panicked with. Its methods may
+// panic.
+func textOf(v any) (text string) {
 	defer func() {
 		if recover() != nil {
 			text = "the error of the source cannot be read"
 		}
 	}()
-	return fmt.Sprint(err) // fmt survives most panics of Error
+	return fmt.Sprint(v) // fmt survives most panics of Error
+}
+
+// holdAll notes that the jobs of ds are leased. If a method of one of them panics, the others are
+// noted all the same, so that end gives them back.
+func (s *server) holdAll(ds []Delivery) []*Job {
+	js := make([]*Job, 0, len(ds))
+	defer func() {
+		if n := len(js); n < len(ds) {
+			s.holdAll(ds[n+1:])
+		}
+	}()
+	for _, d := range ds {
+		js = append(js, s.hold(d))
+	}
+	return js
 }
 
 // hold notes that the job of d is leased.
 func (s *server) hold(d Delivery) *Job {
 	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
+	j.attempt, j.as = j.Attempt, RunningJob{ID: j.ID, Type: j.Type()}
 	s.mu.Lock()
 	s.jobs[j] = struct{}{}
 	s.stats.Leased++

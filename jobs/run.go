@@ -16,13 +16,13 @@ import (
 func (s *server) run(ctx context.Context, j *Job) (err error) {
 	own, cancel := context.WithCancelCause(NewContext(ctx, j))
 	defer cancel(nil)
-	as := RunningJob{j.ID, j.Type(), time.Now()}
+	begun := time.Now()
 	s.mu.Lock()
 	if j.state != waiting { // it was given back, or its lease was lost
 		s.mu.Unlock()
 		return nil
 	}
-	j.state, j.cancel, j.as = running, cancel, as
+	j.state, j.cancel, j.as.Since = running, cancel, begun
 	j.inside = s.inside.PushBack(j)
 	s.mu.Unlock()
 	v := verdict{err: errUnread, text: errUnread.Error()}
@@ -49,19 +49,24 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 			panic(r)
 		}
 	}()
-	jctx := own
+	timed := own
 	limit := s.limitOf(j)
 	if limit > 0 {
 		var cancel context.CancelFunc
-		jctx, cancel = context.WithTimeoutCause(own, limit, ErrTimeLimit)
+		timed, cancel = context.WithTimeoutCause(own, limit, ErrTimeLimit)
 		defer cancel()
-		defer context.AfterFunc(jctx, func() { s.overdue(jctx, j, limit) })()
+		stop := context.AfterFunc(timed, func() { s.overdue(timed, j, limit) })
+		defer func() {
+			if stop() { // it has not been called, though the time may be over
+				s.overdue(timed, j, limit)
+			}
+		}()
 	}
-	timed := jctx
+	jctx := timed
 	if s.context != nil {
-		jctx = s.context(jctx, j)
+		jctx = s.context(timed, j)
 	}
-	if s.maxLeases > 0 && j.d.Attempt() > s.maxLeases { // as of a job that kills its process each time
+	if s.maxLeases > 0 && j.attempt > s.maxLeases { // as of a job that kills its process each time
 		err = errSpent
 	} else if err = s.h(jctx, j); err != nil && context.Cause(timed) == ErrTimeLimit {
 		err = fmt.Errorf("%w: it is %v: %w", ErrTimeLimit, limit, err)
@@ -131,7 +136,7 @@ func (s *server) restIfOften(ctx context.Context, j *Job) {
 		return
 	}
 	s.log.Warn("jobs: handlers return ErrStopped again and again, and nothing stops their jobs; this one is given back after a pause",
-		"job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "pause", stopPause)
+		"job", j.as.ID, "type", j.as.Type, "attempt", j.attempt, "pause", stopPause)
 	select {
 	case <-ctx.Done():
 	case <-s.told:
@@ -145,5 +150,5 @@ func (s *server) overdue(ctx context.Context, j *Job, limit time.Duration) {
 		return
 	}
 	s.count(&s.stats.TimedOut)
-	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "limit", limit)
+	s.log.Warn("jobs: a job has exceeded its time limit; its context has ended", "job", j.as.ID, "type", j.as.Type, "attempt", j.attempt, "limit", limit)
 }

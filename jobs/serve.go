@@ -36,7 +36,8 @@ import (
 // [shoal.ErrClosed]. If the source returned a permanent error, Serve returns an error that wraps
 // that one. If it would return one of these two and an [*AbandonedError], it joins them
 // ([errors.Join]). An invalid argument is an error that matches [ErrConfig]; then nothing was
-// leased. If Pull panics, Serve ends in the same way, and then the panic goes on.
+// leased. If Pull panics, or a method of a [Delivery] that tells what the job is, Serve ends in the
+// same way, and then the panic goes on.
 func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
 	c, err := newConfig(opts)
 	switch {
@@ -68,7 +69,7 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
 	s.keep.s = s
-	s.log = slog.New(careful{c.log.With("source", c.name).Handler()})
+	s.log = slog.New(careful{c.log.Handler()}).With("source", c.name)
 	register(s)
 	defer unregister(s)
 	var left error
@@ -107,13 +108,14 @@ type server struct {
 	told <-chan struct{} // closed when Serve is to end
 
 	// What follows is of pull alone, but ask and asks, which servers.mu guards.
-	bare    bool          // p has no queue
-	idle    bool          // the last Pull brought nothing
-	needs   time.Duration // what a Pull needs to bring jobs that are there, as far as is known
-	turns   int           // Pulls since the last job that ended because another Serve asked
-	sharers *sharers      // the calls of Serve that share p, this one included
-	ask     *time.Timer   // until it asks; nil if it has no need to
-	asks    bool          // it has asked
+	bare    bool           // p has no queue
+	idle    bool           // the last Pull brought nothing
+	needs   time.Duration  // what a Pull needs to bring jobs that are there, as far as is known
+	turns   int            // Pulls since the last job that ended because another Serve asked
+	sharers *sharers       // the calls of Serve that share p, this one included
+	ask     *time.Timer    // until it asks; nil if it has no need to
+	asks    bool           // it has asked
+	giving  sync.WaitGroup // calls of giveAllBack that are not over; end waits for them
 
 	mu     sync.Mutex // guards what follows, and the parts of jobs that say so
 	jobs   map[*Job]struct{}
@@ -132,6 +134,12 @@ type server struct {
 // A careful handler drops the records for which the user's handler panics. Serve logs where a panic
 // would end the process, or leave a job that is not settled.
 type careful struct{ slog.Handler }
+
+func (h careful) WithAttrs(as []slog.Attr) (with slog.Handler) {
+	with = h // if the user's panics
+	defer func() { recover() }()
+	return careful{h.Handler.WithAttrs(as)}
+}
 
 func (h careful) Enabled(ctx context.Context, l slog.Level) (is bool) {
 	defer func() { recover() }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -18,7 +19,8 @@ var errSpent = errors.New("not run: no attempt before has settled the job")
 func (s *server) settle(ctx context.Context, j *Job, v verdict) {
 	s.mu.Lock()
 	s.inside.Remove(j.inside)
-	if j.state != running { // it was given back, and its result comes too late
+	if j.state != running { // it was withdrawn
+		j.fine = v.err == nil // back may still see that
 		s.lookQuietLocked()
 		s.mu.Unlock()
 		return
@@ -36,9 +38,7 @@ func (s *server) settle(ctx context.Context, j *Job, v verdict) {
 	}
 	switch {
 	case v.err == nil:
-		if s.call(s.base, j, "ack", j.d.Ack) {
-			s.count(&s.stats.Acked)
-		}
+		s.ack(s.base, j)
 	case lost:
 	case stopped:
 		s.release(s.base, j)
@@ -47,13 +47,13 @@ func (s *server) settle(ctx context.Context, j *Job, v verdict) {
 	case v.poison:
 		s.term(j, v.text, v.output)
 	case v.err == errSpent:
-		s.term(j, ofMost("lease", j.d.Attempt(), s.maxLeases)+": "+v.text, "")
-	case s.maxAttempts > 0 && j.d.Attempt() >= s.maxAttempts:
-		s.term(j, ofMost("attempt", j.d.Attempt(), s.maxAttempts)+": "+v.text, v.output)
+		s.term(j, ofMost("lease", j.attempt, s.maxLeases)+": "+v.text, "")
+	case s.maxAttempts > 0 && j.attempt >= s.maxAttempts:
+		s.term(j, ofMost("attempt", j.attempt, s.maxAttempts)+": "+v.text, v.output)
 	default:
-		after := Backoff(j.d.Attempt())
+		after := Backoff(j.attempt)
 		defer func() { s.nak(s.base, j, max(0, after)) }() // also if backoff panics
-		after = s.backoff(j.d.Attempt())
+		after = s.backoff(j.attempt)
 	}
 }
 
@@ -64,6 +64,12 @@ func ofMost(what string, n, most int) string {
 		return fmt.Sprintf("%s %d, over the limit of %d", what, n, most)
 	}
 	return fmt.Sprintf("%s %d of %d", what, n, most)
+}
+
+func (s *server) ack(ctx context.Context, j *Job) {
+	if s.call(ctx, j, "ack", j.d.Ack) {
+		s.count(&s.stats.Acked)
+	}
 }
 
 func (s *server) nak(ctx context.Context, j *Job, after time.Duration) {
@@ -84,7 +90,7 @@ func (s *server) term(j *Job, text, output string) {
 	reason := reasonOf(text, output)
 	if s.call(s.base, j, "bury", func(ctx context.Context) error { return j.d.Term(ctx, reason) }) {
 		s.tally(j, &s.stats.Dead)
-		s.log.Warn("jobs: a job became a dead letter", "job", j.d.ID(), "type", j.as.Type, "attempt", j.d.Attempt(), "reason", reasonOf(text, "")) // without the output, which may be long
+		s.log.Warn("jobs: a job became a dead letter", "job", j.as.ID, "type", j.as.Type, "attempt", j.attempt, "reason", reasonOf(text, "")) // without the output, which may be long
 	}
 }
 
@@ -94,23 +100,33 @@ func (s *server) term(j *Job, text, output string) {
 func (s *server) call(ctx context.Context, j *Job, what string, f func(context.Context) error) bool {
 	s.mu.Lock()
 	ends := j.lease.ends
+	if j.acked { // its lease is extended no more, and nothing is left to tell
+		f = func(context.Context) error { return ErrAcked }
+	}
 	s.mu.Unlock()
+	told := false
+	defer func() {
+		if !told { // also if f has ended the goroutine
+			s.tally(j, &s.stats.Untold)
+		}
+	}()
 	again, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
 	pause := firstPause
 	for {
 		once, cancel := context.WithTimeout(ctx, min(mostCall, s.keep.lease/4)) // an answer may be lost
-		err := f(once)
+		a := s.answer(once, j, f)
 		cancel()
+		told = a.err == nil || a.acked || a.lost
 		switch {
-		case err == nil:
+		case a.err == nil, a.acked && what == "ack":
 			return true
-		case errors.Is(err, ErrAcked):
+		case a.acked:
 			s.count(&s.stats.Acked)
-			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.d.ID(), "attempt", j.d.Attempt(), "call", what)
+			s.log.Warn("jobs: a handler failed after its job was acknowledged; the job counts as done", "job", j.as.ID, "attempt", j.attempt, "call", what)
 			return false
-		case errors.Is(err, ErrLeaseLost):
-			s.lose(j, err)
+		case a.lost:
+			s.lose(j, a.err)
 			return false
 		}
 		select {
@@ -121,9 +137,29 @@ func (s *server) call(ctx context.Context, j *Job, what string, f func(context.C
 			pause *= 2
 			continue
 		}
-		s.tally(j, &s.stats.Untold)
 		s.log.Error("jobs: settling a job failed until its lease, or the time to give it back, was over; the job will run again",
-			"job", j.d.ID(), "call", what, "err", err)
+			"job", j.as.ID, "call", what, "err", a.err)
 		return false
 	}
+}
+
+// An answer is what a method of a Delivery has returned. If it is neither nil, acked nor lost, it is
+// not known whether the call had its effect.
+type answer struct {
+	err   error
+	acked bool // err is ErrAcked
+	lost  bool // err is ErrLeaseLost
+}
+
+// answer calls f, a method of the Delivery of j. A panic, of f or of its error, is an error too: it
+// would end the process where f is called by a goroutine of Serve.
+func (s *server) answer(ctx context.Context, j *Job, f func(context.Context) error) (a answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			a = answer{err: errors.New("panic of the source: " + textOf(r))}
+			s.log.Error("jobs: the source has panicked", "job", j.as.ID, "err", a.err, "stack", string(debug.Stack()))
+		}
+	}()
+	err := f(ctx)
+	return answer{err, errors.Is(err, ErrAcked), errors.Is(err, ErrLeaseLost)}
 }

@@ -13,7 +13,8 @@ type Source interface {
 	// Pull leases up to n jobs, n ≥ 1. It blocks until there is at least one, and does
 	// not wait for more. When ctx ends, it soon returns the jobs that it has leased, or
 	// ctx's error. Jobs that it does not return must not stay leased. An error made by
-	// [Permanent] ends [Serve]; after another error Serve calls Pull again, later.
+	// [Permanent] ends [Serve]; after another error Serve calls Pull again, later. A Pull that
+	// returns neither a job nor an error before ctx ends has failed too.
 	Pull(ctx context.Context, n int) ([]Delivery, error)
 	// Lease returns how long a job is leased, counted from its Pull or its last Extend.
 	Lease() time.Duration
@@ -21,11 +22,15 @@ type Source interface {
 
 // A Delivery is one leased job.
 //
-// Ack, Nak, Release and Term each end the lease. Once one of them has succeeded, none is called
-// again. If the lease has been lost, these methods and Extend return an error that
-// matches [ErrLeaseLost]. Any other error means that the effect of the call is not known;
-// the call may be made again. All of them block until the queue has confirmed the call or
-// ctx ends.
+// Ack, Nak, Release and Term each end the lease. Once one of them has succeeded, [Serve] calls none
+// of them again. But a handler may have called Ack, see [Job.Delivery], and Serve does not know that.
+// So once Ack has returned nil, it does so again, and the others and Extend return an error that
+// matches [ErrAcked].
+//
+// If the lease has been lost, these methods and Extend return an error that matches [ErrLeaseLost].
+// Any other error means that the effect of the call is not known; the call may be made again. A panic
+// counts as such an error, and is logged. All of these methods block until the queue has confirmed the
+// call or ctx ends.
 //
 // A delivery that wraps another one has a method Unwrap() Delivery, which returns the inner
 // one.
@@ -90,8 +95,9 @@ var (
 	// ErrLeaseLost is the cause with which a job's context ends when its lease is lost.
 	// The methods of its [Delivery] return errors that match it from then on.
 	ErrLeaseLost = errors.New("jobs: lease lost")
-	// ErrAcked may be the error of a [Delivery]'s Nak, Term and Extend if this very attempt
-	// has already acknowledged the job, for example in a transaction of the handler.
+	// ErrAcked is matched by the errors of a [Delivery]'s Nak, Release, Term and Extend if this
+	// very attempt has already acknowledged the job. The job counts as done, whatever its handler
+	// returns.
 	ErrAcked = errors.New("jobs: acknowledged already")
 	// ErrStopped is the cause with which a job's context ends when [Serve] gives the job
 	// back at its end. A handler may return it, or an error that wraps it, to say that the job

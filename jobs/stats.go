@@ -11,8 +11,7 @@ import (
 // Stats are the statistics of one call of [Serve].
 //
 // While no job is being settled, Leased = Held + Acked + Retried + Dead + LeasesLost +
-// Untold. A job whose lease was lost may count as acknowledged too. One for which a method of its
-// [Delivery] panicked may be missing in that sum.
+// Untold. A job whose lease was lost may count as acknowledged too.
 //
 // A job counts as Untold if the source did not take its result before the lease ended. A job that
 // [Serve] gives back at its end, or because it was leased too late, is also Untold if the source did
@@ -76,8 +75,8 @@ var ended = make(map[weak.Pointer[shoal.Pool]]Stats)
 
 // Total returns the sum of the statistics of all calls of [Serve] on p, with those that have ended.
 // So its counts do not go back when a call ends. A job that is settled after its call has ended
-// does not count as settled. Nor does one whose settling ended in a panic of the source. Source and
-// Lease are not set. Total returns false if Serve was never called on p.
+// does not count as settled. Source and Lease are not set. Total returns false if Serve was never
+// called on p.
 func Total(p *shoal.Pool) (sum Stats, served bool) {
 	var l []*server
 	servers.mu.Lock()

@@ -3,6 +3,7 @@ package shoalnats
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type delivery struct {
 	mu      sync.Mutex
 	ends    time.Time // when its lease is over, by the clocks of this machine
 	settled bool
+	acked   bool // by Ack
 }
 
 const mostMargin = time.Second
@@ -66,6 +68,9 @@ func (d *delivery) late() bool {
 func (d *delivery) mine() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.acked {
+		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrAcked, d.attempt, d.id)
+	}
 	if d.settled {
 		return fmt.Errorf("%w: attempt %d of job %q was settled already", jobs.ErrLeaseLost, d.attempt, d.id)
 	}
@@ -110,7 +115,18 @@ func (d *delivery) settle(ctx context.Context, answer string) error {
 	return nil
 }
 
-func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "+ACK") }
+func (d *delivery) Ack(ctx context.Context) error {
+	err := d.settle(ctx, "+ACK")
+	switch {
+	case errors.Is(err, jobs.ErrAcked):
+		return nil
+	case err == nil:
+		d.mu.Lock()
+		d.acked = true
+		d.mu.Unlock()
+	}
+	return err
+}
 
 func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	if delay <= 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func Register(mp metric.MeterProvider, pool *shoal.Pool) (metric.Registration, e
 	if err != nil {
 		return nil, err
 	}
-	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series), seen: make(map[weak.Pointer[shoal.Pool]]bool)}
+	r := &registration{mp: mp, name: name, pool: pool, series: make(map[string]*series)}
 	ok := false
 	defer func() {
 		if !ok {
@@ -105,9 +104,9 @@ type registration struct {
 	made  instruments
 	inner metric.Registration
 
-	mu     sync.Mutex // guards series and seen: several readers may collect at once
+	mu     sync.Mutex // guards series: several readers may collect at once
 	series map[string]*series
-	seen   map[weak.Pointer[shoal.Pool]]bool // the pools that were reported, also those that have ended
+	seen   sync.Map // the weak pointers of the pools that were reported, also of those that have ended
 }
 
 // A series is what is reported under one name.
@@ -182,11 +181,11 @@ func isAbove(p, q *shoal.Pool) bool {
 	return slices.ContainsFunc(p.Subs(), func(s *shoal.Pool) bool { return s == q || isAbove(s, q) })
 }
 
-// has reports whether p is in what r has reported.
+// has reports whether p is in what r has reported. It does not wait for collect, as an observer may
+// call Register.
 func (r *registration) has(p *shoal.Pool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen[weak.Make(p)]
+	_, is := r.seen.Load(weak.Make(p))
+	return is
 }
 
 // Unregister ends the reports. A second call does nothing.
@@ -221,13 +220,17 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 	defer r.mu.Unlock()
 	there := make(map[string][]member)
 	list(there, r.name, member{r.pool, r.pool.Stats()})
-	maps.DeleteFunc(r.seen, func(p weak.Pointer[shoal.Pool], _ bool) bool { return p.Value() == nil })
+	for p := range r.seen.Range {
+		if p.(weak.Pointer[shoal.Pool]).Value() == nil {
+			r.seen.Delete(p)
+		}
+	}
 	for name, all := range there {
 		if r.series[name] == nil {
 			r.series[name] = newSeries(name)
 		}
 		for _, m := range all {
-			r.seen[weak.Make(m.pool)] = true
+			r.seen.Store(weak.Make(m.pool), true)
 		}
 	}
 	for name, s := range r.series {

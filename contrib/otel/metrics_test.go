@@ -563,6 +563,52 @@ func TestRegisterInMeter(t *testing.T) {
 	}
 }
 
+// observing is a provider that keeps the callback, and an observer that calls f, once.
+type observing struct {
+	metricnoop.MeterProvider
+	metricnoop.Observer
+	callback metric.Callback
+	f        func()
+}
+
+func (o *observing) Meter(string, ...metric.MeterOption) metric.Meter { return observingMeter{o: o} }
+
+type observingMeter struct {
+	metricnoop.Meter
+	o *observing
+}
+
+func (m observingMeter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+	if m.o.callback == nil {
+		m.o.callback = f
+	}
+	return metricnoop.Registration{}, nil
+}
+
+func (o *observing) ObserveInt64(metric.Int64Observable, int64, ...metric.ObserveOption) {
+	if f := o.f; f != nil {
+		o.f = nil
+		f()
+	}
+}
+
+// An observer may register something itself.
+func TestRegisterInCollect(t *testing.T) {
+	mp := &observing{}
+	register(t, mp, newPool(t, shoal.WithName("a")))
+	mp.f = func() { register(t, mp, newPool(t, shoal.WithName("b"))) }
+	collected := make(chan error)
+	go func() { collected <- mp.callback(context.Background(), mp) }()
+	select {
+	case err := <-collected:
+		if err != nil || mp.f != nil {
+			t.Errorf("%v; asked: %t", err, mp.f == nil)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the collection does not end")
+	}
+}
+
 func TestUnregister(t *testing.T) {
 	reader, mp := newMetrics()
 	a, b := newPool(t, shoal.WithName("a")), newPool(t, shoal.WithName("b"))

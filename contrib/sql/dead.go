@@ -39,7 +39,7 @@ func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.
 
 // RetryDead implements [jobs.DeadStore]. It retries up to 256 dead letters in a transaction.
 func (q *Queue) RetryDead(ctx context.Context, f jobs.DeadFilter) (int, error) {
-	return q.changeDead(ctx, f, q.d.retryDead)
+	return q.changeDead(ctx, f, func(n int) []string { return q.d.retryDead(n, f.Newest) })
 }
 
 // DeleteDead implements [jobs.DeadStore]. It deletes up to 256 dead letters in a transaction.
@@ -167,9 +167,9 @@ func (q *Queue) pickDead(ctx context.Context, f jobs.DeadFilter, now int64, last
 	if f.Within > 0 {
 		where += " AND at >= " + q.d.time(arg(now-q.d.units(f.Within)))
 	}
-	after, order := ">", "at, seq"
+	after := ">"
 	if f.Newest {
-		after, order = "<", "at DESC, seq DESC"
+		after = "<"
 	}
 	if last != nil {
 		where += " AND (at, seq) " + after + " (" + q.d.time(arg(last.at)) + ", " + arg(last.seq) + ")"
@@ -181,7 +181,7 @@ func (q *Queue) pickDead(ctx context.Context, f jobs.DeadFilter, now int64, last
 		}
 	}
 	rows, err := q.db.QueryContext(ctx, q.d.say("SELECT "+q.d.number("at")+", seq, id, header FROM shoal_dead WHERE "+
-		where+" ORDER BY "+order+" LIMIT "+strconv.Itoa(mostDead)), args...)
+		where+" ORDER BY "+deadOrder(f.Newest)+" LIMIT "+strconv.Itoa(mostDead)), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,6 +196,14 @@ func (q *Queue) pickDead(ctx context.Context, f jobs.DeadFilter, now int64, last
 		some = append(some, p)
 	}
 	return some, rows.Err()
+}
+
+// deadOrder is the order of dead letters.
+func deadOrder(newest bool) string {
+	if newest {
+		return "at DESC, seq DESC"
+	}
+	return "at, seq"
 }
 
 // readDead returns the dead letters in these rows, in this order.
@@ -253,9 +261,11 @@ func (d Dialect) time(arg string) string {
 	return "(timestamptz 'epoch' + " + arg + "::bigint * interval '1 microsecond')"
 }
 
-// retryDead returns the statements that make the dead letters in n rows jobs again. The
-// arguments are the queue and the rows. The last statement changes a row for each of them.
-func (d Dialect) retryDead(n int) []string {
+// retryDead returns the statements that make the dead letters in n rows jobs again, the newest or
+// the oldest first. The arguments are the queue and the rows. The last statement changes a row for
+// each of them.
+func (d Dialect) retryDead(n int, newest bool) []string {
+	order := deadOrder(newest)
 	const columns = "queue, id, data, header, "
 	these := "queue = $1 AND seq IN (" + places(1, n) + ")"
 	if d == SQLite {
@@ -263,18 +273,19 @@ func (d Dialect) retryDead(n int) []string {
 		// another job with the ID of a dead letter is not taken for it.
 		return []string{
 			d.say("INSERT INTO shoal_jobs (" + columns + "ready) SELECT " + columns + "-seq FROM shoal_dead WHERE " + these +
-				" ORDER BY at, seq ON CONFLICT (queue, id) DO NOTHING"),
+				" ORDER BY " + order + " ON CONFLICT (queue, id) DO NOTHING"),
 			d.say("DELETE FROM shoal_dead WHERE " + these +
 				" AND EXISTS (SELECT 1 FROM shoal_jobs j WHERE j.queue = shoal_dead.queue AND j.id = shoal_dead.id AND j.ready = -shoal_dead.seq)"),
 			d.say("UPDATE shoal_jobs SET ready = {now} WHERE queue = $1 AND ready < 0 AND ready IN (" +
 				strings.ReplaceAll(places(1, n), "$", "-$") + ")"),
 		}
 	}
-	// Another one that retries them waits for the lock, and finds them gone.
+	// Another one that retries them waits for the lock, and finds them gone. All take the locks in one
+	// order, so that none waits for another for ever.
 	return []string{d.say(`WITH these AS (
 			SELECT seq, ` + columns + `at FROM shoal_dead WHERE ` + these + ` ORDER BY at, seq FOR UPDATE),
 		back AS (
-			INSERT INTO shoal_jobs (` + columns + `ready) SELECT ` + columns + `statement_timestamp() FROM these ORDER BY at, seq
+			INSERT INTO shoal_jobs (` + columns + `ready) SELECT ` + columns + `statement_timestamp() FROM these ORDER BY ` + order + `
 			ON CONFLICT (queue, id) DO NOTHING RETURNING id)
 		DELETE FROM shoal_dead WHERE ` + these + ` AND id IN (SELECT id FROM back)`)}
 }

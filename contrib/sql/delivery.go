@@ -24,6 +24,7 @@ type delivery struct {
 	bad     error // what is wrong with the header
 	attempt int
 	inTx    atomic.Bool // AckTx was called, and has not failed
+	acked   atomic.Bool // Ack has succeeded
 }
 
 func (d *delivery) ID() string          { return d.id }
@@ -134,14 +135,22 @@ func (d *delivery) failed(ctx context.Context, err error) error {
 	return d.q.failed(ctx, fmt.Errorf("job %q: %w", d.id, err))
 }
 
-// acknowledged reports whether the job with that fate was acknowledged by d. What was,
-// in a transaction, and since then forgotten is gone.
+// acknowledged reports whether the job with that fate was acknowledged by d. What was, and since
+// then forgotten, is gone, or another one.
 func (d *delivery) acknowledged(fate string) bool {
-	return fate == fateDone || fate == fateGone && d.inTx.Load()
+	return fate == fateDone || d.acked.Load() || fate == fateGone && d.inTx.Load()
 }
 
-// Ack acknowledges the job, together with others that are acknowledged meanwhile.
 func (d *delivery) Ack(ctx context.Context) error {
+	err := d.ack(ctx)
+	if err == nil {
+		d.acked.Store(true)
+	}
+	return err
+}
+
+// ack acknowledges the job, together with others that are acknowledged meanwhile.
+func (d *delivery) ack(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -115,6 +115,20 @@ var deadCases = []testCase{
 		t.dead(q, jobs.DeadFilter{}, "")
 		t.goneFor(s)
 	}},
+	{"the newest dead letters are retried first", func(t *trial) {
+		q := t.deadStore()
+		for _, id := range []string{"a", "b", "c", "d"} {
+			t.bury(id, "", "bad")
+		}
+		s := t.Consumer(t)
+		t.retried(q, jobs.DeadFilter{Newest: true, Limit: 3}, 3)
+		t.dead(q, jobs.DeadFilter{}, "a")
+		for _, id := range []string{"d", "c", "b"} {
+			d := t.pull(s)
+			t.is(d, "payload of "+id, 1)
+			t.must(d.Ack(t.ctx))
+		}
+	}},
 	{"a dead letter is retried once", func(t *trial) {
 		q := t.deadStore()
 		const letters, calls = 10, 4
@@ -166,6 +180,10 @@ var deadCases = []testCase{
 			"-1":       {Limit: -1},
 			"-2s":      {Within: -2 * time.Second},
 			`"x y"`:    {After: "x y"},
+			`"0"`:      {After: "0"},
+			`"-5"`:     {After: "-5"},
+			`"+1"`:     {After: "+1"},
+			`"007"`:    {After: "007"},
 			"empty ID": {IDs: []string{"a", ""}},
 		} {
 			_, err := q.DeadLetters(t.ctx, f)

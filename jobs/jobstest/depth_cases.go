@@ -6,7 +6,7 @@ import (
 	"github.com/shoal-go/shoal/jobs"
 )
 
-// This file is the case of what a queue says it holds. A queue that is no jobs.Depther skips it.
+// This file is the cases of what a queue says it holds. A queue that is no jobs.Depther skips it.
 
 var depthCases = []testCase{
 	{"what a queue holds", func(t *trial) {
@@ -47,5 +47,25 @@ var depthCases = []testCase{
 		if d := holds(jobs.Depth{Delayed: 1, Dead: 1}); d.Oldest != 0 {
 			t.Errorf("nothing is ready: %+v", d)
 		}
+	}},
+	{"a negative delay is none", func(t *trial) {
+		q, ok := t.Sink.(jobs.Depther)
+		if !ok {
+			t.Skip("the queue is no jobs.Depther")
+		}
+		young := func() {
+			t.Helper()
+			d, err := q.Depth(t.ctx)
+			t.must(err)
+			if d.Oldest > time.Minute {
+				t.Errorf("the oldest has been ready for %v", d.Oldest)
+			}
+		}
+		t.enqueue(jobs.Message{Data: []byte("a"), Delay: -time.Hour})
+		young()
+		s := t.Consumer(t)
+		t.must(t.pull(s).Nak(t.ctx, -time.Hour))
+		young()
+		t.is(t.pull(s), "a", 2)
 	}},
 }

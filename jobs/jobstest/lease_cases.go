@@ -151,6 +151,25 @@ var leaseCases = []testCase{
 			t.Errorf("dead letters: %+v", dead)
 		}
 	}},
+	{"a job that was acknowledged says so", func(t *trial) {
+		t.put("a")
+		d := t.pull(t.Consumer(t))
+		for range 2 {
+			t.must(d.Ack(t.ctx))
+			for what, err := range map[string]error{
+				"Extend": d.Extend(t.ctx), "Nak": d.Nak(t.ctx, 0), "Release": d.Release(t.ctx), "Term": d.Term(t.ctx, "no"),
+			} {
+				if !errors.Is(err, jobs.ErrAcked) {
+					t.Errorf("%s after Ack: %v", what, err)
+				}
+			}
+		}
+		t.goneFor(t.Consumer(t))
+		t.must(d.Ack(t.ctx)) // though the lease would be over
+		if dead := t.Dead(t); len(dead) > 0 {
+			t.Errorf("dead letters: %+v", dead)
+		}
+	}},
 	{"a call whose context has ended says so", func(t *trial) {
 		t.put("a")
 		s := t.Consumer(t)

@@ -5,6 +5,7 @@ package jobstest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,7 +65,7 @@ func (q *Queue) Enqueue(ctx context.Context, ms ...jobs.Message) error {
 		}
 		q.ids[m.ID] = true
 		q.entries = append(q.entries, &entry{
-			id: m.ID, data: slices.Clone(m.Data), header: maps.Clone(m.Header), ready: time.Now().Add(m.Delay),
+			id: m.ID, data: slices.Clone(m.Data), header: maps.Clone(m.Header), ready: time.Now().Add(max(0, m.Delay)),
 		})
 	}
 	q.changedLocked()
@@ -137,7 +138,7 @@ func (q *Queue) deadLocked(ctx context.Context, f jobs.DeadFilter) (some []jobs.
 	}
 	after := 0
 	if f.After != "" {
-		if after, err = strconv.Atoi(f.After); err != nil {
+		if after, err = strconv.Atoi(f.After); err != nil || after < 1 || strconv.Itoa(after) != f.After {
 			return nil, f.PlaceError()
 		}
 	}
@@ -231,6 +232,7 @@ type delivery struct {
 	e       *entry
 	attempt int
 	lease   int
+	acked   bool // by Ack; guarded by q.mu
 }
 
 func (d *delivery) ID() string          { return d.e.id }
@@ -245,6 +247,9 @@ func (d *delivery) mine(ctx context.Context, f func()) error {
 	}
 	d.q.mu.Lock()
 	defer d.q.mu.Unlock()
+	if d.acked {
+		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrAcked, d.attempt, d.e.id)
+	}
 	if !d.e.leased || d.e.lease != d.lease || !d.e.ready.After(time.Now()) || !slices.Contains(d.q.entries, d.e) {
 		return fmt.Errorf("%w: attempt %d of job %q", jobs.ErrLeaseLost, d.attempt, d.e.id)
 	}
@@ -253,7 +258,16 @@ func (d *delivery) mine(ctx context.Context, f func()) error {
 	return nil
 }
 
-func (d *delivery) Ack(ctx context.Context) error { return d.mine(ctx, d.remove) }
+func (d *delivery) Ack(ctx context.Context) error {
+	err := d.mine(ctx, func() {
+		d.remove()
+		d.acked = true
+	})
+	if errors.Is(err, jobs.ErrAcked) {
+		return nil
+	}
+	return err
+}
 
 func (d *delivery) remove() {
 	d.q.entries = slices.DeleteFunc(d.q.entries, func(e *entry) bool { return e == d.e })
@@ -261,7 +275,7 @@ func (d *delivery) remove() {
 
 func (d *delivery) Nak(ctx context.Context, delay time.Duration) error {
 	return d.mine(ctx, func() {
-		d.e.leased, d.e.ready = false, time.Now().Add(delay)
+		d.e.leased, d.e.ready = false, time.Now().Add(max(0, delay))
 	})
 }
 

@@ -61,6 +61,30 @@ var serveCases = []testCase{
 		}
 		t.goneFor(s)
 	}},
+	{"Serve knows what a handler has acknowledged", func(t *trial) {
+		t.put("a")
+		s := t.Consumer(t)
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		ctx, cancel := context.WithCancel(t.ctx)
+		defer cancel()
+		err := jobs.Serve(ctx, p, s, func(ctx context.Context, j *jobs.Job) error {
+			defer cancel()
+			if err := j.Delivery().Ack(ctx); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-ctx.Done():
+				t.Errorf("its context ended: %v", context.Cause(ctx))
+			case <-time.After(s.Lease() * 3 / 2):
+			}
+			return nil
+		})
+		if all, _ := jobs.Total(p); err != nil || all.Leased != 1 || all.Acked != 1 || all.LeasesLost != 0 || all.Untold != 0 {
+			t.Errorf("%v, %+v", err, all)
+		}
+		t.none(s, short)
+	}},
 	{"Serve buries what fails", func(t *trial) {
 		t.enqueue(jobs.Message{ID: "x", Data: []byte("bad")})
 		var attempts atomic.Int64

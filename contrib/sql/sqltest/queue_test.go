@@ -830,6 +830,10 @@ func TestAnAnswerMayBeGivenAgain(t *testing.T) {
 				t.Errorf("%s of an old job with the ID: %v", what, err)
 			}
 		}
+		must(t, d.Ack(ctx)) // the delivery still knows that
+		if err := d.Extend(ctx); !errors.Is(err, jobs.ErrAcked) {
+			t.Errorf("Extend after Ack of a job that is forgotten: %v", err)
+		}
 		must(t, other.Term(ctx, "bad \xff\x00 reason"))
 		must(t, other.Term(ctx, "bad reason"))
 		none(t, q)
