@@ -84,9 +84,11 @@
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context shows the caller's task: use
-// the calls that take one. The pool cannot help a task that waits by a channel or a
-// [sync.WaitGroup] for tasks queued behind it. If all workers do so,
-// [WithStallAfter] reports it.
+// the calls that take one. A task that is to outlive its submitter needs another
+// context; see [Pool.SubmitContext].
+//
+// The pool cannot help a task that waits by a channel or a [sync.WaitGroup] for
+// tasks queued behind it. If all workers do so, [WithStallAfter] reports it.
 //
 // # Errors and panics
 //
@@ -103,7 +105,8 @@
 //     did not run.
 //
 // The handler of [WithPanicHandler] gets every panic. Without a handler, a panic
-// that no caller gets is logged. With [WithCrashOnPanic] a panic ends the
+// that no caller could get is logged: that of Submit's task, but not that of a
+// Future that nobody waits for. With [WithCrashOnPanic] a panic ends the
 // process instead.
 //
 // MapSlice, Range and a Group stop at the first error. ForEach and ForEachSlice
@@ -117,6 +120,14 @@
 // that counts both. [Pool.Close] drops what is queued at once, cancels what
 // runs, and waits for it. When Close returns, or Shutdown returns nil, no
 // goroutine of the pool exists.
+//
+// End an http.Server before the pool: it waits for its handlers, which may wait for
+// tasks. One context bounds both:
+//
+//	err := errors.Join(server.Shutdown(ctx), pool.Shutdown(ctx))
+//
+// Whoever makes a pool ends it. A library may also keep one in a package variable,
+// and never end it; see [New].
 //
 // [Pool.Wait] waits until nothing is queued or running, and leaves the pool
 // open.

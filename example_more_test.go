@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -257,6 +258,59 @@ func ExamplePool_Sub() {
 	// Output:
 	// healthy: true
 	// 1000 1000
+}
+
+// Retire the sub-pool of a tenant while requests may be about to submit to it: no
+// task is lost, and no count.
+func ExamplePool_Drain_tenant() {
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+	ctx := context.Background()
+
+	var mu sync.Mutex // guards tenants
+	tenants := map[string]*shoal.Pool{}
+	tenant := func(name string) (*shoal.Pool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p := tenants[name]; p != nil {
+			return p, nil
+		}
+		p, err := pool.Sub(shoal.WithName(name), shoal.WithMaxWorkers(2))
+		if err == nil {
+			tenants[name] = p
+		}
+		return p, err
+	}
+	serve := func(name string, task func(context.Context) error) error {
+		for pool.State() < shoal.Draining {
+			p, err := tenant(name)
+			if err == nil {
+				err = p.SubmitWait(ctx, task)
+			}
+			if err != shoal.ErrClosed { // else the tenant was retired meanwhile
+				return err
+			}
+		}
+		return shoal.ErrClosed
+	}
+	retire := func(name string) (completed uint64) {
+		mu.Lock()
+		p := tenants[name]
+		delete(tenants, name)
+		mu.Unlock()
+		p.Drain()
+		<-p.Done()
+		return p.Stats().Completed
+	}
+
+	hello := func(context.Context) error { return nil }
+	fmt.Println(serve("ada", hello), serve("ada", hello))
+	fmt.Println(retire("ada"), "completed")
+	fmt.Println(serve("ada", hello)) // by a new sub-pool
+	// Output:
+	// <nil> <nil>
+	// 2 completed
+	// <nil>
 }
 
 // All workers wait for something, and the tasks that would bring it are queued behind

@@ -86,6 +86,10 @@ func (t *futureTask[T]) Resolve(err error) {
 // paused too. If f calls [runtime.Goexit] there, it ends the goroutine of the
 // waiting task. Without such a ctx, Wait may block for ever if all workers wait.
 //
+// A Wait that runs f returns when f does, even if ctx ends meanwhile. A task that is
+// to leave at that moment selects on Done and on the end of ctx instead. But then
+// f needs another worker, and if all of them wait in this way, f does not start.
+//
 // If ctx shows that a task waits for itself, or for a task that it runs inside
 // of, Wait returns [ErrWouldDeadlock]; see also [GoKeyed].
 //
@@ -107,9 +111,9 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. It may count against the capacity until a worker comes to
-// its place in the queue. For a task of a key see [GoKeyed]. Cancel does not
-// interrupt a task that runs: for that, cancel its context.
+// [Stats].Canceled. Its place in the queue is free then, which it is not if only its
+// context ends; see [WithQueueCapacity]. For a task of a key see [GoKeyed]. Cancel
+// does not interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }

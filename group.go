@@ -73,9 +73,9 @@ type groupOption func(*groupConfig)
 func (o groupOption) applyGroup(c *groupConfig) { o(c) }
 
 // CollectErrors makes Wait return all errors of the group's tasks, joined by
-// [errors.Join] in the order of Go, and not only the first. If the group's context
-// ends, its error counts once, however many tasks return it. Other errors then do
-// not cancel the context.
+// [errors.Join] in the order of Go, and not only the first. So the text of the result
+// may have several lines. If the group's context ends, its error counts once, however many
+// tasks return it. Other errors then do not cancel the context.
 func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.collect = true }) }
 
 // Limit bounds the tasks of the group that are accepted and have not ended:
@@ -85,8 +85,8 @@ func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.c
 // A task must not wait at the limit. So if a task of the pool or of its sub-pools
 // calls Go there, Go runs the new task itself, beyond the limit. If the caller is
 // a task of another pool of the family, or is nested in more than 64 others, Go
-// submits the new task, beyond the limit. Give the group's pool a maximum of its
-// own if that matters.
+// submits the new task, beyond the limit. So Limit does not bound a walk of a tree in
+// which tasks call Go. Bound the pool instead, or a sub-pool.
 func Limit(n int) GroupOption {
 	return groupOption(func(c *groupConfig) {
 		c.limit = n
@@ -106,7 +106,8 @@ func (c *groupConfig) apply(opts []GroupOption) {
 
 // Group makes a group of tasks on p. Its context is derived from ctx. If the
 // group cannot work, because of a nil pool, a nil ctx or an invalid option, it
-// runs nothing, its context has ended, and its Wait returns the reason.
+// runs nothing, its context has ended, and its Wait returns the reason. A nil
+// Group and the zero Group are like that too, with [ErrClosed].
 //
 // A task of p, or of a pool of p's family, that makes a group may wait for it.
 // Wait then runs the tasks of the group that have not started, so groups in
@@ -140,6 +141,14 @@ func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	return g
 }
 
+// unable is why g runs nothing; nil: it does.
+func (g *Group) unable() error {
+	if g == nil || g.p == nil && g.invalid == nil {
+		return ErrClosed
+	}
+	return g.invalid
+}
+
 // begin makes r a round of g.
 func (g *Group) begin(r *round) *round {
 	r.g, r.parent, r.errs.collect = g, g.parent, g.collect
@@ -168,7 +177,7 @@ func (g *Group) lock() *round {
 // (see [Group.Context]), tasks that have not started do not start, and a Go that
 // waits returns.
 func (g *Group) Go(f func(context.Context) error) {
-	if g.invalid != nil || g.p == nil {
+	if g.unable() != nil {
 		return
 	}
 	r, place, turn := g.enter(refuseAtLimit)
@@ -199,7 +208,7 @@ func (g *Group) Go(f func(context.Context) error) {
 // After [Group.Wait] a call of TryGo makes the group begin anew, as one of Go
 // does, also if it returns false.
 func (g *Group) TryGo(f func(context.Context) error) bool {
-	if g.invalid != nil || g.p == nil {
+	if g.unable() != nil {
 		return false
 	}
 	r, place, _ := g.enter(refuseAtLimit)
@@ -320,10 +329,10 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	r := g.round.Load()
-	if r == nil || g.invalid != nil {
-		return cmp.Or(g.invalid, ErrClosed) // the latter for the zero Group
+	if err := g.unable(); err != nil {
+		return err
 	}
+	r := g.round.Load()
 	var h helper
 	if g.helps {
 		h = callerIn(g.p, g.parent) // it may be another goroutine than that of Group
@@ -402,8 +411,8 @@ func (f *failures) result() error {
 // Stop cancels the group's context and then waits as [Group.Wait] does. Use it
 // with defer: no task of the group outlives the function.
 func (g *Group) Stop() error {
-	if r := g.round.Load(); r != nil {
-		r.end(context.Canceled)
+	if g.unable() == nil {
+		g.round.Load().end(context.Canceled)
 	}
 	return g.Wait()
 }
@@ -413,13 +422,12 @@ func (g *Group) Stop() error {
 // called; and when the context that the group was made with ends. After Wait,
 // Context returns the context that has ended, until Go is called again.
 func (g *Group) Context() context.Context {
-	r := g.round.Load()
-	if r == nil {
-		ctx, cancel := context.WithCancel(context.Background()) // the zero Group
+	if g == nil || g.round.Load() == nil {
+		ctx, cancel := context.WithCancel(context.Background()) // the nil or zero Group
 		cancel()
 		return ctx
 	}
-	return r
+	return g.round.Load()
 }
 
 // Run and the methods below make a groupTask the body of its call.

@@ -21,7 +21,9 @@ import (
 //
 // A key whose task takes long holds no worker but its own. Its waiting tasks
 // count against the pool's capacity: when they fill the queue, submitters of
-// other keys wait too. A key without tasks takes no memory.
+// other keys wait too. A key without tasks takes no memory. For a key with a bound
+// of its own use a sub-pool with WithMaxWorkers(1), WithQueueCapacity and a
+// [FullPolicy]; see [Pool.Sub].
 //
 // However many tasks a key has, only its first one is in the queue of the pool. A
 // worker that has run that task may go on with the next ones of the key. After 32
@@ -73,7 +75,8 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 //
 // Under [CallerRuns] and [Spawn], and in a task that submits to the full queue
 // of its own pool, a task whose key has others cannot run at once. It is
-// accepted beyond the capacity.
+// accepted beyond the capacity. So if tasks submit to busy keys, as in a crawler
+// with a key per host, nothing bounds how many tasks wait.
 //
 // A task must not wait for a later one of its own key.
 func (k *Keyed[K]) Submit(key K, task func()) error {

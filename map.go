@@ -22,7 +22,11 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // use by other goroutines. At most 2 × n or n + 32 items, whichever is more,
 // are accepted and not yet yielded, where n is the most workers that p may
 // have when the loop begins. Map yields the results that are there before it takes
-// another item. It yields none while it waits for the next item of in.
+// another item. It yields none while it waits for the next item of in, and the end
+// of ctx does not interrupt that.
+//
+// Each item is a task. If f takes less than a microsecond, let an item be a slice of
+// some hundred values; but first measure the plain loop.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. If ctx ends or p
@@ -82,9 +86,10 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 // has that error once. To stop at the first error, use [MapSlice] or [Range].
 //
 // The participants are those of Range: the caller does not count against the
-// maximum of p, unless it is a task of p. No item waits behind another one while
-// a participant is idle. ForEachSlice returns [ErrClosed] if p is closed, ctx's
-// error if ctx ends, [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx.
+// maximum of p, unless it is a task of p. [Stats] counts participants, not items. No
+// item waits behind another one while a participant is idle. ForEachSlice returns
+// [ErrClosed] if p is closed, ctx's error if ctx ends, [ErrNilTask] for a nil f, and
+// [ErrConfig] for a nil ctx.
 func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Context, T) error) error {
 	if f == nil {
 		return ErrNilTask
@@ -105,10 +110,10 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 // nil or an option is invalid.
 //
 // The participants are those of Range: the caller does not count against the
-// maximum of p, unless it is a task of p. No item waits behind another one while
-// a participant is idle. MapSlice returns [ErrClosed] if p is closed, ctx's
-// error if ctx ends, [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx or
-// an invalid option.
+// maximum of p, unless it is a task of p. [Stats] counts participants, not items: to
+// show progress, count in f. No item waits behind another one while a participant is
+// idle. MapSlice returns [ErrClosed] if p is closed, ctx's error if ctx ends,
+// [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx or an invalid option.
 func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
 	if f == nil {
 		return nil, ErrNilTask

@@ -219,8 +219,14 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // no bound. The default is 1<<20. The memory of the queue grows with the tasks
 // that wait, and is given back.
 //
-// A task that was canceled, or that its waiter ran, may count against the capacity
-// until a worker comes to its place in the queue.
+// A task that waits keeps its place in the queue until a worker comes to it. One that
+// its waiter runs, that [Future.Cancel] cancels, or that [Pool.SubmitWait] gives up
+// because its context has ended, gives its place back at once. If the context of
+// another task ends ([Pool.SubmitContext], [Go], a [Group]), or if Cancel ends a task
+// of a key, the place is kept. So for requests whose client may leave use SubmitWait,
+// or Go and Cancel: else clients that have left may keep the queue full. At most as
+// many places as the capacity and the maximum of workers together are given back
+// before workers come to them.
 //
 // Four kinds of tasks are accepted beyond the capacity, because to wait could
 // stop the pool:
@@ -230,7 +236,7 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 //   - Under [Block], tasks that a task submits to a pool of its family that is neither
 //     its own nor above it (see [Pool.Sub]).
 //   - Tasks of a [Keyed] that [Spawn], [CallerRuns] or the submitting task would
-//     run at once, while their key is busy.
+//     run at once, while their key is busy. Nothing bounds how many.
 //   - Tasks of a [Reservation] that was made while tasks waited for others of their
 //     key.
 //
@@ -284,8 +290,9 @@ func WithContext(ctx context.Context) Option { return option(func(c *config) { c
 // task counts as finished, and its waiters get its result. A call of
 // [runtime.Goexit] in f is a bug, which ends the process in the same way.
 //
-// Without a handler, a panic that no caller gets is logged, with its stack, as one
-// error; see [WithLogger]. That is the default, also for a nil f.
+// Without a handler, a panic that no caller could get is logged, with its stack, as one
+// error; see [WithLogger]. What a Future or a Group has for its callers is not logged,
+// even if none of them comes. That is the default, also for a nil f.
 func WithPanicHandler(f func(*PanicError)) Option {
 	return option(func(c *config) { c.onPanic = f })
 }
@@ -323,11 +330,15 @@ func WithTiming(t Timing) Option {
 // While there are too few workers, pools of higher priority come first,
 // whatever that means for the others. A worker that runs a task of lower
 // priority changes over when the task has ended. See [Pool.Sub].
+//
+// The priority counts among the pools of one parent. For interactive before
+// background over all tenants, make these two classes the children of the root,
+// and the tenants theirs.
 func WithPriority(n int) Option { return option(func(c *config) { c.lane.Priority = n }) }
 
 // WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
-// there are too few workers, pools of the same priority share the workers' time
-// in proportion to their weights. See [Pool.Sub].
+// there are too few workers, pools of the same priority and parent share the
+// workers' time in proportion to their weights. See [Pool.Sub].
 func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = n }) }
 
 // A Sizer decides when to add a worker. The pool asks it when a task waits, no

@@ -45,6 +45,9 @@ type Pool struct {
 // the idle timeout, and the garbage collector takes the pool. It stays for ever
 // if it has a minimum of workers, the idle timeout [Forever], or tasks that do
 // not end. With [WithContext] it stays as long as the context lives.
+//
+// So a pool in a package variable need not be ended: after the idle timeout it
+// has no goroutines. But tasks that have not ended when the process does are lost.
 func New(opts ...Option) (*Pool, error) { return defaults().pool(opts) }
 
 // pool makes a pool of c and opts.
@@ -116,8 +119,14 @@ func (p *Pool) made() bool { return p.kept != nil }
 
 // Sub makes a sub-pool of p: a pool with a limit, a queue, a policy, statistics
 // and a life of its own, whose tasks run on the workers of p. It has no
-// goroutines. Its maximum is that of p unless [WithMaxWorkers] sets another. A
-// sub-pool may have sub-pools. A family is a pool, its sub-pools, and theirs.
+// goroutines. Its maximum is that of p at that time unless [WithMaxWorkers] sets
+// another. One above that of p is accepted and never reached, so
+// [Stats.Utilization] stays low. A sub-pool may have sub-pools. A family is a
+// pool, its sub-pools, and theirs.
+//
+// A parent does not keep its sub-pools. One that is idle and not referenced is
+// collected, and its counts with it. Keep the *Pool while you want it in
+// [Pool.Subs], on a page or in metrics.
 //
 // While there are too few workers for all pools of a family, those with the
 // highest [WithPriority] come first, and those of equal priority share the
@@ -143,7 +152,12 @@ func (p *Pool) made() bool { return p.kept != nil }
 // [WithIdleTimeout], [WithMaxTasksPerWorker], [WithSpin], [WithThreadPinning]
 // and [WithWorkerHooks]; and not [WithCrashOnPanic], which holds for the family.
 // It has the panic handler, the logger and the [Tracer] of p unless it is given
-// its own.
+// its own. It inherits nothing else: not the name, the capacity, the [FullPolicy],
+// the [Timing], [WithStallAfter], [WithSlowTask] and [WithAlarmHandler].
+//
+// A sub-pool with WithMaxWorkers(1) runs one task at a time, as a [Keyed] does for a
+// key. But it has a queue of its own, with a capacity and a policy such as
+// [DropOldest].
 //
 // Errors: [ErrConfig] for an invalid option, [ErrClosed] if p is shut down.
 //
@@ -162,9 +176,13 @@ func (p *Pool) made() bool { return p.kept != nil }
 // other task. Two rules follow:
 //
 //   - If two sub-pools are at their limits, their tasks must not wait for tasks
-//     of each other that have not started.
+//     of each other that have not started. Let them wait in one direction only, or
+//     give the wait a deadline.
 //   - A task that waits for a whole sub-pool, by its Wait or Shutdown, keeps its
 //     worker meanwhile. If that is the only one, it waits for ever.
+//
+// A task may close a pool that it does not run in, such as a sibling of its own.
+// Close waits for the tasks that run there, so these must not wait for the task.
 //
 // A task of a sub-pool that runs on no worker, by [Spawn] or [CallerRuns], is
 // outside the limits of the pools above it. It runs what it waits for itself,
@@ -181,7 +199,8 @@ func (p *Pool) Sub(opts ...Option) (*Pool, error) {
 }
 
 // Subs returns the sub-pools of p that have not ended, in the order in which they
-// were made.
+// were made. One that is idle and that nothing refers to may be missing: see
+// [Pool.Sub].
 func (p *Pool) Subs() []*Pool {
 	var subs []*Pool
 	for _, l := range p.lane.Below() {
@@ -371,6 +390,11 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // Drain begins what [Pool.Shutdown] does, and does not wait. The pool refuses
 // new tasks, and ends when those that were accepted have run. Then [Pool.Done]
 // is closed. A task of the pool may call Drain.
+//
+// To retire a sub-pool to which others may be about to submit, take it out of the
+// table in which they look it up, and call Drain: Close would drop their tasks.
+// Those who get [ErrClosed] look it up again, and get a new one. Keep the old one
+// until it is done, and then add its [Pool.Stats] to the total.
 func (p *Pool) Drain() { p.lane.End(false, nil) }
 
 // Close ends the pool at once. It refuses new tasks and drops what is queued:

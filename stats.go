@@ -18,6 +18,9 @@ import (
 // holds exactly, no counter is smaller than in an earlier snapshot, and Failed
 // ≤ Completed. Workers ≤ MaxWorkers holds too, except after [Pool.Resize] has
 // lowered the maximum, until the tasks beyond it have ended.
+//
+// A task that is not accepted because its context has ended, or because the pool is
+// closed, counts nowhere.
 type Stats struct {
 	Name  string
 	State State
@@ -68,7 +71,8 @@ type Stats struct {
 	WaitTime, RunTime Histogram
 }
 
-// Utilization is the share of MaxWorkers that is inside tasks: 0 … 1.
+// Utilization is the share of MaxWorkers that is inside tasks: 0 … 1. A sub-pool
+// does not come to 1 if its maximum is above that of its parent.
 func (s Stats) Utilization() float64 { return share(s.Running, s.MaxWorkers) }
 
 // QueueFill is Queued / QueueCapacity: 0 … 1. It is 0 for an unbounded queue,

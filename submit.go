@@ -47,8 +47,8 @@ import (
 //
 // The pool recognizes its tasks by their stacks. A goroutine that a task has
 // started, and an iterator under [iter.Pull], have stacks of their own. There use
-// [Pool.SubmitContext] with a context derived from the task's. If the new task is to
-// outlive the task, derive it by [context.WithoutCancel].
+// [Pool.SubmitContext] with a context derived from the task's. Otherwise the call
+// waits while the queue is full, and for ever if all workers wait for such calls.
 //
 // A task that calls [runtime.LockOSThread] should unlock the thread before it
 // returns. A worker that stays locked to its thread is slower from then on, by ten
@@ -81,8 +81,15 @@ func (p *Pool) TrySubmit(task func()) error {
 // before it starts, the task does not run, and counts in [Stats].Canceled. A
 // task that starts is given a context derived from ctx. That context ends with
 // ctx, when the task returns, and when the pool is closed; [context.Cause] then
-// returns [ErrClosed]. So a task that outlives the one that submits it needs another
-// context: see [Pool.Submit].
+// returns [ErrClosed].
+//
+// So a task that is to outlive the one that submits it must not get that task's
+// context. Pass on the context of the program, which ends with Ctrl-C, say, or
+// [context.WithoutCancel] of the task's if nothing is to stop the new task. Where the
+// pool knows the task only by its context (see [Pool.Submit]), do both:
+//
+//	c, cancel := context.WithCancel(context.WithoutCancel(ctx)) // shows the task
+//	context.AfterFunc(program, cancel)                          // ends with the program
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.
@@ -111,7 +118,7 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // once. If ctx ends while the task runs, the task sees its context end, and
 // SubmitWait returns the task's own result when the task has returned. So
 // nothing that task captured is written after the call. A caller that wants to
-// leave while the task runs uses [Go], and [Future.Wait] with ctx.
+// leave while the task runs uses [Go], [Future.Wait] with ctx, and then [Future.Cancel].
 //
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
 // itself, so that tasks that wait for tasks cannot use up the workers. If 64 tasks

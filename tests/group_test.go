@@ -651,3 +651,25 @@ func TestGroupsEndWhateverHappens(t *testing.T) {
 		checkOver(t, p, round)
 	}
 }
+
+// A nil Group and the zero one are like one of a nil pool.
+func TestAGroupThatWasNotMade(t *testing.T) {
+	var none *shoal.Pool
+	for name, g := range map[string]*shoal.Group{"nil": nil, "zero": {}, "of a nil pool": none.Group(bg)} {
+		g.Go(func(context.Context) error {
+			t.Error(name, "has run a task")
+			return nil
+		})
+		if g.TryGo(func(context.Context) error { return nil }) {
+			t.Error(name, "has accepted a task")
+		}
+		for what, err := range map[string]error{"Wait": g.Wait(), "WaitContext": g.WaitContext(bg), "Stop": g.Stop()} {
+			if err != shoal.ErrClosed {
+				t.Errorf("%s: %s = %v", name, what, err)
+			}
+		}
+		if g.Context().Err() == nil {
+			t.Error(name, "has a context that has not ended")
+		}
+	}
+}

@@ -43,6 +43,8 @@
 //   - A panic handler that panics ends the process, as in ants. One that calls
 //     [runtime.Goexit] does so too; in ants only its worker ends.
 //   - WithPreAlloc allocates nothing, but has its other effects.
+//   - If no task runs, ReleaseContext returns nil, also with a context that has ended.
+//     Ants still waits for its goroutines then, and as a rule returns the context's error.
 //
 // To go on to shoal's own API, see docs/migrate.md.
 package ants
