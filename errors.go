@@ -92,8 +92,7 @@ func (o *owner) Panicked(v any, r *call, uncounted func(error)) error {
 	return e
 }
 
-func (o *owner) Guard(f func())          { (*Pool)(o).guard(f) }
-func (o *owner) Leaves(w *kernel.Worker) { closeKept((*Pool)(o), w) }
+func (o *owner) Guard(f func()) { (*Pool)(o).guard(f) }
 
 func (o *owner) HookBroken() {
 	(*Pool)(o).logs(func(l *slog.Logger) {

@@ -237,7 +237,7 @@ func (t *strand[K]) bodyOf(task queue.Item) kernel.Body {
 	if !c.Take() {
 		return funcBody(nil)
 	}
-	c.Worker = t.rec.Worker
+	c.Keep = t.rec.Keep
 	t.inner = c
 	return c.Body
 }

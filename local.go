@@ -75,10 +75,10 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 		return none, ErrNilTask
 	}
 	c := l.p.lane.TaskIn(ctx)
-	if c == nil || c.Worker == nil {
+	if c == nil || c.Keep == nil {
 		return none, ErrNotInTask
 	}
-	r := keepOf(c.Worker).of(l)
+	r, _ := c.Keep.Of(l, func() any { return new(kept[S]) }).(*kept[S])
 	if r == nil {
 		return none, ErrNotInTask // the worker has left since
 	}
@@ -88,24 +88,24 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.v == nil {
-		if err := l.openIn(r, c.Worker); err != nil {
+		if err := l.openIn(r, c.Keep); err != nil {
 			return none, err
 		}
 	}
-	return *r.v.(*S), nil
+	return *r.v, nil
 }
 
-// openIn opens the resource of w. r belongs to w and is locked.
-func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
+// openIn opens the resource of a worker. r is kept in k, which is the worker's, and is locked.
+func (l *Local[S]) openIn(r *kept[S], k *kernel.Keep) (err error) {
 	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
 	v := new(S)
-	l.id.Call(func() { *v, err = l.open(w.ID()) })
+	l.id.Call(func() { *v, err = l.open(k.ID) })
 	if err != nil {
 		return err
 	}
 	shut := func() { l.p.guard(func() { l.close(*v) }) }
-	if l.close != nil && !keepOf(w).opened(shut) {
+	if l.close != nil && !k.Opened(shut) {
 		shut()
 		return ErrNotInTask // the worker has left since
 	}
@@ -113,60 +113,10 @@ func (l *Local[S]) openIn(r *kept, w *kernel.Worker) (err error) {
 	return nil
 }
 
-// A keep is what a worker has for Locals.
-type keep struct {
-	mu    sy.Mutex      // guards what follows
-	all   map[any]*kept // by *Local; nil after the end
-	close []func()      // each closes a resource, in the order in which they were opened
-}
-
 // A kept is what a worker has for one Local.
-type kept struct {
+type kept[S any] struct {
 	opening sy.Bool // the user's open runs: a Get inside of it must not wait for it
 
 	mu sy.Mutex // held while the user's open runs
-	v  any      // a pointer to the resource; nil: it is not open
-}
-
-// of returns what is kept for key; nil after the end.
-func (k *keep) of(key any) *kept {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.all[key]
-	if r == nil && k.all != nil {
-		r = new(kept)
-		k.all[key] = r
-	}
-	return r
-}
-
-// opened makes the worker call shut when it leaves. It returns false if the worker has left.
-func (k *keep) opened(shut func()) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.all != nil {
-		k.close = append(k.close, shut)
-	}
-	return k.all != nil
-}
-
-// keepOf is the keep of w.
-func keepOf(w *kernel.Worker) *keep {
-	return w.Client(func() any { return &keep{all: map[any]*kept{}} }).(*keep)
-}
-
-// closeKept closes what was opened on w, the latest first, also if one of the functions ends the
-// goroutine.
-func closeKept(p *Pool, w *kernel.Worker) {
-	if !p.kept.Load() {
-		return
-	}
-	k := keepOf(w) // also if there is none yet: a Get that comes too late must not open anything
-	k.mu.Lock()
-	all := k.close
-	k.all, k.close = nil, nil
-	k.mu.Unlock()
-	for _, shut := range all {
-		defer shut()
-	}
+	v  *S       // the resource; nil: it is not open
 }

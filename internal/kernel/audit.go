@@ -26,7 +26,7 @@ func (c *Crew) audit() string {
 			continue
 		}
 		live++
-		listed = listed && w.id == i
+		listed = listed && w.ID == i
 		if w.parked {
 			parked++
 		}

@@ -66,7 +66,7 @@ type Config struct {
 	Sizer          func(Sizing) bool // nil: package grow
 	Start, Stop    func(id int)      // hooks; may be nil
 	Labels         context.Context   // pprof labels
-	Keeps          *sy.Bool          // whether workers may keep something for a client: see Owner.Leaves
+	Keeps          *sy.Bool          // whether something may be in a Keep
 }
 
 // Forever is the idle time of workers that stay.
@@ -115,7 +115,7 @@ func (c *Crew) hire() *Worker {
 	w.status.Store(idleBit)
 	w.busy.Store(c.clock.Now())
 	s := &c.staff
-	w.id = s.add(w)
+	w.ID = s.add(w)
 	c.live++
 	s.peak = max(s.peak, c.live)
 	c.rouse(w)
@@ -227,7 +227,7 @@ func (c *Crew) gone(w *Worker) {
 	}
 	s := &c.staff
 	s.busy += ^w.busy.Load() // its life is over: see busyFor
-	if s.remove(w.id); c.live == 0 {
+	if s.remove(w.ID); c.live == 0 {
 		s.slots, c.idle = slots[Worker]{}, nil // memory returns after a burst
 	}
 	c.fill()

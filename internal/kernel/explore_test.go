@@ -68,7 +68,6 @@ func (simOwner) Panicked(v any, r *Record, uncounted func(error)) error {
 func (simOwner) Guard(f func())          { defer func() { recover() }(); f() }
 func (simOwner) Region(r *Record) func() { return func() {} }
 func (simOwner) Timed(waited, ran int64) {}
-func (simOwner) Leaves(w *Worker)        {}
 func (simOwner) HookBroken()             {}
 
 // A conf is a root's configuration. The rest are defaults.
@@ -321,7 +320,7 @@ func (b *body) Run() error {
 // until is the lane up to which b counts: see inside. await sets waiter to the lane of the task that waits.
 func (b *body) until() int {
 	switch {
-	case b.Worker != nil:
+	case b.Keep != nil:
 		return -1
 	case b.waiter != nil:
 		return slices.Index(b.s.lanes, b.waiter)

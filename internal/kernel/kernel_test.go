@@ -26,7 +26,6 @@ func (owner) Panicked(v any, r *Record, uncounted func(error)) error { return er
 func (owner) Guard(f func())                                         { f() }
 func (owner) Region(r *Record) func()                                { return func() {} }
 func (owner) Timed(waited, ran int64)                                {}
-func (owner) Leaves(w *Worker)                                       {}
 func (owner) HookBroken()                                            {}
 
 // family makes a root.

@@ -25,11 +25,11 @@ import (
 // alone writes state afterwards. The other fields are written before r is submitted, or by the
 // goroutine that runs it.
 type Record struct {
-	Body   Body
-	Lane   *Lane   // nil: none yet
-	Worker *Worker // the worker that runs it, or one that stands for another goroutine; for the goroutine that runs it
-	Kept   bool    // it waits in a strand, and has no ticket of its own
-	state  sy.Uint64
+	Body  Body
+	Lane  *Lane // nil: none yet
+	Keep  *Keep // of the goroutine that runs it; nil: it has none
+	Kept  bool  // it waits in a strand, and has no ticket of its own
+	state sy.Uint64
 }
 
 const (

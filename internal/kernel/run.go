@@ -30,8 +30,6 @@ type Owner interface {
 	Region(r *Record) (end func())
 	// Timed gets how long a task waited and ran, in nanoseconds.
 	Timed(waited, ran int64)
-	// Leaves is called when w ends, on its goroutine, and for tasks that run inline when they end.
-	Leaves(w *Worker)
 	// HookBroken is called when the start hook has ended its goroutine.
 	HookBroken()
 }
@@ -83,7 +81,7 @@ func (w *Worker) runSlow(it queue.Item) {
 			w.finishWith(l.passTombstones)
 			return
 		}
-		r.Worker, w.cur = w, r
+		r.Keep, w.cur = &w.Keep, r
 	}
 	w.inTask = true
 	canceled, err := l.attempt(it, w)
@@ -291,16 +289,16 @@ func (l *Lane) RunInline(it queue.Item, depth int) error {
 func (l *Lane) runHere(it queue.Item, place int, stay *Lane, depth int) {
 	r := recordOf(it)
 	if r != nil {
-		r.Worker = nil
+		r.Keep = nil
 		if l.crew.Keeps.Load() {
-			r.Worker = &Worker{crew: l.crew, id: -1} // only a place for what Locals open
+			r.Keep = &Keep{ID: -1}
 		}
 	}
 	canceled, err := false, ErrGoexit // unless it returns
 	defer func() {
-		defer func() { l.endHere(r, place, canceled, err, stay) }() // also if Leaves ends the goroutine
-		if r != nil && r.Worker != nil {
-			defer l.owner.Leaves(r.Worker)
+		defer func() { l.endHere(r, place, canceled, err, stay) }() // also if closeAll ends the goroutine
+		if r != nil && r.Keep != nil {
+			defer r.Keep.closeAll()
 		}
 		if l.crew.Crash {
 			return

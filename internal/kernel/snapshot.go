@@ -128,7 +128,7 @@ func (l *Lane) Workers(first, n int) (views []WorkerView) {
 func (w *Worker) view(now int64) WorkerView {
 	s := w.status.Load()
 	v := WorkerView{
-		ID: w.id, Executed: s >> statusBits, Failed: w.failed, Parked: w.parked, Lane: w.named.Load(),
+		ID: w.ID, Executed: s >> statusBits, Failed: w.failed, Parked: w.parked, Lane: w.named.Load(),
 		InTask: !w.parked && s&idleBit == 0, exact: s&exactBit != 0, w: w,
 	}
 	if v.InTask {

@@ -138,7 +138,7 @@ func (st *strand) Run() (err error) {
 	}
 	defer func() { st.inside-- }()
 	until := st.k // inline
-	if st.Worker != nil {
+	if st.Keep != nil {
 		until = -1
 	}
 	st.s.inside(st.k, t.i, until, func() {

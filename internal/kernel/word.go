@@ -13,6 +13,7 @@
 //	take      how a worker takes a task, and ceases to be busy
 //	worker    a worker's loop; how it rests, and asks whether the pool is to grow
 //	run       what happens around a task; inline and detached execution
+//	keep      what clients keep on a worker until it leaves
 //	record    tasks with a context, strands, claiming
 //	quiet     quiescence
 //	life      pause, resize, the end

@@ -14,7 +14,7 @@ import (
 
 // A Worker is a goroutine that takes tasks from one lane at a time: the only one that is ready, or
 // the one whose turn it is. Only that goroutine writes its fields, unless they say otherwise.
-// Others read the atomic ones and id, and, under mu while it is parked, seat.
+// Others read the atomic ones and ID, and, under mu while it is parked, seat.
 //
 // Invariant: a worker that sees no task announces, under the lock, that it is available before the
 // last look that lets it park; and a worker that ceases to search looks for tasks after that.
@@ -46,14 +46,13 @@ type Worker struct {
 	keeps  *Lane // the lane against whose maximum it still counts while it yields
 	turn   turn
 	run
-	id int
 
 	wakeup   sy.Event // made at the first park
 	next     *Worker  // the next one in deeds.workers; guarded by mu
 	parkedAt int64    // guarded by mu while it is parked
 	readers
-	client
-	_ [40]byte // so that the size is a multiple of a cache line, and each worker begins with one
+	Keep
+	_ [16]byte // so that the size is a multiple of a cache line, and each worker begins with one
 }
 
 // run is what a worker runs.
@@ -83,26 +82,6 @@ type readers struct {
 
 	busy atomic.Int64 // see busyFor; nothing is decided by it, so the explorer need not see it
 }
-
-// client is what a client keeps for the worker.
-type client struct {
-	mu sy.Mutex
-	v  any
-}
-
-// Client returns what a client keeps for w. If there is nothing, and make is not nil, it keeps what
-// make returns.
-func (w *Worker) Client(make func() any) any {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	if w.v == nil && make != nil {
-		w.v = make()
-	}
-	return w.v
-}
-
-// ID is the worker's number; -1 if it stands for a goroutine that is no worker.
-func (w *Worker) ID() int { return w.id }
 
 // Worker.status is the number of tasks run, as of the last time it was written, and these bits.
 const (
@@ -435,7 +414,7 @@ func (w *Worker) startHook() {
 	if c.Start != nil {
 		w.stepOut(&c.apart, func() { broken = c.staff.hookBroken }, func() {
 			if !broken {
-				c.Start(w.id)
+				c.Start(w.ID)
 			}
 		})
 	}
@@ -487,8 +466,8 @@ func (w *Worker) end() {
 	w.seat.Away(&c.clock)
 	defer func() {
 		if w.hooked && c.Stop != nil {
-			c.root.owner.Guard(func() { c.Stop(w.id) })
+			c.root.owner.Guard(func() { c.Stop(w.ID) })
 		}
 	}()
-	c.root.owner.Leaves(w)
+	w.closeAll()
 }

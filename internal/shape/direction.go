@@ -12,7 +12,7 @@ import (
 // order is the files of the kernel from the bottom to the top. A file calls what is below it.
 var order = []string{
 	"errors.go", "word.go", "line.go", "account.go", "lane.go", "crew.go", "wait.go", "gate.go",
-	"reserve.go", "sample.go", "quiet.go", "take.go", "record.go", "delay.go", "run.go", "pace.go", "submit.go", "life.go",
+	"reserve.go", "sample.go", "quiet.go", "keep.go", "take.go", "record.go", "delay.go", "run.go", "pace.go", "submit.go", "life.go",
 	"worker.go", "snapshot.go", "audit.go", "audit_off.go",
 }
 
