@@ -387,6 +387,27 @@ func ExampleForEachSlice() {
 	// Output: true
 }
 
+// A client that does not read its messages misses some. The goroutine that sends
+// them never waits.
+func ExampleKeyed_TrySubmit() {
+	pool := shoal.Must(shoal.New(shoal.WithQueueCapacity(100)))
+	defer pool.Close()
+
+	reads := make(chan struct{})
+	clients := shoal.NewKeyed[string](pool)
+	missed := 0
+	for range 1000 {
+		err := clients.TrySubmit("slow", func() { <-reads })
+		if errors.Is(err, shoal.ErrQueueFull) {
+			missed++
+		}
+	}
+	fmt.Println(missed > 0)
+	close(reads)
+	pool.Wait()
+	// Output: true
+}
+
 // Transactions of one account run in order, one at a time, so they need no
 // lock; those of different accounts run side by side.
 func ExampleKeyed() {

@@ -80,10 +80,23 @@ func NewKeyed[K comparable](p *Pool) *Keyed[K] {
 //
 // A task must not wait for a later one of its own key.
 func (k *Keyed[K]) Submit(key K, task func()) error {
+	return k.submitFunc(key, task, false)
+}
+
+// TrySubmit is [Keyed.Submit] by the rules of [Pool.TrySubmit]: it never waits.
+func (k *Keyed[K]) TrySubmit(key K, task func()) error {
+	return k.submitFunc(key, task, true)
+}
+
+func (k *Keyed[K]) submitFunc(key K, task func(), try bool) error {
 	if err := checkArgs(context.Background(), k.p, task != nil); err != nil {
 		return err
 	}
-	return k.submit(k.shard(key), key, queue.Func(task), context.Background())
+	policy := k.p.policy
+	if try {
+		policy = Reject
+	}
+	return k.submit(k.shard(key), key, queue.Func(task), policy, context.Background())
 }
 
 // SubmitContext is [Keyed.Submit] with a context, by the rules of
@@ -129,11 +142,11 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
 	c.Kept = true
 	s := k.shard(key) // a key that cannot be hashed panics here, before a Tracer follows c
-	return k.p.submitBy(func(it queue.Item) error { return k.submit(s, key, it, c.parent) }, &c.call, c, &c.parent, kind)
+	return k.p.submitBy(func(it queue.Item) error { return k.submit(s, key, it, k.p.policy, c.parent) }, &c.call, c, &c.parent, kind)
 }
 
 // submit submits a task of key, whose shard is s. ctx bounds the wait for free capacity.
-func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, ctx context.Context) error {
+func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, policy FullPolicy, ctx context.Context) error {
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)
 	l, ok, mustLook := &k.p.lane, false, false
@@ -156,7 +169,7 @@ func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, ctx context.Co
 	}
 	j := &joining[K]{k: k, key: key, task: task}
 	j.rec.Init(j, l)
-	return l.SubmitSlow(queue.Record(&j.rec), kernel.Policy(k.p.policy), ctx)
+	return l.SubmitSlow(queue.Record(&j.rec), kernel.Policy(policy), ctx)
 }
 
 func (k *Keyed[K]) shard(key K) *keyShard[K] {

@@ -159,6 +159,40 @@ func TestKeyedTasksThatWaitForTheirKeyCountAgainstTheCapacity(t *testing.T) {
 	}
 }
 
+// TrySubmit refuses where Submit would wait, run the task, or displace another one.
+func TestKeyedTrySubmit(t *testing.T) {
+	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Reject, shoal.Spawn, shoal.CallerRuns, shoal.DropOldest} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(2), shoal.WithFullPolicy(policy))...)
+			k := shoal.NewKeyed[string](p)
+			gate := make(chan struct{})
+			var order []int
+			task := func(i int) func() {
+				return func() {
+					<-gate
+					order = append(order, i)
+				}
+			}
+			must(t, k.TrySubmit("a", task(0)))
+			synctest.Wait()
+			must(t, k.TrySubmit("a", task(1)))
+			must(t, k.Submit("b", task(2)))
+			wantErr(t, "a busy key", k.TrySubmit("a", task(3)), shoal.ErrQueueFull)
+			wantErr(t, "a key without tasks", k.TrySubmit("c", task(3)), shoal.ErrQueueFull)
+			wantErr(t, "no task", k.TrySubmit("a", nil), shoal.ErrNilTask)
+			close(gate)
+			p.Wait()
+			must(t, k.TrySubmit("c", task(3)))
+			shutClean(t, p)
+			wantErr(t, "a closed pool", k.TrySubmit("a", task(4)), shoal.ErrClosed)
+			if s := p.Stats(); s.Completed != 4 || s.Rejected != 2 || s.Dropped != 0 || order[0] != 0 || order[3] != 3 {
+				t.Errorf("%v: %v, %+v", policy, order, s)
+			}
+		})
+	}
+	wantErr(t, "no pool", shoal.NewKeyed[int](nil).TrySubmit(1, func() {}), shoal.ErrClosed)
+}
+
 func TestKeyedUnderDropOldest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(3), shoal.WithFullPolicy(shoal.DropOldest))...)
