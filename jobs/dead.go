@@ -113,7 +113,8 @@ func (e *outputError) Unwrap() error { return e.err }
 // WithOutput returns an error for a handler to return if its job has written output, for example
 // to the standard error of a command. If the job becomes a dead letter, the output is
 // kept with it ([DeadLetter.Split]). Of more than 8 KiB the end is kept. The error reads as err
-// does, and wraps it. If err is nil, so is the result.
+// does, and wraps it. If err is nil, so is the result. WithOutput(Poison(err), output) and
+// Poison(WithOutput(err, output)) do the same.
 func WithOutput(err error, output []byte) error {
 	if err == nil {
 		return nil

@@ -65,6 +65,17 @@
 //
 // A panic of a handler reaches the pool's panic handler, as that of any task.
 //
+// # Fewer at once
+//
+// To bound how many jobs of a type run at once, give each type a queue of its own, and serve each
+// on a sub-pool: p.Sub(shoal.WithMaxWorkers(n)).
+//
+// To run one job at a time for each key, such as a customer, the handler of one process calls
+// [shoal.GoKeyed] on a second pool, and waits with the job's context. Across processes it locks a
+// row in the transaction that acknowledges the job (AckTx of contrib/sql). Or each partition of
+// the keys has a queue of its own, and one worker. Retry is not for that: each lease counts as an
+// attempt for [WithMaxAttempts].
+//
 // # Dead letters
 //
 // A queue keeps its dead letters until somebody retries or deletes them. A queue that is a

@@ -41,8 +41,10 @@ type Job struct {
 func (j *Job) Type() string { return j.Header[TypeHeader] }
 
 // Delivery returns the source's own view of the job, for what only that source can do. A
-// handler that acknowledges the job through it returns nil. Delivery is nil if the job is
-// not one that [Serve] has leased.
+// handler that acknowledges the job through it returns nil. A handler must not call Nak, Release
+// or Term: to give up the job it returns an error, such as that of [Retry] or [Poison]. Otherwise
+// the job counts as one whose lease was lost. Delivery is nil if the job is not one that [Serve]
+// has leased.
 func (j *Job) Delivery() Delivery { return j.d }
 
 type jobKey struct{}
@@ -105,8 +107,9 @@ func EncodeCodec[T any](c Codec, v T) (Message, error) {
 	return Message{Data: data}, nil
 }
 
-// A Mux has a handler for each type of job. The type of a job is the value of its header
-// [TypeHeader].
+// A Mux has a handler for each type of job, which the function [Handle] can make. The method
+// [Mux.Handle] is the handler for [Serve]: it chooses among them. The type of a job is the value of
+// its header [TypeHeader].
 type Mux map[string]Handler
 
 // Handle is a [Handler] that calls the handler for the type of j. If m has none, the job

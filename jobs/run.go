@@ -69,10 +69,18 @@ func (s *server) run(ctx context.Context, j *Job) (err error) {
 	if s.maxLeases > 0 && j.attempt > s.maxLeases { // as of a job that kills its process each time
 		err = errSpent
 	} else if err = s.h(jctx, j); err != nil && context.Cause(timed) == ErrTimeLimit {
-		err = fmt.Errorf("%w: it is %v: %w", ErrTimeLimit, limit, err)
+		err = overLimit(limit, err)
 	}
 	returned = true
 	return err
+}
+
+// overLimit is the error of a handler that has returned err after its time limit.
+func overLimit(limit time.Duration, err error) error {
+	if err == ErrTimeLimit { // the cause of its context, which is named once
+		return fmt.Errorf("%w: it is %v", ErrTimeLimit, limit)
+	}
+	return fmt.Errorf("%w: it is %v: %w", ErrTimeLimit, limit, err)
 }
 
 // A verdict is what the error of a handler says. It is found out once, in judge, because the methods

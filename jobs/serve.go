@@ -88,7 +88,8 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 
 // AbandonedError is the error of [Serve] if handlers still run when it returns, because they
 // ignore the end of their context. Their jobs were given back. Those that the source did not take
-// in time, and those whose lease was lost, are leased again when their lease has ended.
+// in time, and those whose lease was lost, are leased again when their lease has ended. After it
+// the process should exit, and not close the pool: [shoal.Pool.Close] waits for these handlers.
 type AbandonedError struct {
 	Running int // number of these handlers
 }

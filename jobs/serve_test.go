@@ -535,6 +535,27 @@ func TestServeEndsJobsAtTheirTimeLimit(t *testing.T) {
 		jobs.WithMaxAttempts(2), jobs.WithBackoff(func(int) time.Duration { return time.Second }))
 }
 
+// TestATimeLimitIsNamedOnce: also if the handler returns the cause of its context.
+func TestATimeLimitIsNamedOnce(t *testing.T) {
+	for want, result := range map[string]func(cause error) error{
+		"jobs: time limit exceeded: it is 50ms":                                   func(cause error) error { return cause },
+		"jobs: time limit exceeded: it is 50ms: fetch: jobs: time limit exceeded": func(cause error) error { return fmt.Errorf("fetch: %w", cause) },
+		"jobs: time limit exceeded: it is 50ms: context deadline exceeded":        func(error) error { return context.DeadlineExceeded },
+		"jobs: time limit exceeded: it is 50ms: jobs: stopped":                    func(error) error { return jobs.ErrStopped },
+	} {
+		inWorld(t, 1, func(ctx context.Context, _ *jobs.Job) error {
+			<-ctx.Done()
+			return result(context.Cause(ctx))
+		}, func(w *world) {
+			w.put("a")
+			w.after(time.Second)
+			if have := w.stats().LastFailure.Error; have != want {
+				w.Errorf("%q, want %q", have, want)
+			}
+		}, jobs.WithTimeLimit(50*time.Millisecond))
+	}
+}
+
 func TestServeBuriesAfterMaxAttempts(t *testing.T) {
 	for _, most := range []int{0, 1, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

@@ -84,7 +84,8 @@ type Sink interface {
 	// Enqueue puts all messages into the queue, in this order. It blocks until the queue
 	// has confirmed them, or ctx ends; once it has returned nil, they are as safe as
 	// the queue can make them. After an error some of them may be in the queue; messages
-	// with an ID can be sent again.
+	// with an ID can be sent again. Once Enqueue has returned, with an error too, the caller
+	// may change Data and Header of the messages.
 	Enqueue(ctx context.Context, m ...Message) error
 }
 

@@ -91,6 +91,9 @@
 // Streams are compressed for clients that take gzip, once for all of them. A browser that shows
 // 1,000 pools is sent 0.2 kB a second while none works, and 44 kB while all do, where snapshots
 // would be 776 kB and 870 kB. At most 64 clients read streams; one more ends that of the oldest.
+//
+// stats.json has 0.8 kB for each pool and sub-pool: with 5,000 sub-pools it is 3.9 MB, and takes 0.1
+// to 0.2 s to make.
 package shoalhttp
 
 import (

@@ -153,23 +153,32 @@ func (w *watched) measure() (done <-chan struct{}, known bool) {
 	w.asked, w.done = start, ended
 	go func() {
 		defer close(ended)
-		d, fault := w.ask()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		now := time.Now()
-		w.done = nil
-		w.next = start.Add(max(measureEvery, measureShare*now.Sub(start)))
-		if fault != "" {
-			if w.fault == "" {
-				w.faultAt = start
-			}
-			w.fault, w.next = fault, now.Add(measureEvery) // so that it is soon known when it is back
-			return
-		}
-		w.alone = w.at.IsZero() || w.depth.Leased == 0
-		w.fault, w.at, w.depth = "", now, d
+		d, fault := jobs.Depth{}, gone
+		defer func() { w.measured(start, d, fault) }()
+		d, fault = w.ask()
 	}()
 	return ended, known
+}
+
+// gone is the fault of a queue that ends the goroutine which asks it.
+const gone = "Depth has called runtime.Goexit"
+
+// measured notes the outcome of the measurement that began at start.
+func (w *watched) measured(start time.Time, d jobs.Depth, fault string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.done = nil
+	w.next = start.Add(max(measureEvery, measureShare*now.Sub(start)))
+	if fault != "" {
+		if w.fault == "" {
+			w.faultAt = start
+		}
+		w.fault, w.next = fault, now.Add(measureEvery) // so that it is soon known when it is back
+		return
+	}
+	w.alone = w.at.IsZero() || w.depth.Leased == 0
+	w.fault, w.at, w.depth = "", now, d
 }
 
 // ask measures the queue. The fault says why that failed, and is empty if it did not. It is a text

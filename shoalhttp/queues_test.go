@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -156,6 +157,36 @@ func TestAPanicThatCannotBeWritten(t *testing.T) {
 			t.Errorf("%q: want %q", got, want)
 		}
 	})
+}
+
+// TestAQueueThatEndsItsGoroutine is asked again, and known to be back when it is.
+func TestAQueueThatEndsItsGoroutine(t *testing.T) {
+	ends := func() string { runtime.Goexit(); return "" }
+	for name, f := range map[string]func() error{
+		"Depth": func() error { return errors.New(ends()) },
+		"Error": func() error { return text(ends) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := &depther{}
+				q.f = func(context.Context) (jobs.Depth, error) {
+					if q.calls.Load() > 1 {
+						return jobs.Depth{Ready: 2}, nil
+					}
+					return jobs.Depth{}, f()
+				}
+				h := pageOf(t, shoalhttp.WithQueue("q", q))
+				want := "2 queue away: it cannot be reached: Depth has called runtime.Goexit"
+				if got := strings.Join(said(queuesOf(t, h)[0]), "|"); got != want {
+					t.Errorf("%q: want %q", got, want)
+				}
+				time.Sleep(2 * time.Second)
+				if r := queuesOf(t, h)[0]; r.Ready != 2 || r.Error != "" {
+					t.Errorf("it is back: %+v", r)
+				}
+			})
+		})
+	}
 }
 
 func TestQueuesThatCannotBeReached(t *testing.T) {

@@ -232,8 +232,9 @@ func (p *WorkerPool) SubmittedTasks() uint64 {
 // WaitingTasks is the number of tasks that have not started. Those whose Submit waits
 // count too, and so do those that a stop has dropped.
 func (p *WorkerPool) WaitingTasks() uint64 {
+	skipped := p.skipped.Load() // first, so that no task counts as queued too
 	s := p.pool.Stats()
-	n := uint64(s.Blocked) + s.Dropped + p.skipped.Load()
+	n := uint64(s.Blocked) + s.Dropped + skipped
 	if p.atOnce {
 		return n + uint64(s.InFlight-p.busy(s))
 	}

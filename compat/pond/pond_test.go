@@ -887,3 +887,39 @@ func TestAStrategyIsNotAskedWhileAWorkerIsIdle(t *testing.T) {
 	}
 	p.StopAndWait()
 }
+
+// An endedContext has ended once it is set, and does not say when: so the pool is not stopped.
+type endedContext struct {
+	context.Context
+	set *atomic.Bool
+}
+
+func (c endedContext) Err() error {
+	if c.set.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestASkippedTaskCountsOnce: it is not taken for one that is queued too.
+func TestASkippedTaskCountsOnce(t *testing.T) {
+	const tasks = 10_000
+	c := endedContext{context.Background(), new(atomic.Bool)}
+	p := pond.New(1, tasks, pond.Context(c))
+	gate := make(chan struct{})
+	p.Submit(func() { <-gate })
+	for range tasks {
+		p.Submit(func() {})
+	}
+	c.set.Store(true)
+	close(gate)
+	for p.IdleWorkers() == 0 {
+		if n := p.WaitingTasks(); n > tasks {
+			t.Fatalf("%d tasks wait, and there are %d", n, tasks)
+		}
+	}
+	if n := p.WaitingTasks(); n != tasks {
+		t.Errorf("%d tasks have not started, want %d", n, tasks)
+	}
+	p.StopAndWait()
+}

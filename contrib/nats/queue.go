@@ -89,7 +89,8 @@ type config struct {
 	memory     bool
 }
 
-// WithLease sets how long a job is leased. The default is 30 s, the minimum 100 ms.
+// WithLease sets how long a job is leased. The default is 30 s, the minimum 100 ms. All processes
+// of a queue need the same: the server has it, and [Open] fails with another one.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithReplicas sets the number of servers of a cluster that store each job, from 1 to 5. The

@@ -73,6 +73,8 @@ var counters = []instrument[int64]{
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Dead) })},
 	{"shoal.jobs.leases_lost", "{lease}", "Leases that were lost; the jobs may have run elsewhere.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.LeasesLost) })},
+	{"shoal.jobs.untold", "{job}", "Jobs whose result did not reach the queue in time; they may run again.",
+		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Untold) })},
 	{"shoal.jobs.leases_extended", "{lease}", "Leases that were extended.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Extended) })},
 	{"shoal.jobs.timed_out", "{run}", "Runs of jobs that exceeded their time limit.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/shoal-go/shoal"
 	shoalotel "github.com/shoal-go/shoal/contrib/otel"
 	"github.com/shoal-go/shoal/jobs"
 	"github.com/shoal-go/shoal/jobs/jobstest"
@@ -249,4 +251,56 @@ func ExampleRegisterQueues() {
 	// shoal.jobs.queue.leased 0
 	// shoal.jobs.queue.dead 0
 	// shoal.jobs.queue.up 1
+}
+
+// An unanswered queue takes no job as done.
+type unanswered struct{ *jobstest.Queue }
+
+type undone struct{ jobs.Delivery }
+
+func (q unanswered) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := q.Queue.Pull(ctx, n)
+	for i, d := range ds {
+		ds[i] = undone{d}
+	}
+	return ds, err
+}
+
+func (undone) Ack(context.Context) error { return errors.New("no route to host") }
+
+// TestLeasedJobsAddUp, those whose result did not reach the queue included.
+func TestLeasedJobsAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, mp := newMetrics()
+		p := newPool(t, shoal.WithName("a"))
+		register(t, mp, p)
+		q := unanswered{jobstest.NewQueue(time.Second)}
+		if err := q.Enqueue(t.Context(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+				if j.Attempt > 1 {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+		}()
+		time.Sleep(3 * time.Second / 2) // the second lease is under way
+		synctest.Wait()
+		got := collect(t, reader)
+		for name, want := range map[string]float64{
+			"shoal.jobs.leased": 2, "shoal.jobs.held": 1, "shoal.jobs.acked": 0, "shoal.jobs.retried": 0,
+			"shoal.jobs.dead": 0, "shoal.jobs.leases_lost": 0, "shoal.jobs.untold": 1,
+		} {
+			if v := values(t, got[name]); !maps.Equal(v, map[string]float64{"a": want}) {
+				t.Errorf("%s: got %v, want %v", name, v, want)
+			}
+		}
+		cancel()
+		<-done
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime"
 	"strings"
@@ -233,4 +234,55 @@ func ExampleNewQueueCollector() {
 	// shoal_jobs_queue_leased 0
 	// shoal_jobs_queue_ready 2
 	// shoal_jobs_queue_up 1
+}
+
+// An unanswered queue takes no job as done.
+type unanswered struct{ *jobstest.Queue }
+
+type undone struct{ jobs.Delivery }
+
+func (q unanswered) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := q.Queue.Pull(ctx, n)
+	for i, d := range ds {
+		ds[i] = undone{d}
+	}
+	return ds, err
+}
+
+func (undone) Ack(context.Context) error { return errors.New("no route to host") }
+
+// TestLeasedJobsAddUp, those whose result did not reach the queue included.
+func TestLeasedJobsAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, "a")
+		_, reg := register(t, p)
+		q := unanswered{jobstest.NewQueue(time.Second)}
+		if err := q.Enqueue(t.Context(), jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			jobs.Serve(ctx, p, q, func(ctx context.Context, j *jobs.Job) error {
+				if j.Attempt > 1 {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}, jobs.WithDrain(0), jobs.WithLogger(slog.New(slog.DiscardHandler)))
+		}()
+		time.Sleep(3 * time.Second / 2) // the second lease is under way
+		synctest.Wait()
+		got := byPool(t, gather(t, reg))["a"]
+		for name, want := range map[string]float64{
+			"shoal_jobs_leased_total": 2, "shoal_jobs_held": 1, "shoal_jobs_acked_total": 0, "shoal_jobs_retried_total": 0,
+			"shoal_jobs_dead_total": 0, "shoal_jobs_leases_lost_total": 0, "shoal_jobs_untold_total": 1,
+		} {
+			if m := got[name]; m == nil || number(t, m) != want {
+				t.Errorf("%s is %v, want %v", name, m, want)
+			}
+		}
+		cancel()
+		<-done
+	})
 }

@@ -61,8 +61,9 @@
 // So a transaction that writes must be much shorter than a lease.
 //
 // Set SetMaxOpenConns to at least 4, and to at least three more than the number of
-// transactions that handlers hold at the same time. One connection is for watching the file
-// while Pulls wait; with less than 4 they poll instead.
+// transactions that handlers hold at the same time. That is for each [sql.DB], however many queues
+// use it. One connection is for watching the file while Pulls wait; with less than 4 they poll
+// instead.
 //
 // A handler with an open transaction must use EnqueueTx: Enqueue would wait for that transaction,
 // with any number of connections, and fail. Meanwhile no other job could be enqueued, leased or
@@ -121,7 +122,8 @@ type config struct {
 	listener *Listener
 }
 
-// WithLease sets how long this Queue leases a job. The default is 30 s, the minimum 100 ms.
+// WithLease sets how long this Queue leases a job. The default is 30 s, the minimum 100 ms. Other
+// processes may choose another time.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithPoll sets the time after which a Pull that has found no job looks again for jobs that

@@ -65,6 +65,20 @@ var leaseCases = []testCase{
 		}
 		t.goneFor(s)
 	}},
+	{"a delivery that was released cannot end the next lease", func(t *trial) {
+		t.put("a")
+		s := t.Consumer(t)
+		old := t.pull(s)
+		t.must(old.Release(t.ctx))
+		d := t.pull(s) // of the same attempt, unless the queue counts what was released
+		t.lost(old)
+		t.must(d.Extend(t.ctx))
+		t.must(d.Ack(t.ctx))
+		t.goneFor(s)
+		if dead := t.Dead(t); len(dead) > 0 {
+			t.Errorf("dead letters: %+v", dead)
+		}
+	}},
 	{"what is given back for a while does not come before", func(t *trial) {
 		t.put("a")
 		s := t.Consumer(t)
@@ -128,6 +142,7 @@ var leaseCases = []testCase{
 			t.none(other, one.Lease()/4) // a machine may be slow
 			t.must(d.Extend(t.ctx))
 		}
+		t.none(other, one.Lease()*3/4) // that was for a whole lease
 		t.must(d.Ack(t.ctx))
 		t.goneFor(other)
 	}},

@@ -44,7 +44,8 @@ func Cases() (names []string) {
 
 // Run runs the suite: each case is a parallel subtest with a Subject that make returns. The
 // lease should be a few seconds. Some cases wait for its end; others acknowledge 20 jobs within
-// one lease, on a machine that may stand still for a second or two.
+// one lease, on a machine that may stand still for a second or two. A case that fails may take a
+// minute, until its context ends.
 func Run(t *testing.T, make func(t *testing.T) Subject) {
 	runEach(t, make, func(t *testing.T, test func(*testing.T)) {
 		t.Parallel()

@@ -309,7 +309,7 @@ func TestPagesParse(t *testing.T) {
 	if ofQueues != 6+1 { // of one that is away there is only that
 		t.Errorf("%d series of queues", ofQueues)
 	}
-	if ofJobs != 11 { // as README.md has it
+	if ofJobs != 12 { // as README.md has it
 		t.Errorf("%d series of a pool that works off a queue", ofJobs)
 	}
 	for _, m := range modes {
