@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,9 +174,12 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 	fs.BoolVar(&c.profile, "profile", false, "at the end, run shoal once more in each workload with a CPU profile, and report where its time went (needs -out)")
 	fs.StringVar(&c.from, "from", "", "show the results.json in this `file`, or what -run and -pools select of it; measure nothing")
 	err = fs.Parse(args)
-	counted, empty := false, ""
+	counted, empty, measures := false, "", ""
 	fs.Visit(func(f *flag.Flag) {
 		counted = counted || f.Name == "count"
+		if !slices.Contains([]string{"from", "run", "pools", "json", "out"}, f.Name) {
+			measures = f.Name
+		}
 		if (f.Name == "from" || f.Name == "out") && f.Value.String() == "" {
 			empty = f.Name
 		}
@@ -201,8 +205,8 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 		err = errUsage{fmt.Errorf("%q is not a flag; shoal-bench -h lists the flags", fs.Arg(0))}
 	case empty != "": // as of a variable that is not set; it would measure for an hour, or write no report
 		err = errUsage{fmt.Errorf("-%s is empty; give it a value, or leave it out", empty)}
-	case c.from != "" && (c.list || c.profile):
-		err = errUsage{errors.New("-from measures nothing; leave out -list and -profile")}
+	case c.from != "" && measures != "":
+		err = errUsage{fmt.Errorf("-from measures nothing; leave out -%s", measures)}
 	case c.Rounds < 1 || c.Rounds > 1000:
 		err = errUsage{fmt.Errorf("-count %d must be from 1 to 1000", c.Rounds)}
 	case c.profile && c.out == "":

@@ -47,6 +47,12 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 		{`-sql "postgresql:x" must be`, []string{"enqueue", "-sql", "postgresql:x"}},
 		{`-sql "sqlite:a.db" must be`, []string{"enqueue", "-sql", "sqlite:a.db"}},
 		{`-sql "mysql:x" must be`, []string{"enqueue", "-sql", "mysql:x"}},
+		{`-sql "MySQL:x" must be`, []string{"enqueue", "-sql", "MySQL:x"}},
+		{`-sql "u:xxxxx@tcp(127.0.0.1:3306)/db" must be`, []string{"enqueue", "-sql", "u:secret@tcp(127.0.0.1:3306)/db"}},
+		{`-sql "u:xxxxx@host:5432/db" must be`, []string{"enqueue", "-sql", "u:secret@host:5432/db"}},
+		{`-sql "Server=a;Password=xxxxx" must be`, []string{"enqueue", "-sql", "Server=a;Password=secret"}},
+		{`-dir "postgres://u:xxxxx@h/db" must be a folder`, []string{"enqueue", "-dir", "postgres://u:secret@h/db"}},
+		{`-dir "nats://xxxxx@h" must be a folder`, []string{"dead", "list", "-dir", "nats://token@h"}},
 		{"there is no type before the =", []string{"work", "-dir", "q", "-empty", "1ms", "-time-limit", "=300ms", "cat"}},
 		{"-max-leases -1", []string{"work", "-dir", "q", "-max-leases", "-1", "cat"}},
 		{"-listen is empty", []string{"work", "-dir", "q", "-empty", "1ms", "-listen", "", "cat"}},
@@ -74,7 +80,7 @@ func TestAWrongCommandLineIsStatus2(t *testing.T) {
 			}
 		}
 	}
-	for _, file := range []string{"./file:a.db", "a b=c.db", "sub/host=a", "./sqlite:a.db", "postgres.db"} {
+	for _, file := range []string{"./file:a.db", "a b=c.db", "sub/host=a", "./sqlite:a.db", "./a:b@c", "a@b", "postgres.db"} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestAKilledGuardEndsTheWork(t *testing.T) {
 	if killed != 1 {
 		t.Fatalf("%d guards", killed)
 	}
-	w.await("the guard to be missed", func() bool { return strings.Contains(w.said(), "the process has ended that kills the commands") })
+	w.await("the guard to be missed", func() bool { return strings.Contains(w.said(), "the process has ended, or was stopped") })
 	if err := w.Wait(); w.ProcessState.ExitCode() != 1 || !strings.Contains(w.said(), ": 2 done") {
 		t.Errorf("shoal work: %v\n%s", err, w.said())
 	}

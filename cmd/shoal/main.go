@@ -64,6 +64,9 @@ func main() {
 	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
+// oneLine joins the lines of an error, as those of errors.Join and of pgx, which names each server.
+var oneLine = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
+
 // status prints err in one line, if it is one, and returns the exit status.
 func status(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
@@ -71,7 +74,7 @@ func status(err error, stderr io.Writer) int {
 	}
 	said := &work.Sayer{To: stderr}
 	defer said.Close()
-	fmt.Fprintln(said, "shoal:", err)
+	fmt.Fprintln(said, "shoal:", oneLine.Replace(strings.TrimSpace(err.Error())))
 	if dead := (*work.DeadError)(nil); errors.As(err, &dead) {
 		return 3
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -76,6 +78,20 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 				t.Errorf("and on standard output: %q", stdout.String())
 			}
 		})
+	}
+}
+
+// TestAnErrorIsOneLine, also if it is several, or the list of pgx of the servers it has tried.
+func TestAnErrorIsOneLine(t *testing.T) {
+	for want, err := range map[string]error{
+		"a; b": errors.Join(errors.New("a"), errors.New("b")),
+		"a; c": fmt.Errorf("a\n\t%w", errors.New("c\n")),
+		"a: d": errors.New("a:\n\td"),
+	} {
+		var said bytes.Buffer
+		if n := status(err, &said); n != 1 || said.String() != "shoal: "+want+"\n" {
+			t.Errorf("status %d, %q, want %q", n, said.String(), want)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ func place(fs *flag.FlagSet, p *work.Place) {
 	fs.StringVar(&p.NATS, "nats", "", "the `address` of a NATS server that has the queue, instead of -dir")
 	fs.StringVar(&p.SQL, "sql", "", "the `database` that has the queue, instead of -dir: a postgres:// address, or the file of an SQLite database")
 	fs.StringVar(&p.Queue, "queue", "default", "the `name` of the queue")
-	fs.DurationVar(&p.Lease, "lease", 30*time.Second, "lease a job for this time, at least 100ms; all processes of a queue need the same")
+	fs.DurationVar(&p.Lease, "lease", 30*time.Second, "lease a job for this time, at least 100ms; with -nats all processes of a queue need the same")
 }
 
 // validQueue is what Open of contrib/sql and contrib/nats demand of a name. It is checked here too
@@ -59,8 +59,8 @@ func parsePlace(fs *flag.FlagSet, p *work.Place, args []string, help io.Writer, 
 		return errUsage{fmt.Errorf("-%s is empty; give it a value, or leave it out", empty)}
 	case !validQueue.MatchString(p.Queue):
 		return errUsage{fmt.Errorf("-queue %q must be 1 to 100 letters, digits, _ or -", p.Queue)}
-	case p.SQL != "" && work.CheckSQL(p.SQL) != nil:
-		return errUsage{work.CheckSQL(p.SQL)}
+	case p.Check() != nil:
+		return errUsage{p.Check()}
 	case p.NATS != "" && p.SQL != "":
 		return errUsage{errors.New("-nats and -sql are both set; set at most one of them")}
 	case dir && (p.NATS != "" || p.SQL != ""):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/shoal-go/shoal/jobs"
@@ -47,18 +48,18 @@ func (w Work) builtin(r *reporter) jobs.Handler {
 
 // sumOf hashes a file, until ctx ends.
 func sumOf(ctx context.Context, file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, jobs.Poison(err)
-	}
-	if !info.Mode().IsRegular() { // to open a named pipe may take for ever, and a device may have no end
-		return nil, jobs.Poison(fmt.Errorf("%s is no regular file", file))
-	}
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a named pipe may take for ever
 	if err != nil {
 		return nil, jobs.Poison(err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, jobs.Poison(err)
+	}
+	if !info.Mode().IsRegular() { // a device may have no end
+		return nil, jobs.Poison(fmt.Errorf("%s is no regular file", file))
+	}
 	h := sha256.New()
 	if _, err := io.Copy(h, ctxReader{ctx, f}); err != nil {
 		return nil, err

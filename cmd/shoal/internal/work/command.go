@@ -84,7 +84,7 @@ type processes struct {
 }
 
 // errGuard is why the work ends when its guard has ended, as by a SIGKILL.
-var errGuard = errors.New("the process has ended that kills the commands if this one is killed")
+var errGuard = errors.New("the process has ended, or was stopped, that kills the commands if this one is killed")
 
 // errTold is why a command does not start.
 var errTold = errors.New("the work ends")

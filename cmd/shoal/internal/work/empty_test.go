@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -34,11 +35,51 @@ func TestAQueueThatFailsIsNotEmpty(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go jobs.Serve(ctx, p, q, func(context.Context, *jobs.Job) error { return nil })
-		Work{Empty: time.Second}.watch(ctx, p, q, &reporter{quiet: true}, cancel)
-		if d := time.Since(start); d < time.Minute || failed == 0 {
-			t.Errorf("the work has ended after %v, when the queue had failed %d times", d, failed)
+		empty := Work{Empty: time.Second}.watch(ctx, p, q, &reporter{quiet: true}, cancel)
+		if d := time.Since(start); d < time.Minute || failed == 0 || empty == nil {
+			t.Errorf("the work has ended after %v, when the queue had failed %d times; it has seen %v", d, failed, empty)
 		}
 	})
+}
+
+// TestAQueueThatDoesNotAnswer for a while keeps the work from its end for not much longer.
+func TestAQueueThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		q := &Queue{Source: &one{}, Depther: depthFunc(func() (jobs.Depth, error) {
+			if time.Since(start) < time.Minute {
+				time.Sleep(patience)
+				return jobs.Depth{}, context.DeadlineExceeded
+			}
+			return jobs.Depth{}, nil
+		})}
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go jobs.Serve(ctx, p, q, func(context.Context, *jobs.Job) error { return nil })
+		w := Work{Empty: time.Second}
+		w.watch(ctx, p, q, &reporter{err: io.Discard}, cancel)
+		if d, most := time.Since(start), time.Minute+patience+emptyRest+tickEvery; d < time.Minute || d > most {
+			t.Errorf("the work has ended after %v, want at most %v", d, most)
+		}
+	})
+}
+
+// TestWhatWasSeenAtTheEnd counts if the queue does not answer once more.
+func TestWhatWasSeenAtTheEnd(t *testing.T) {
+	var err error
+	q := depthFunc(func() (jobs.Depth, error) { return jobs.Depth{Ready: 2}, err })
+	if d := look(t.Context(), q, &depth{}); d == nil || d.Ready != 2 {
+		t.Errorf("%+v, want what the queue has said", d)
+	}
+	err = errors.New("broken")
+	if d := look(t.Context(), q, &depth{Ready: 1}); d == nil || d.Ready != 1 {
+		t.Errorf("%+v, want what was seen", d)
+	}
+	if d := look(t.Context(), q, nil); d != nil {
+		t.Errorf("%+v, want nothing", d)
+	}
 }
 
 // TestAMeasurementIsFreshOnce: what is remembered, as while the queue fails, says nothing of now.
@@ -58,7 +99,7 @@ func TestAMeasurementIsFreshOnce(t *testing.T) {
 			case 3:
 				time.Sleep(time.Minute)
 			}
-			if known, fresh := d.look(t.Context()); fresh != want || known.Delayed != 1 {
+			if known, fresh := d.look(t.Context(), time.Hour); fresh != want || known.Delayed != 1 {
 				t.Errorf("look %d: fresh is %v, want %v; %+v", i, fresh, want, known)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // ownGroup is for a command in a process group of its own.
@@ -74,10 +76,15 @@ func inFile(b []byte) (*os.File, error) {
 // ended without doing so, as by SIGKILL. A parent-death signal, which Linux alone has, would
 // reach the command and nothing that the command has started, such as what a shell runs.
 type guard struct {
-	in   io.WriteCloser
-	kill func() error
-	over chan struct{} // closed when it has ended
+	mu    sync.Mutex // one tells it at a time, so that none gives another one more time
+	in    *os.File
+	waits time.Duration // for it to read
+	kill  func() error
+	over  chan struct{} // closed when it has ended
 }
+
+// guardFor is how long the guard may read nothing, once the pipe to it is full.
+const guardFor = 5 * time.Second
 
 // GuardCommand is the argument with which this program is a guard; see Guard.
 const GuardCommand = "guard-the-commands-of-work"
@@ -87,13 +94,17 @@ func startGuard() (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{over: make(chan struct{})}
+	g := &guard{waits: guardFor, over: make(chan struct{})}
 	c := exec.Command(self, GuardCommand)
 	c.SysProcAttr = ownGroup()
-	if g.in, err = c.StdinPipe(); err != nil {
+	out, in, err := os.Pipe()
+	if err != nil {
 		return nil, err
 	}
+	defer out.Close()
+	c.Stdin, g.in = out, in
 	if err := c.Start(); err != nil {
+		in.Close()
 		return nil, err
 	}
 	g.kill = c.Process.Kill
@@ -104,8 +115,19 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) add(group int)    { fmt.Fprintf(g.in, "+%d\n", group) }
-func (g *guard) remove(group int) { fmt.Fprintf(g.in, "-%d\n", group) }
+func (g *guard) add(group int)    { g.tell("+%d\n", group) }
+func (g *guard) remove(group int) { g.tell("-%d\n", group) }
+
+// tell kills a guard that does not read, as it was stopped. No command would start or end before it
+// goes on.
+func (g *guard) tell(format string, group int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = g.in.SetWriteDeadline(time.Now().Add(g.waits)) // a test may have a file without one
+	if _, err := fmt.Fprintf(g.in, format, group); errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = g.kill()
+	}
+}
 
 // close ends the guard when no command is left. It is killed, as it may have been stopped.
 func (g *guard) close() {

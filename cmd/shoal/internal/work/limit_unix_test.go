@@ -5,10 +5,10 @@ package work
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -66,6 +66,17 @@ func TestAJobThatHasEndedBeforeItsCommand(t *testing.T) {
 	}
 }
 
+// TestANamedPipeIsNotSummed: to open it would wait for its writer.
+func TestANamedPipeIsNotSummed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Skip(err)
+	}
+	if _, err := sumOf(t.Context(), file); !jobs.IsPoison(err) {
+		t.Error(err)
+	}
+}
+
 // TestAMissingCommandSaysWhy, also if the reason wraps nothing.
 func TestAMissingCommandSaysWhy(t *testing.T) {
 	for want, err := range map[string]error{
@@ -78,11 +89,32 @@ func TestAMissingCommandSaysWhy(t *testing.T) {
 	}
 }
 
+// stopped is a guard that does not read, behind a full pipe.
+func stopped(t *testing.T) *guard {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close(); in.Close() })
+	for b := make([]byte, 64<<10); err == nil; { // what fits, down to a byte
+		err = in.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		if err == nil {
+			_, err = in.Write(b)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && len(b) > 1 {
+			b, err = b[:1], nil
+		}
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return &guard{in: in, waits: time.Hour, kill: out.Close}
+}
+
 // TestAStoppedGuard keeps commands from their start, but no signal from those that run.
 func TestAStoppedGuard(t *testing.T) {
 	h, ps := sh(t, "sleep 60")
-	_, in := io.Pipe() // that nobody reads
-	ps.guard.in = in
+	ps.guard = stopped(t)
 	ended := make(chan error, 1)
 	go func() { ended <- h(t.Context(), &jobs.Job{}) }()
 	for i, runs := 0, false; !runs; i++ {
@@ -96,8 +128,20 @@ func TestAStoppedGuard(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ps.tell(syscall.SIGKILL)
-	in.Close() // as guard.close does
+	ps.guard.in.Close() // as guard.close does
 	if err := <-ended; !errors.Is(err, jobs.ErrStopped) {
 		t.Error(err)
+	}
+}
+
+// TestAGuardThatStaysStopped is killed, which ends the work, and the commands end as they should.
+func TestAGuardThatStaysStopped(t *testing.T) {
+	h, ps := sh(t, "exit 7")
+	ps.guard = stopped(t)
+	ps.guard.waits = time.Millisecond
+	killed, kill := 0, ps.guard.kill
+	ps.guard.kill = func() error { killed++; return kill() }
+	if err := h(t.Context(), &jobs.Job{}); err == nil || err.Error() != "exit status 7" || killed != 1 {
+		t.Errorf("%v; the guard was killed %d times", err, killed)
 	}
 }

@@ -11,10 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
 
 	shoalnats "github.com/shoal-go/shoal/contrib/nats"
@@ -101,7 +99,10 @@ func openNATS(ctx context.Context, p Place) (*Queue, error) {
 	where := withoutSecrets(p.NATS)
 	nc, err := nats.Connect(p.NATS, nats.MaxReconnects(-1), nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1))
 	if err != nil {
-		return nil, badAddress("-nats "+where, where != p.NATS, err)
+		if bad := (*url.Error)(nil); errors.As(err, &bad) && where != p.NATS {
+			return nil, errAddress("-nats " + where)
+		}
+		return nil, fmt.Errorf("-nats %s: %w", where, err)
 	}
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -120,36 +121,19 @@ func openNATS(ctx context.Context, p Place) (*Queue, error) {
 var (
 	// aPassword is one among the settings of an address, and all that is after it: where it ends
 	// depends on who reads it.
-	aPassword = regexp.MustCompile(`(?is)((?:password|passwd|pwd)\s*=).*`)
-	// aServer is where a server begins in an address or a list of them.
-	aServer = regexp.MustCompile(`(^|,)\s*[A-Za-z][A-Za-z0-9+.-]*://`)
-	// aUser is the user of a server, and the password. Without a colon it may be a token.
-	aUser = regexp.MustCompile(`(?s)^([\w.-]+:)?.*@`)
+	aPassword = regexp.MustCompile(`(?is)((?:^|[?&,;\s])\w*(?:pass|pwd|token|secret)\w*\s*=).*`)
+	// aUser is the user of a server, the password, and all until the last @, as a password may have
+	// what parts servers. Without a colon the user may be a token.
+	aUser = regexp.MustCompile(`(?s)^([A-Za-z][A-Za-z0-9+.-]*://)?([\w.-]+:)?.*@`)
 )
 
 // withoutSecrets is an address for people. It blanks what may be a secret, also in an address that
 // nothing can read: so it asks for little, and rather blanks too much.
 func withoutSecrets(address string) string {
-	address = aPassword.ReplaceAllString(address, "${1}xxxxx")
-	var b strings.Builder
-	at := 0
-	blank := func(end int) { b.WriteString(aUser.ReplaceAllString(address[at:end], "${1}xxxxx@")) }
-	for _, begin := range aServer.FindAllStringIndex(address, -1) {
-		blank(begin[0])
-		b.WriteString(address[begin[0]:begin[1]])
-		at = begin[1]
-	}
-	blank(len(address))
-	return b.String()
+	return aUser.ReplaceAllString(aPassword.ReplaceAllString(address, "${1}xxxxx"), "${1}${2}xxxxx@")
 }
 
-// badAddress is the error of an address that cannot be used. The reason may quote the address, so it
-// is left out if that has a secret.
-func badAddress(flag string, secret bool, err error) error {
-	var parse *pgconn.ParseConfigError
-	var address *url.Error
-	if secret && (errors.As(err, &parse) || errors.As(err, &address)) {
-		return fmt.Errorf("%s is no valid address; in a password write what is no letter or digit as %%XX, as %%40 for @", flag)
-	}
-	return fmt.Errorf("%s: %w", flag, err)
+// errAddress is the error of an address that cannot be read, for which a reason would quote secrets.
+func errAddress(flag string) error {
+	return fmt.Errorf("%s is no valid address; in a password write what is no letter or digit as %%XX, as %%40 for @", flag)
 }

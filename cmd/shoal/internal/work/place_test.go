@@ -23,8 +23,14 @@ func TestNoSecretIsSaid(t *testing.T) {
 		"a.example:4222":                                        "a.example:4222",
 		"u:secret@host":                                         "u:xxxxx@host",
 		"nats://token@host":                                     "nats://xxxxx@host",
-		"nats://a:1,nats://u:secret@b:1":                        "nats://a:1,nats://u:xxxxx@b:1",
-		"nats://u:secret@a:1, tls://v:hidden@b:1":               "nats://u:xxxxx@a:1, tls://v:xxxxx@b:1",
+		"nats://a,nats://u:secret@b:1":                          "nats://xxxxx@b:1",
+		"nats://u:secret@a:1, tls://v:hidden@b:1":               "nats://u:xxxxx@b:1",
+		"nats://u:sec,nats://ret@a:1":                           "nats://u:xxxxx@a:1",
+		"nats://asecret=b@host":                                 "nats://xxxxx@host",
+		"postgres://u:apass=b@host/db":                          "postgres://u:xxxxx@host/db",
+		"nats://a:1?token=secret":                               "nats://a:1?token=xxxxx",
+		"postgres://u:sec,x://ret@host/db":                      "postgres://u:xxxxx@host/db",
+		"postgres://host/db?passphrase=secret":                  "postgres://host/db?passphrase=xxxxx",
 		"secret@a,u:secret@b":                                   "xxxxx@b",
 		"host=a user=b password=secret dbname=c":                "host=a user=b password=xxxxx",
 		"host=a PASSWORD = 'top secret' dbname=c sslpassword=d": "host=a PASSWORD =xxxxx",
@@ -40,7 +46,13 @@ func TestAnAddressThatIsRefused(t *testing.T) {
 	for _, p := range []Place{
 		{SQL: "postgres://user:secret@[::1/db"},
 		{SQL: "postgres://user:secret/s@host/db"},
-		{SQL: "postgres://host/db?password=secret&sslmode=nonsense"},
+		{SQL: "postgres://user:top@secret@127.0.0.1:1/db"},
+		{SQL: "postgres://user:top@secret/s@127.0.0.1:1/db?sslmode=disable"},
+		{SQL: "postgres://user:1/secret@127.0.0.1:1/db"},
+		{SQL: "postgres://user:1?secret/s@127.0.0.1:1/db"},
+		{SQL: "postgres://user:1@1?secret@127.0.0.1:1/db"},
+		{SQL: "postgres://127.0.0.1:1/db?password=a&secret"},
+		{SQL: "POSTGRES://user:%zzsecret@127.0.0.1:1/db"},
 		{NATS: "nats://user:secret@[::1"},
 		{NATS: "user:secret/s@host"},
 		{NATS: "nats://127.0.0.1:1,nats://user:secret@host:port"},
@@ -54,16 +66,34 @@ func TestAnAddressThatIsRefused(t *testing.T) {
 			t.Errorf("%+v: %s", p, s)
 		}
 	}
-	_, err := Open(t.Context(), Place{SQL: "postgres://host/db?sslmode=nonsense", Queue: "q", Lease: time.Minute})
-	if err == nil || !strings.Contains(err.Error(), "sslmode is invalid") {
-		t.Errorf("without a secret the reason is left out: %v", err)
+}
+
+// TestASettingThatIsRefused is named, and the address is not called wrong.
+func TestASettingThatIsRefused(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://127.0.0.1:1/db?sslmode=nonsense":                      "sslmode is invalid",
+		"postgres://user:secret@127.0.0.1:1/db?sslmode=nonsense":          "sslmode is invalid",
+		"postgres://user:secret@127.0.0.1:1/db?sslrootcert=nothing":       "nothing",
+		"postgres://user:secret@127.0.0.1:1/db?target_session_attrs=some": "target_session_attrs value: some",
+		"postgres://user:secret@127.0.0.1:x/db":                           "invalid port",
+		"postgres://127.0.0.1:1/db?password=secret&connect_timeout=soon":  "invalid connect_timeout",
+		"postgresql://user:secret@127.0.0.1:1/db?user=a@b":                "failed to connect",
+		"POSTGRES://user:secret@127.0.0.1:1/db":                           "failed to connect",
+	} {
+		q, err := Open(t.Context(), Place{SQL: address, Queue: "q", Lease: time.Minute})
+		if err == nil {
+			q.Close()
+			t.Errorf("%s is open", address)
+		} else if s := err.Error(); strings.Contains(s, "secret") || !strings.Contains(s, want) || strings.Contains(s, "is no valid address") {
+			t.Errorf("%s: %s, want %s", address, s, want)
+		}
 	}
 }
 
 // TestWhatIsNoDatabase is named.
 func TestWhatIsNoDatabase(t *testing.T) {
-	for name, want := range map[string]string{"mysql:x": `-sql "mysql:x" must be`, "mysql://u:secret@h/b": `-sql "mysql://u:xxxxx@h/b" must be`, "host=a password=secret": `-sql "host=a password=xxxxx" must be`} {
-		if err := CheckSQL(name); err == nil || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"u:secret@h/b": `-sql "u:xxxxx@h/b" must be`, "mysql:x": `-sql "mysql:x" must be`, "mysql://u:secret@h/b": `-sql "mysql://u:xxxxx@h/b" must be`, "host=a password=secret": `-sql "host=a password=xxxxx" must be`} {
+		if err := (Place{SQL: name}).Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -387,7 +387,8 @@ type depth struct {
 // depths measures a queue now and then.
 type depths struct {
 	q     jobs.Depther
-	next  time.Time
+	ended time.Time // when it was measured last, and how long that took
+	took  time.Duration
 	at    time.Time // of last
 	last  int64
 	speed float64 // by which it shrinks, a second
@@ -395,16 +396,17 @@ type depths struct {
 }
 
 // look measures the queue if it is time, and returns what is known of it, and whether that is new. A
-// measurement that takes long is made seldom.
-func (d *depths) look(ctx context.Context) (known *depth, fresh bool) {
+// measurement that takes long is made seldom: the time between two is twenty times as long, or most.
+func (d *depths) look(ctx context.Context, most time.Duration) (known *depth, fresh bool) {
 	start := time.Now()
-	if start.Before(d.next) {
+	if start.Sub(d.ended) < min(20*d.took, most) {
 		return d.known, false
 	}
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	now, err := d.q.Depth(once)
-	d.next = time.Now().Add(20 * time.Since(start))
+	d.ended = time.Now()
+	d.took = d.ended.Sub(start)
 	if err != nil {
 		return d.known, false
 	}

@@ -26,7 +26,7 @@ func TestTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := depths{q: shrinking{time.Now()}}
 		for i := range 20 {
-			known, _ := d.look(t.Context())
+			known, _ := d.look(t.Context(), time.Hour)
 			if want := i > 0 && i <= 8; (known.Left != nil) != want {
 				t.Errorf("look %d: the time left is told: %v, want %v", i, known.Left != nil, want)
 			}

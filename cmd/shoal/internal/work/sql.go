@@ -29,26 +29,39 @@ const flushFor = 2 * time.Second
 
 // noFile is what a name has that is hardly meant for a file: SQLite would lose the jobs, or a
 // setting of another database be the name of a file.
-var noFile = regexp.MustCompile(`^:memory:|^(file|postgres(ql)?|sqlite|mysql):|://|(^|\s)(host|hostaddr|port|dbname|user|password|service|sslmode)\s*=`)
+var noFile = regexp.MustCompile(`(?i)^:memory:|^(file|postgres(ql)?|sqlite|mysql):|://|:.*@|(^|[\s;])(host|hostaddr|port|dbname|user|password|service|sslmode)\s*=`)
 
-// CheckSQL returns an error if name names no database.
-func CheckSQL(name string) error {
-	if isPostgres(name) || filepath.IsAbs(name) || strings.HasPrefix(name, ".") || !noFile.MatchString(name) {
+// Check returns an error if Dir or SQL is hardly what it is meant to be.
+func (p Place) Check() error {
+	switch {
+	case strings.Contains(p.Dir, "://"):
+		return fmt.Errorf("-dir %q must be a folder; addresses go with -sql and -nats", withoutSecrets(p.Dir))
+	case isPostgres(p.SQL) || filepath.IsAbs(p.SQL) || strings.HasPrefix(p.SQL, ".") || !noFile.MatchString(p.SQL):
 		return nil
 	}
-	return fmt.Errorf("-sql %q must be a postgres:// address or the file of an SQLite database; if this is the name of a file, write ./ before it", withoutSecrets(name))
+	return fmt.Errorf("-sql %q must be a postgres:// address or the file of an SQLite database; if this is the name of a file, write ./ before it", withoutSecrets(p.SQL))
 }
 
-func isPostgres(name string) bool {
-	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
-}
+var (
+	postgres = regexp.MustCompile(`(?i)^postgres(ql)?://`)
+	// strayAt is an @ in what comes after that which is not the one between user and server: before it
+	// there is a slash, or another @. So it is that of a password, of which the rest is taken for a
+	// server or a database, and would be printed.
+	strayAt = regexp.MustCompile(`^[^@?]*/[^?]*@|^[^@/]*@[^?]*@`)
+)
+
+func isPostgres(name string) bool { return postgres.MatchString(name) }
 
 // openSQL opens a queue in a database: Postgres where its name says so, else the SQLite
 // database in that file, which is made if it is missing. flag is what named it.
 func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	driver, dsn, dialect := "sqlite", shoalsql.SQLiteDSN(name), shoalsql.SQLite
 	if isPostgres(name) {
-		driver, dsn, dialect = "pgx", name, shoalsql.Postgres
+		scheme, rest, _ := strings.Cut(name, "://")
+		if strayAt.MatchString(rest) {
+			return nil, errAddress(flag)
+		}
+		driver, dsn, dialect = "pgx", strings.ToLower(scheme)+"://"+rest, shoalsql.Postgres
 	}
 	opts := []shoalsql.Option{shoalsql.WithLease(p.Lease)}
 	if p.Existing {
@@ -57,7 +70,13 @@ func openSQL(ctx context.Context, p Place, name, flag string) (*Queue, error) {
 	if dialect == shoalsql.Postgres {
 		listener, err := shoalpgx.Listener(dsn)
 		if err != nil {
-			return nil, badAddress(flag, withoutSecrets(name) != name, err)
+			// The reason is after the address, which it quotes with what may be a secret.
+			why := err.Error()
+			why = strings.TrimPrefix(why[max(0, strings.LastIndex(why, "`: ")):], "`: ")
+			if strings.HasPrefix(why, "failed to parse as URL") && withoutSecrets(name) != name {
+				return nil, errAddress(flag)
+			}
+			return nil, fmt.Errorf("%s: %s", flag, why)
 		}
 		opts = append(opts, shoalsql.WithListener(listener))
 	} else {

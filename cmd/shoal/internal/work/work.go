@@ -107,10 +107,11 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		drain = max(drain, drain+endFor) // or more than there is
 	}
 	if !w.Quiet && !w.JSON {
-		r.say("running up to %d jobs at once from queue %s at %s%v", w.Workers, w.Queue, q.Where, look(ctx, q))
+		r.say("running up to %d jobs at once from queue %s at %s%v", w.Workers, w.Queue, q.Where, look(ctx, q, nil))
 	}
+	var empty *depth // what watch saw when it ended the work
 	var watching sync.WaitGroup
-	watching.Go(func() { w.watch(ctx, p, q, r, stop) })
+	watching.Go(func() { empty = w.watch(ctx, p, q, r, stop) })
 	served := make(chan struct{})
 	watching.Go(func() { w.heed(signals, served, p, ps, r, cancel) })
 	watching.Go(func() {
@@ -153,7 +154,7 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	go func() {
 		watching.Wait()
 		r.sayLost(lost)
-		left = look(context.Background(), q)
+		left = look(context.Background(), q, empty)
 		if w.JSON {
 			said <- r.event(struct {
 				Event string `json:"event"`
@@ -181,12 +182,12 @@ func (w Work) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// look measures the queue once; nil if it cannot be measured soon.
-func look(ctx context.Context, q *Queue) *depth {
+// look measures the queue once, and returns known if it cannot be measured soon.
+func look(ctx context.Context, q jobs.Depther, known *depth) *depth {
 	once, cancel := context.WithTimeout(ctx, mostSay/2)
 	defer cancel()
-	in := depths{q: q}
-	left, _ := in.look(once)
+	in := depths{q: q, known: known}
+	left, _ := in.look(once, 0)
 	return left
 }
 
@@ -295,6 +296,8 @@ const (
 	restEvery = time.Second // where nobody waits for the end: an idle process is to sleep
 	sayEvery  = 2 * time.Second
 	mostSay   = 2 * time.Second // for what is said at last
+	emptyRest = 5 * time.Second // at most, until the queue is asked once more whether it is empty
+	sayRest   = time.Hour       // and for the progress, how many jobs it has
 	// endFor is how long commands take to end after the drain: until a SIGKILL, and then as long
 	// again while something that has left their group holds their output open.
 	endFor = 2*killAfter + time.Second
@@ -361,8 +364,9 @@ func (s *Sayer) Close() {
 	}
 }
 
-// watch reports the progress, and ends the work when the queue stays empty.
-func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) {
+// watch reports the progress, and ends the work when the queue stays empty. Then it returns what it
+// has seen, and else nil.
+func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) (empty *depth) {
 	every := tickEvery
 	if w.Empty == 0 {
 		every = restEvery
@@ -377,7 +381,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 		all := jobs.Of(p)
@@ -390,14 +394,14 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 		}
 		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
 			// A queue that fails is not empty, and one that was empty a while ago may not be so any more.
-			if d, fresh := in.look(ctx); fresh && d.jobs() == 0 {
+			if d, fresh := in.look(ctx, emptyRest); fresh && d.jobs() == 0 {
 				stop()
-				return
+				return d
 			}
 		}
 		if d := time.Since(saidAt); !w.Quiet && (d > sayEvery && s != said || d > longRun && s.Running > 0) {
 			now := r.late(time.Now().Add(-w.Lease).Add(-w.Lease)) // what the queue takes, it mostly takes within the lease
-			known, _ := in.look(ctx)
+			known, _ := in.look(ctx, sayRest)
 			e := progress{"progress", now, s.Running, w.Workers, float64(now.Done-tally.Done) / d.Seconds(), r.longest(), known}
 			if w.JSON {
 				if err := r.event(e); err != nil {
