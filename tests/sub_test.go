@@ -1157,3 +1157,57 @@ func TestSubsThatComeShareWithABacklog(t *testing.T) {
 		}
 	}
 }
+
+// A sub-pool that always has tasks, and is often at its maximum, keeps its share beside others whose tasks take long.
+func TestASubAtItsMaximumHasItsShare(t *testing.T) {
+	for _, weight := range []int{1, 10, 100} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(4)...)
+			var used [3]atomic.Int64
+			for i, d := range []time.Duration{time.Millisecond, 2 * time.Millisecond, 40 * time.Millisecond} {
+				s := newSub(t, p)
+				if i == 0 {
+					s = newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithWeight(weight))
+				}
+				var task func()
+				task = func() {
+					time.Sleep(d)
+					used[i].Add(int64(d))
+					s.Submit(task)
+				}
+				for range 8 {
+					must(t, s.Submit(task))
+				}
+			}
+			time.Sleep(2 * time.Second)
+			if got := time.Duration(used[0].Load()).Seconds() / 2; got < 0.95 {
+				t.Errorf("weight %d: it has had %.3f of its one worker", weight, got)
+			}
+			p.Close()
+		})
+	}
+}
+
+// A sub-pool that has had more than its share waits until another one has made up for it, also if that is alone meanwhile.
+func TestTimeAloneMakesUp(t *testing.T) {
+	for _, weight := range []int{1, 10} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1)...)
+			a, b := newSub(t, p), newSub(t, p, shoal.WithWeight(weight))
+			must(t, b.Submit(func() { time.Sleep(20 * time.Millisecond) }))
+			synctest.Wait()
+			must(t, a.Submit(func() { time.Sleep(400 * time.Millisecond) })) // in which b is owed weight × 400 ms
+			for range 9000 {
+				must(t, b.Submit(func() { time.Sleep(time.Millisecond) }))
+			}
+			time.Sleep(3020 * time.Millisecond) // of which b is alone for 2.6 s
+			since := time.Now()
+			must(t, a.SubmitWait(bg, func(context.Context) error { return nil }))
+			owed := max(0, time.Duration(weight)*400*time.Millisecond-2600*time.Millisecond)
+			if late := time.Since(since) - owed; max(late, -late) > 450*time.Millisecond {
+				t.Errorf("weight %d: it waited for %v, want about %v", weight, time.Since(since), owed)
+			}
+			p.Close()
+		})
+	}
+}

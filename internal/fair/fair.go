@@ -4,9 +4,9 @@
 // Each [Item] has a virtual time, which grows by the time that it has used divided by its weight. The
 // item with the smallest virtual time comes first. The items of one priority are a class, which has a
 // virtual time too: it grows by the time that they have used divided by the weights of all that are
-// active, so it is where an item would be that always had its share. An item that comes into the
-// queue has at least the virtual time of its class: it gains nothing by having been out, and does not
-// come before those that have waited for their share (WF2Q+: Bennett and Zhang, IEEE/ACM ToN 1997).
+// active, so it is where an item would be that always had its share. An item that becomes active has
+// at least the virtual time of its class: it gains nothing by having been out, and does not come before
+// those that have waited for their share (WF2Q+: Bennett and Zhang, IEEE/ACM ToN 1997).
 //
 // In start-time fair queueing the time of a class is that of the item that is served. That was tried.
 // It stands still while items come that have one task each, and the others starve.
@@ -14,38 +14,41 @@
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
 //
-// Invariant: for i > 0, no item comes before its parent (i-1)/2, and q.heap[i].pos = i+1. The
-// owner's lock guards it all.
+// Invariants: for i > 0, no item comes before its parent (i-1)/2, and q.heap[i].pos = i+1. The weight
+// of a class is that of its active items. The owner's lock guards it all.
+//
+// Virtual times are in nanoseconds at weight 1. They may wrap, after 292 years of worker's time, so
+// they are compared by their difference.
 package fair
 
 const (
-	// scale is how many units of virtual time a nanosecond at weight 1 is: weights up to 1<<20
-	// divide it.
-	scale = 1 << 16
-	// most is the longest time that is charged at once, in nanoseconds: five hours. So
-	// virtual times of items that are in use stay comparable.
-	most = int64(1) << 44
+	// Turn is for how long, in nanoseconds, a worker is thought to serve an item, until it is known.
+	Turn = int64(100_000)
+	// mostAlone nanoseconds of any number of workers do not make a virtual time wrap.
+	mostAlone = int64(1) << 38
 )
 
-// An Item is something that workers serve. It is in its queue while it may have something to do.
+// An Item is something that workers serve. It is in its queue while it may have something to do, and
+// active while it is in its queue or is served.
 type Item[T any] struct {
 	Of     T
 	q      *Queue[T] // nil: it is the top of a tree of queues
 	below  *Queue[T] // the queue that it stands for; nil: it stands for itself alone
-	prio   int64
-	weight int64
-	pos    int   // place in the heap, from 1; 0: not in it
-	served int   // workers that serve it, or what is below it
+	prio   int32
+	weight int32
+	v      int64 // its virtual time
+	since  int64 // while it is held: v less that of its class, when that began
+	seq    int64 // which of those with equal virtual times is first
+	pos    int32 // place in the heap, from 1; 0: not in it
+	served int32 // workers that serve it, or what is below it
 	held   bool  // see Hold
-	era    int32 // of its class when it last left the heap
-	v      int64
 	class  *class
 }
 
 // A class is the items of one priority in one queue.
 type class struct {
 	v      int64 // its virtual time
-	era    int32 // how often v has come to another quarter of its range
+	latest int64 // the largest of it and of those of its items
 	rest   int64 // what was charged and was too little to move v
 	weight int64 // of its active items
 	queued int   // items in the queue
@@ -58,6 +61,7 @@ type Queue[T any] struct {
 	Own     Item[T] // what the item above stood for before this queue was below that item
 	above   *Item[T]
 	heap    []*Item[T]
+	seq     int64
 	class   class // of priority 0
 	classes map[int64]*class
 }
@@ -66,7 +70,7 @@ type Queue[T any] struct {
 func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 	q.above, it.below, q.Own.Of = it, q, it.Of
 	q.Init(&q.Own, 0, 1)
-	q.class.served = it.served
+	q.class.served = int(it.served)
 	q.Own.become(0, it.served)
 	if it.pos != 0 || it.held {
 		q.Own.Put()
@@ -76,7 +80,7 @@ func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 
 // Init makes it an item of q that is not in the queue yet.
 func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
-	it.q, it.prio, it.weight = q, prio, max(1, weight)
+	it.q, it.prio, it.weight = q, int32(prio), int32(max(1, weight))
 	if it.class = q.classes[prio]; prio == 0 {
 		it.class = &q.class
 	} else if it.class == nil {
@@ -86,11 +90,11 @@ func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 		it.class = new(class)
 		q.classes[prio] = it.class
 	}
-	it.v, it.era = it.class.v, it.class.era
+	it.v = it.class.v
 }
 
 // Prio is the item's priority.
-func (it *Item[T]) Prio() int64 { return it.prio }
+func (it *Item[T]) Prio() int64 { return int64(it.prio) }
 
 // Queued reports whether it is in its queue.
 func (it *Item[T]) Queued() bool { return it.pos != 0 }
@@ -123,15 +127,25 @@ func (q *Queue[T]) First() *Item[T] {
 // on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
-		c := it.class
-		if it.v-c.v <= 0 || c.era-it.era > 1 { // in the second case the difference may have wrapped
+		if c := it.class; it.v-c.v < 0 || it.v-c.latest > 0 { // the latter: the difference has wrapped
 			it.v = c.v
-			c.set(c.v + 1) // so that the next item to come is behind it
 		}
-		c.queued++
-		it.q.heap = append(it.q.heap, it)
-		it.become(len(it.q.heap), it.served)
-		it.q.fix(it.pos - 1)
+		it.put()
+	}
+}
+
+func (it *Item[T]) put() {
+	it.class.queued++
+	it.q.heap = append(it.q.heap, it)
+	it.become(int32(len(it.q.heap)), it.served)
+	it.last()
+}
+
+// last makes it the last one of those with its virtual time.
+func (it *Item[T]) last() {
+	it.q.seq++
+	if it.seq = it.q.seq; it.pos != 0 {
+		it.q.fix(int(it.pos) - 1)
 	}
 }
 
@@ -139,12 +153,11 @@ func (it *Item[T]) Put() {
 // stands for the queue leaves the one above, and so on.
 func (it *Item[T]) Remove() {
 	for empty := true; empty && it.pos != 0; it = it.q.above {
-		q, i := it.q, it.pos-1
+		q, i := it.q, int(it.pos)-1
 		it.class.queued--
 		last := len(q.heap) - 1
 		q.swap(i, last)
 		it.become(0, it.served)
-		it.era = it.class.era
 		q.heap[last] = nil
 		if q.heap = q.heap[:last]; i < last {
 			q.fix(i)
@@ -153,75 +166,110 @@ func (it *Item[T]) Remove() {
 	}
 }
 
-// become notes its place in the heap, and how many workers serve it. It is active unless both are 0. When
-// no item of its class is active any more, what they have had is forgotten.
-func (it *Item[T]) become(pos, served int) {
+// become notes its place in the heap, and how many workers serve it. When no item of its class is active
+// any more, what they have had is forgotten.
+func (it *Item[T]) become(pos, served int32) {
 	was := it.pos+it.served > 0
 	it.pos, it.served = pos, served
 	switch is, c := pos+served > 0, it.class; {
 	case is && !was:
-		c.weight += it.weight
+		c.weight += int64(it.weight)
 	case was && !is:
-		if c.weight -= it.weight; c.weight == 0 && it.v-c.v > 0 {
-			c.set(it.v)
+		if c.weight -= int64(it.weight); c.weight == 0 {
+			c.v = c.latest
 		}
 	}
 }
 
 // set sets the virtual time of c.
 func (c *class) set(v int64) {
-	if v>>62 != c.v>>62 {
-		c.era++
+	if c.v = v; c.latest-v < 0 {
+		c.latest = v
 	}
-	c.v = v
 }
 
 // Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
-// is empty then.
+// is empty then. It is as far behind its class as it was, or less: an item that is often at its maximum has its
+// share, and one for which its share is too much is owed nothing.
 func (it *Item[T]) Hold() {
-	it.held = true
+	it.held, it.since = true, it.v-it.class.v
 	it.Remove()
 }
 
 func (it *Item[T]) Free() {
-	if it.held = false; it.below == nil || it.below.Len() > 0 {
-		it.Put()
+	if !it.held {
+		return
+	}
+	if it.held = false; it.below != nil && it.below.Len() == 0 {
+		return
+	}
+	if least := it.class.v + it.since; it.v-least < 0 {
+		it.v = least
+	}
+	if it.put(); it.q.above != nil {
+		it.q.above.Put()
 	}
 }
 
-// Begin notes that a worker begins to serve it, which is the first of its priority, for about ns nanoseconds. Until
-// End it counts as if it had had them; its class does not, so an item that comes meanwhile is before it.
-func (it *Item[T]) Begin(ns int64) {
+// Begin notes that a worker begins to serve it, which is the first of its priority. Until End it counts as
+// if it had had a turn, so that another worker looks at the others first.
+func (it *Item[T]) Begin() {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
-		if c.v-it.v < 0 {
+		c.served++
+		if it.v-c.v > 0 {
 			c.set(it.v) // all others of its priority have waited for no less
 		}
-		c.served++
 		it.become(it.pos, it.served+1)
-		it.charge(ns)
+		it.last()
 	}
 }
 
-// End notes that a worker has served it for used nanoseconds; ns is what Begin was told.
-func (it *Item[T]) End(ns, used int64) {
-	used = min(used, most)
+// Charge adds ns nanoseconds of a worker's time to what it has had. It is active.
+func (it *Item[T]) Charge(ns int64) {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
-		c.rest += used * scale
+		c.rest += ns
 		c.set(c.v + c.rest/c.weight)
 		c.rest %= c.weight
-		it.charge(used - ns)
-		c.served--
-		it.become(it.pos, it.served-1)
+		it.move((ns + int64(it.weight) - 1) / int64(it.weight)) // one that had a turn has had something
 	}
 }
 
-// charge adds ns nanoseconds to what it has had.
-func (it *Item[T]) charge(ns int64) {
-	if it.v += ns * scale / it.weight; it.pos != 0 {
-		it.q.fix(it.pos - 1)
+// End notes that a worker has ceased to serve it.
+func (it *Item[T]) End() {
+	for ; it.q != nil; it = it.q.above {
+		it.class.served--
+		it.become(it.pos, it.served-1)
+		it.last()
 	}
+}
+
+// Alone notes that for ns nanoseconds no other item was in the queue, and that so many workers served it,
+// without Begin. So it is less behind its class; and those that have had more than their share, and have left,
+// are less ahead.
+func (it *Item[T]) Alone(ns int64, workers int) {
+	c := it.class
+	if c.weight == int64(it.weight) {
+		workers = max(1, workers) // nobody else is active
+	}
+	ns = min(ns, mostAlone) * int64(workers)
+	it.move(ns / int64(it.weight))
+	v := c.v + ns/c.weight
+	if it.v-v < 0 {
+		v = it.v
+	}
+	if v-c.v > 0 {
+		c.set(v)
+	}
+}
+
+// move adds d to its virtual time.
+func (it *Item[T]) move(d int64) {
+	if it.v += d; it.v-it.class.latest > 0 {
+		it.class.latest = it.v
+	}
+	it.last()
 }
 
 // Starves reports whether items of some priority wait and none of them is served. Items of equal
@@ -237,17 +285,26 @@ func (q *Queue[T]) Starves() bool {
 
 func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
 
+// at is its virtual time if each worker that serves it does so for a turn.
+func (it *Item[T]) at() int64 {
+	if it.served == 0 {
+		return it.v
+	}
+	return it.v + int64(it.served)*Turn/int64(it.weight)
+}
+
 func (it *Item[T]) before(o *Item[T]) bool {
 	if it.prio != o.prio {
 		return it.prio > o.prio
 	}
-	return it.v-o.v < 0
+	d := it.at() - o.at()
+	return d < 0 || d == 0 && it.seq < o.seq
 }
 
 func (q *Queue[T]) swap(i, j int) {
 	h := q.heap
 	h[i], h[j] = h[j], h[i]
-	h[i].pos, h[j].pos = i+1, j+1
+	h[i].pos, h[j].pos = int32(i+1), int32(j+1)
 }
 
 // fix moves the item at i, the only one that may be out of place, to where it belongs.
@@ -277,7 +334,7 @@ func (q *Queue[T]) Sound() bool {
 		return false
 	}
 	for i, it := range q.heap {
-		if it.pos != i+1 || i > 0 && it.before(q.heap[(i-1)/2]) {
+		if int(it.pos) != i+1 || i > 0 && it.before(q.heap[(i-1)/2]) {
 			return false
 		}
 	}

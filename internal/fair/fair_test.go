@@ -2,6 +2,7 @@ package fair
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -13,8 +14,9 @@ func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
 		for it.below != nil {
 			it = it.below.First()
 		}
-		it.Begin(0)
-		it.End(0, ns(it.Of))
+		it.Begin()
+		it.Charge(ns(it.Of))
+		it.End()
 		used[it.Of] += ns(it.Of)
 	}
 	return used
@@ -76,15 +78,15 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 	if used := serve(q, 100, func(string) int64 { return 1000 }); used["high"] != 100_000 {
 		t.Errorf("it had %d ns of 100,000", used["high"])
 	}
-	high.Begin(0)
+	high.Begin()
 	if !q.Starves() {
 		t.Error("nobody serves the lower priority, and it does not starve")
 	}
-	items["c"].Begin(0)
+	items["c"].Begin()
 	if q.Starves() {
 		t.Error("a worker serves each priority, and one starves")
 	}
-	high.End(0, 0)
+	high.End()
 	high.Remove()
 	if q.Starves() {
 		t.Error("a priority of which nothing waits starves")
@@ -132,7 +134,7 @@ func TestAwayForLong(t *testing.T) {
 		q := new(Item[string]).Split(new(Queue[string]))
 		items := tree(q, nil)
 		items["a"].Remove()
-		serve(q, rounds, func(string) int64 { return most })
+		serve(q, rounds, func(string) int64 { return 1 << 60 })
 		items["a"].Put()
 		if used := serve(q, 100, func(string) int64 { return 1000 }); used["a"] < 49_000 || used["a"] > 51_000 {
 			t.Errorf("after %d rounds: it had %d of 100,000 ns, want half", rounds, used["a"])
@@ -146,9 +148,10 @@ func TestWhatWasIsForgotten(t *testing.T) {
 	items := tree(q, nil)
 	equal := func(string) int64 { return 1000 }
 	serve(q, 1, func(string) int64 { return 1_000_000 }) // a is far ahead
+	items["a"].Remove()                                  // and leaves before the others
+	serve(q, 1, equal)
 	items["c"].Remove()
 	items["d"].Remove()
-	items["a"].Remove()
 	for _, name := range []string{"a", "c", "d"} {
 		items[name].Put()
 	}
@@ -169,15 +172,15 @@ func TestWeightsOfWhatIsActive(t *testing.T) {
 		}
 	}
 	check("all are queued", 5, 12)
-	items["c"].Begin(0)
-	items["c"].Begin(0)
+	items["c"].Begin()
+	items["c"].Begin()
 	items["c"].Remove()
 	check("c is served", 5, 12)
-	items["c"].End(0, 0)
+	items["c"].End()
 	check("by one", 5, 12)
 	items["d"].Remove()
 	check("only c is left below b", 5, 5)
-	items["c"].End(0, 0)
+	items["c"].End()
 	check("none is", 2, 0)
 	items["a"].Hold()
 	check("a is held", 0, 0)
@@ -195,11 +198,159 @@ func TestManyHeavyItems(t *testing.T) {
 		items[i].Put()
 	}
 	before := q.class.v
-	for i := range items { // 10 µs each are 625 units of its own time
-		items[i].Begin(0)
-		items[i].End(0, 10_000)
+	for i := range items { // each moves it by a tenth of a nanosecond
+		items[i].Begin()
+		items[i].Charge(100_000_000)
+		items[i].End()
 	}
-	if moved := q.class.v - before; moved < 624 || moved > 626 {
-		t.Errorf("the virtual time has moved by %d, want 625", moved)
+	if moved := q.class.v - before; moved != 95 {
+		t.Errorf("the virtual time has moved by %d ns, want 95", moved)
+	}
+}
+
+// TestTimeAlone: while one item is the only one in the queue, it gets back what it is behind by, and what another
+// one has had in advance is forgotten.
+func TestTimeAlone(t *testing.T) {
+	for _, test := range []struct {
+		alone   int64
+		workers int
+		want    int64
+	}{{0, 1, 10_000}, {6000, 1, 4000}, {6000, 0, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}} {
+		q := new(Item[string]).Split(new(Queue[string]))
+		items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
+		items["a"].Begin()
+		items["a"].Charge(10_000) // while b waits
+		items["a"].End()
+		items["a"].Remove()
+		items["b"].Alone(test.alone, test.workers)
+		items["a"].Put()
+		// In want ns b makes up for it; after that they share.
+		used := serve(q, int(test.want+10_000)/100, func(string) int64 { return 100 })
+		if got := used["c"] + used["d"] - used["a"]; got < test.want-200 || got > test.want+200 {
+			t.Errorf("after %d ns alone: it has %d ns more than the other, want %d", test.alone, got, test.want)
+		}
+	}
+}
+
+// TestAWholeCrewOfLongTasks: an item that has had many workers for long leaves the others all of them for as long.
+func TestAWholeCrewOfLongTasks(t *testing.T) {
+	const workers, hour = 1000, int64(3600e9)
+	q := new(Item[string]).Split(new(Queue[string]))
+	items := tree(q, nil)
+	items["c"].Remove()
+	items["d"].Remove()
+	for range workers {
+		q.First().Begin()
+	}
+	items["c"].Put()
+	served := map[string]int{}
+	for range workers {
+		items["a"].Charge(5 * hour)
+		items["a"].End()
+		it := q.First()
+		for it.below != nil {
+			it = it.below.First()
+		}
+		it.Begin()
+		served[it.Of]++
+	}
+	if served["c"] != workers {
+		t.Errorf("%v: the other one has not had all workers", served)
+	}
+}
+
+// TestRandomSteps: whatever is done, weights of active items are counted exactly.
+func TestRandomSteps(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		root := new(Item[int]).Split(new(Queue[int]))
+		queues, items := []*Queue[int]{root}, []*Item[int]{}
+		leaf := func(it *Item[int]) *Item[int] {
+			if it.below != nil {
+				return &it.below.Own
+			}
+			return it
+		}
+		var served []*Item[int] // their turns have not ended
+		for step := range 200 {
+			var it *Item[int]
+			if len(items) > 0 {
+				it = items[r.IntN(len(items))]
+			}
+			switch k := r.IntN(12); {
+			case k < 2 || it == nil:
+				q := root
+				if it != nil && r.IntN(2) == 0 {
+					if it.below == nil {
+						queues = append(queues, it.Split(new(Queue[int])))
+					}
+					q = it.below
+				}
+				added := &Item[int]{Of: step}
+				q.Init(added, int64(r.IntN(3)-1), int64(r.IntN(1000)))
+				items = append(items, added)
+			case k < 5:
+				leaf(it).Put()
+			case k < 6:
+				leaf(it).Remove()
+			case k < 7:
+				it.Hold()
+			case k < 8:
+				it.Free()
+			case k < 10:
+				first := root.First()
+				for first != nil && first.below != nil {
+					first = first.below.First()
+				}
+				for _, it := range items {
+					if first != nil && leaf(it) == first {
+						first.Begin()
+						served = append(served, it)
+					}
+				}
+			case len(served) > 0:
+				i := r.IntN(len(served))
+				it = leaf(served[i])
+				served = append(served[:i], served[i+1:]...)
+				it.Charge(r.Int64N(1e9))
+				it.End()
+			}
+			for _, q := range queues {
+				want := map[*class]int64{&q.class: 0}
+				for _, it := range append(items, &q.Own) {
+					if it.q == q && (it.pos > 0 || it.served > 0) {
+						want[it.class] += int64(it.weight)
+					}
+				}
+				for c, w := range want {
+					if c.weight != w {
+						t.Fatalf("seed %d, step %d: the weight is %d, want %d", seed, step, c.weight, w)
+					}
+				}
+				if !q.Sound() {
+					t.Fatalf("seed %d, step %d: the queue is not sound", seed, step)
+				}
+			}
+		}
+	}
+}
+
+// TestManyWorkersAtOnce: workers that come at the same time are shared by weight too, though nobody knows yet what
+// they will use.
+func TestManyWorkersAtOnce(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	for name, weight := range map[string]int64{"a": 2, "b": 1} {
+		it := &Item[string]{Of: name}
+		q.Init(it, 0, weight)
+		it.Put()
+	}
+	got := map[string]int{}
+	for range 60 {
+		it := q.First()
+		it.Begin()
+		got[it.Of]++
+	}
+	if got["b"] < 19 || got["b"] > 21 {
+		t.Errorf("%v, want two thirds and one", got)
 	}
 }

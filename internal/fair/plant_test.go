@@ -4,14 +4,15 @@ import (
 	"container/heap"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
-// The plant is a simulation of workers that serve items, as package kernel does: a turn is charged
-// beforehand, and corrected at its end; an item without tasks leaves the queue at the end of a turn,
-// or when it comes to the top. Time is in nanoseconds, and nothing is random.
+// The plant is a simulation of workers that serve items, as package kernel does: an item without tasks
+// leaves the queue at the end of a turn, or when it comes to the top; one at its maximum is held when it comes
+// to the top, until a worker has left it. Time is in nanoseconds, and nothing is random but by a seed.
 
-const turn = 100_000 // kernel.turnTime
+const turn = Turn
 
 const ms = 1_000_000
 
@@ -85,7 +86,7 @@ func (p *plant) run(at int64) {
 	for {
 		for it := p.q.First(); it != nil && p.free > 0; it = p.q.First() {
 			switch s := it.Of; {
-			case s.item.served == s.most:
+			case int(s.item.served) == s.most:
 				it.Hold()
 			case len(s.waits) > 0:
 				p.serve(s)
@@ -107,12 +108,13 @@ func (p *plant) serve(s *source) {
 	p.free--
 	p.late[s.name] = max(p.late[s.name], p.now-s.waits[0])
 	s.waits = s.waits[1:]
-	s.item.Begin(turn)
+	s.item.Begin()
 	d := s.long
 	p.after(d, func() {
 		p.free++
 		p.used[s.name] += d
-		s.item.End(turn, d)
+		s.item.Charge(d)
+		s.item.End()
 		if s.item.held {
 			s.item.Free()
 		}
@@ -256,6 +258,10 @@ func TestAMaximumBelowTheShare(t *testing.T) {
 	if got := p.share(1000*ms, "new"); math.Abs(got-7./16) > 0.01 {
 		t.Errorf("a new source has %.4f of the time, want %.4f", got, 7./16)
 	}
+	bounded.most = 8
+	if got := p.share(1000*ms, "other"); got < 0.5/102 {
+		t.Errorf("with a higher maximum of the bounded one, the other source has %.4f of the time, want about %.4f", got, 1./102)
+	}
 }
 
 // TestSourcesThatPause: a source that has no tasks now and then has its share while it has some.
@@ -276,5 +282,74 @@ func TestSourcesThatPause(t *testing.T) {
 	}
 	if most := int64(45 * ms); p.late["now and then"] > most {
 		t.Errorf("a task of it waited for %d ns, want %d at most", p.late["now and then"], most)
+	}
+}
+
+// TestAMaximumNearTheShare: a source that is often at its maximum is no newcomer each time that it is below it.
+func TestAMaximumNearTheShare(t *testing.T) {
+	for _, weight := range []int64{1, 10, 100} {
+		p := newPlant(4)
+		bounded := p.backlog(p.source("bounded", weight, ms))
+		bounded.most = 1
+		p.backlog(p.source("short", 1, 2*ms))
+		p.backlog(p.source("long", 1, 40*ms))
+		p.run(1000 * ms)
+		if got := p.share(10_000*ms, "bounded"); math.Abs(got-0.25) > 0.005 {
+			t.Errorf("weight %d: it has %.4f of the time, want one worker of four", weight, got)
+		}
+	}
+}
+
+// TestRandomSources: sources that always have tasks have what filling with water gives them: their share by
+// weight, but no more than their maximum; the others share what is left.
+func TestRandomSources(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		workers := []int{1, 2, 4, 8}[r.IntN(4)]
+		p := newPlant(workers)
+		var all []*source
+		var longest int64
+		for i := range 2 + r.IntN(5) {
+			s := p.source(fmt.Sprint(i), []int64{1, 2, 10, 100, 1000}[r.IntN(5)], []int64{turn, ms, 10 * ms}[r.IntN(3)])
+			if longest = max(longest, s.long); r.IntN(3) == 0 {
+				s.most = 1 + r.IntN(workers)
+			}
+			all = append(all, p.backlog(s))
+		}
+		want, left := map[string]float64{}, float64(workers)
+		for again := true; again; {
+			again = false
+			sum, rest := 0.0, left
+			for _, s := range all {
+				if want[s.name] == 0 {
+					sum += float64(s.item.weight)
+				}
+			}
+			for _, s := range all {
+				if share := rest * float64(s.item.weight) / sum; want[s.name] == 0 && share >= float64(s.most) {
+					want[s.name], again = float64(s.most), true
+					left -= want[s.name]
+				}
+			}
+		}
+		sum := 0.0
+		for _, s := range all {
+			if want[s.name] == 0 {
+				sum += float64(s.item.weight)
+			}
+		}
+		length := 1000*longest + 1000*ms
+		p.run(length)
+		for _, s := range all {
+			want := want[s.name]
+			if want == 0 {
+				want = left * float64(s.item.weight) / sum
+			}
+			got := float64(p.used[s.name]) / float64(length)
+			// One whose share is just below its maximum is at it now and then, and owed nothing meanwhile: 0.9.
+			if slack := 0.05*float64(workers) + 5*float64(workers)*float64(longest)/float64(length); math.Abs(got-want) > slack {
+				t.Errorf("seed %d: source %s of %d (weight %d, maximum %d, tasks of %d) has %.3f workers of %d, want %.3f", seed, s.name, len(all), s.item.weight, s.most, s.long, got, workers, want)
+			}
+		}
 	}
 }

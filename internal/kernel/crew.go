@@ -35,23 +35,24 @@ type Crew struct {
 	_  sy.Pad
 	mu sy.Mutex // gate.go only
 
-	root      *Lane
-	ready     fair.Queue[*Lane] // kids of the root
-	staff     staff
-	idle      []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
-	live      int                  // workers that exist, from before their start to after their stop hook
-	departing int                  // of these, told to leave
-	apart     int                  // of these, in a function of the user before their first task
-	asking    int                  // of these, asking the Sizer
-	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
-	calls     slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
-	dirty     *Lane                // lanes whose state was changed
-	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
-	deeds     deeds
-	subs      list.List            // the *place of each lane below the root, in the order of making
-	served    uint64               // turns begun under the lock
-	reclaim   alarm                // see armReclaim
-	resting   []weak.Pointer[Lane] // lanes whose samplers rest
+	root       *Lane
+	ready      fair.Queue[*Lane] // kids of the root
+	staff      staff
+	idle       []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
+	live       int                  // workers that exist, from before their start to after their stop hook
+	departing  int                  // of these, told to leave
+	apart      int                  // of these, in a function of the user before their first task
+	asking     int                  // of these, asking the Sizer
+	inline     int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
+	calls      slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
+	dirty      *Lane                // lanes whose state was changed
+	cold       []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
+	deeds      deeds
+	subs       list.List            // the *place of each lane below the root, in the order of making
+	served     uint64               // turns begun under the lock
+	aloneSince int64                // since when there has been one ready lane, if there is one; see beenAlone
+	reclaim    alarm                // see armReclaim
+	resting    []weak.Pointer[Lane] // lanes whose samplers rest
 }
 
 // A Config is what a crew is made with.

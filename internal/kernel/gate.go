@@ -189,7 +189,9 @@ func (c *Crew) toSay() (s said) {
 func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
 	if s.only != was.only {
+		c.beenAlone()
 		c.solo.Store(s.only)
+		c.aloneSince = c.clock.Now()
 	}
 	if s.urgent != was.urgent {
 		c.urgent.Store(s.urgent)

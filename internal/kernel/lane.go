@@ -67,8 +67,8 @@ const (
 	none = -1 << 63  // urgent: no lane is ready
 	most = 1<<63 - 1 // urgent: every worker is to come to the lock
 
-	turnTime = int64(100_000) // ns that a worker stays in a lane while other lanes are ready
-	keepCold = 64             // idle lanes that keep their cells, at most
+	turnTime = fair.Turn // ns that a worker stays in a lane while other lanes are ready
+	keepCold = 64        // idle lanes that keep their cells, at most
 )
 
 // isLeafOfRoot reports whether workers may serve l without the lock while no other lane is ready.
@@ -99,7 +99,22 @@ func (l *Lane) fence() {
 }
 
 // list makes l ready, and the lanes above it, up to the first that is muted.
-func (c *Crew) list(l *Lane) { l.leaf().Put() }
+func (c *Crew) list(l *Lane) {
+	if it := l.leaf(); !it.Queued() {
+		c.beenAlone()
+		it.Put()
+	}
+}
+
+// beenAlone tells the schedule for how long one lane has been the only one that is ready: nothing was charged
+// meanwhile. It is called before another one is ready.
+func (c *Crew) beenAlone() {
+	if l := sy.PeekPointer(&c.solo); l != nil && l.leaf().Queued() { // else it is about to be solo no more
+		now := c.clock.Now()
+		l.leaf().Alone(now-c.aloneSince, l.workersIn())
+		c.aloneSince = now
+	}
+}
 
 // mute keeps the crew from l and the lanes below it, as l is at its maximum or paused. l is not the
 // root: while that is paused there is no top, and while that is at its maximum all workers are busy.
@@ -117,6 +132,7 @@ func (c *Crew) freed(l *Lane) {
 		sy.Reach("unmute")
 		l.place.muted = nil
 		l.mark(false, l.slow)
+		c.beenAlone()
 		l.turn.Free()
 	}
 	for n := range l.nudgers {

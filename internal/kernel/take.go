@@ -195,7 +195,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
 				tn.step = 1
 			}
-			l.leaf().Begin(turnTime)
+			l.leaf().Begin()
 			l.came(nil)
 			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below includes places that are kept
 		}
@@ -217,13 +217,12 @@ func (w *Worker) stopLocked() (now int64) {
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
+	if t.began != 0 {
+		now = c.clock.Now()
+		l.leaf().Charge(now - t.began)
+	}
 	if t.noted {
-		used := turnTime // if it is not known: l was alone
-		if t.began != 0 {
-			now = c.clock.Now()
-			used = now - t.began
-		}
-		l.leaf().End(turnTime, used)
+		l.leaf().End()
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
