@@ -153,7 +153,11 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 		return l.Run()
 	}
 	l.bind(l, ctx, p)
-	return p.runHere(&l.waitedCall, "Range", 0)
+	here := func(it queue.Item) error { return p.lane.RunInline(it, 0) }
+	if err := p.submitBy(here, &l.call, &l.waitedCall, &l.parent, "Range"); err != nil {
+		return err
+	}
+	return l.err
 }
 
 // Run is the caller's part in l.

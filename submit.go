@@ -121,38 +121,39 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // leave while the task runs uses [Go], [Future.Wait] with ctx, and then [Future.Cancel].
 //
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
-// itself, so that tasks that wait for tasks cannot use up the workers. If 64 tasks
-// already run inside each other, it submits the new one by the [FullPolicy]
-// instead. If the new task calls runtime.Goexit in the outer one, that ends too. If
-// a goroutine that a task has started calls SubmitWait with the task's context,
-// that goroutine runs the new task, beside its own task and beyond the pool's
-// limit.
+// itself, so that tasks that wait for tasks cannot use up the workers. If ctx does
+// not show the caller's task, SubmitWait asks the stack, which takes a microsecond;
+// and if 64 tasks already run inside each other, it submits the new one by the
+// [FullPolicy] instead. If the new task calls runtime.Goexit in the outer one, that
+// ends too. If a goroutine that a task has started calls SubmitWait with the task's
+// context, that goroutine runs the new task, beside its own task and beyond the
+// pool's limit.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err
 	}
 	c := &resultTask{f: task}
 	c.bind(c, ctx, p)
-	if p.mayBeInTask() {
-		if n := p.lane.Nesting(ctx); kernel.Nests(n) {
-			return p.runHere(&c.waitedCall, "SubmitWait", n+1)
+	by := func(it queue.Item) error {
+		switch {
+		case !p.mayBeInTask():
+		case p.lane.InTask(ctx): // there is no need to ask the stack
+			return p.lane.RunInline(it, 0)
+		case p.lane.Task(ctx) != nil && p.lane.Submit(it): // await runs it, or asks the stack if that matters
+			return nil
+		default:
+			if n := p.lane.Nesting(ctx); kernel.Nests(n) {
+				return p.lane.RunInline(it, n+1)
+			}
 		}
+		return p.put(it, kernel.Policy(p.policy), ctx)
 	}
-	if err := p.submitCall(&c.contextCall, p.policy, "SubmitWait"); err != nil {
+	if err := p.submitBy(by, &c.call, &c.waitedCall, &c.parent, "SubmitWait"); err != nil {
 		return err
 	}
 	if err := c.await(ctx); err != nil && !c.Withdraw(err) {
 		sy.Reach("outlive the context")
 		c.latch().Wait() // it has begun, or is being dropped
-	}
-	return c.err
-}
-
-// runHere runs c on the calling goroutine, as a task of that depth, and returns its result: see Lane.RunInline.
-func (p *Pool) runHere(c *waitedCall, kind string, depth int) error {
-	by := func(it queue.Item) error { return p.lane.RunInline(it, depth) }
-	if err := p.submitBy(by, &c.call, c, &c.parent, kind); err != nil {
-		return err
 	}
 	return c.err
 }

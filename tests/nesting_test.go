@@ -72,3 +72,46 @@ func TestNestingIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// With the task's context SubmitWait nests as deep as the program does, whatever the policy.
+func TestSubmitWaitWithItsContextNestsToAnyDepth(t *testing.T) {
+	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Reject, shoal.Spawn, shoal.CallerRuns, shoal.DropOldest} {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithFullPolicy(policy)))
+		deepest := 0
+		var down func(ctx context.Context) error
+		down = func(ctx context.Context) error {
+			if deepest++; deepest == 300 {
+				return nil
+			}
+			return p.SubmitWait(ctx, down)
+		}
+		if err := p.SubmitWait(bg, down); err != nil || deepest != 300 {
+			t.Errorf("%v: %v at depth %d", policy, err, deepest)
+		}
+		must(t, p.Close())
+	}
+}
+
+// A task of a pool that waits for one of a sub-pool, with its context, asks no stack; where its context is that of
+// another task, and the queue is full, it does.
+func TestSubmitWaitToASubPool(t *testing.T) {
+	for _, policy := range []shoal.FullPolicy{shoal.Block, shoal.Reject} {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+		s := shoal.Must(p.Sub(shoal.WithQueueCapacity(0), shoal.WithFullPolicy(policy)))
+		ran := 0
+		count := func(context.Context) error {
+			ran++
+			return nil
+		}
+		must(t, p.SubmitWait(bg, func(outer context.Context) error {
+			must(t, s.SubmitWait(outer, count))
+			return s.SubmitWait(outer, func(context.Context) error {
+				return s.SubmitWait(outer, count) // s is full, and the context is that of the outer task
+			})
+		}))
+		if ran != 2 {
+			t.Errorf("%v: %d tasks ran, want 2", policy, ran)
+		}
+		must(t, p.Close())
+	}
+}
