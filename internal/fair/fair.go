@@ -11,6 +11,9 @@
 // In start-time fair queueing the time of a class is that of the item that is served. That was tried.
 // It stands still while items come that have one task each, and the others starve.
 //
+// A turn counts when it has ended. So an item that comes is ahead of one whose tasks have run for hours by a part of
+// what these have used.
+//
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
 //
@@ -24,8 +27,10 @@ package fair
 const (
 	// Turn is for how long, in nanoseconds, a worker is thought to serve an item, until it is known.
 	Turn = int64(100_000)
-	// mostAlone nanoseconds of any number of workers do not make a virtual time wrap.
-	mostAlone = int64(1) << 38
+	// mostOwed is how many of the longest tasks lately, on all workers, an item at its maximum may be owed for: with
+	// fewer it does not have its share if that is just below the maximum; with more it hinders the others for long
+	// once it may have more. forgets is after how many times its length such a task is forgotten.
+	mostOwed, forgets = 4, 256
 )
 
 // An Item is something that workers serve. It is in its queue while it may have something to do, and
@@ -37,7 +42,7 @@ type Item[T any] struct {
 	prio   int32
 	weight int32
 	v      int64 // its virtual time
-	since  int64 // while it is held: v less that of its class, when that began
+	lift   int64 // what was added to v while it was served, and its turns have yet to use
 	seq    int64 // which of those with equal virtual times is first
 	pos    int32 // place in the heap, from 1; 0: not in it
 	served int32 // workers that serve it, or what is below it
@@ -50,6 +55,7 @@ type class struct {
 	v      int64 // its virtual time
 	latest int64 // the largest of it and of those of its items
 	rest   int64 // what was charged and was too little to move v
+	long   int64 // how long the longest turns took lately
 	weight int64 // of its active items
 	queued int   // items in the queue
 	served int   // workers that serve one of its items
@@ -128,6 +134,9 @@ func (q *Queue[T]) First() *Item[T] {
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
 		if c := it.class; it.v-c.v < 0 || it.v-c.latest > 0 { // the latter: the difference has wrapped
+			if it.served > 0 {
+				it.lift += c.v - it.v // a turn that lasts is not charged twice
+			}
 			it.v = c.v
 		}
 		it.put()
@@ -189,10 +198,10 @@ func (c *class) set(v int64) {
 }
 
 // Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
-// is empty then. It is as far behind its class as it was, or less: an item that is often at its maximum has its
-// share, and one for which its share is too much is owed nothing.
+// is empty then. It is as far behind its class as it was, within a bound: so an item that is often at its
+// maximum has its share, and one for which its share is too much is not owed more and more.
 func (it *Item[T]) Hold() {
-	it.held, it.since = true, it.v-it.class.v
+	it.held = true
 	it.Remove()
 }
 
@@ -203,7 +212,8 @@ func (it *Item[T]) Free() {
 	if it.held = false; it.below != nil && it.below.Len() == 0 {
 		return
 	}
-	if least := it.class.v + it.since; it.v-least < 0 {
+	c := it.class
+	if least := c.v - times(c.long, mostOwed*max(1, c.served))/max(1, c.weight); it.v-least < 0 {
 		it.v = least
 	}
 	if it.put(); it.q.above != nil {
@@ -232,7 +242,11 @@ func (it *Item[T]) Charge(ns int64) {
 		c.rest += ns
 		c.set(c.v + c.rest/c.weight)
 		c.rest %= c.weight
-		it.move((ns + int64(it.weight) - 1) / int64(it.weight)) // one that had a turn has had something
+		c.long = max(ns, c.long-ns/forgets)
+		d := (ns + int64(it.weight) - 1) / int64(it.weight) // one that had a turn has had something
+		lift := min(it.lift, d)
+		it.lift -= lift
+		it.move(d - lift)
 	}
 }
 
@@ -240,7 +254,9 @@ func (it *Item[T]) Charge(ns int64) {
 func (it *Item[T]) End() {
 	for ; it.q != nil; it = it.q.above {
 		it.class.served--
-		it.become(it.pos, it.served-1)
+		if it.become(it.pos, it.served-1); it.served == 0 {
+			it.lift = 0
+		}
 		it.last()
 	}
 }
@@ -250,10 +266,10 @@ func (it *Item[T]) End() {
 // are less ahead.
 func (it *Item[T]) Alone(ns int64, workers int) {
 	c := it.class
-	if c.weight == int64(it.weight) {
-		workers = max(1, workers) // nobody else is active
+	if workers == 0 && c.weight != int64(it.weight) {
+		return // it had nothing to do, and another one is active
 	}
-	ns = min(ns, mostAlone) * int64(workers)
+	ns = times(ns, max(1, workers))
 	it.move(ns / int64(it.weight))
 	v := c.v + ns/c.weight
 	if it.v-v < 0 {
@@ -263,6 +279,9 @@ func (it *Item[T]) Alone(ns int64, workers int) {
 		c.set(v)
 	}
 }
+
+// times is ns for each of n workers, or less if that would wrap.
+func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 
 // move adds d to its virtual time.
 func (it *Item[T]) move(d int64) {

@@ -215,7 +215,7 @@ func TestTimeAlone(t *testing.T) {
 		alone   int64
 		workers int
 		want    int64
-	}{{0, 1, 10_000}, {6000, 1, 4000}, {6000, 0, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}} {
+	}{{0, 1, 10_000}, {6000, 1, 4000}, {6000, 0, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}, {1 << 62, 1, 0}} {
 		q := new(Item[string]).Split(new(Queue[string]))
 		items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
 		items["a"].Begin()
@@ -352,5 +352,53 @@ func TestManyWorkersAtOnce(t *testing.T) {
 	}
 	if got["b"] < 19 || got["b"] > 21 {
 		t.Errorf("%v, want two thirds and one", got)
+	}
+}
+
+// TestALongTimeAlone: hours alone make up for hours that another item has had.
+func TestALongTimeAlone(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	items := tree(q, nil)
+	items["a"].Begin()
+	items["a"].Charge(1 << 43) // more than two hours
+	items["a"].End()
+	items["a"].Remove()
+	items["b"].Alone(1<<43, 1)
+	items["a"].Put()
+	if used := serve(q, 100, func(string) int64 { return 1000 }); used["a"] < 49_000 || used["a"] > 51_000 {
+		t.Errorf("it had %d of 100,000 ns, want half", used["a"])
+	}
+}
+
+// TestIdleBesideAnActiveOne: an item that had nothing to do while it was alone in the queue, beside one that was
+// served, has not had that time.
+func TestIdleBesideAnActiveOne(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	items := tree(q, nil)
+	items["a"].Begin()
+	items["a"].Remove() // its one task runs
+	items["b"].Alone(1_000_000, 0)
+	items["a"].Charge(1000)
+	items["a"].End()
+	items["a"].Put()
+	if used := serve(q, 100, func(string) int64 { return 1000 }); used["a"] < 48_000 || used["a"] > 51_000 {
+		t.Errorf("the other one had %d of 100,000 ns, want half", used["a"])
+	}
+}
+
+// TestWhatWasAddedIsUsedOnce: what Put adds for a turn that lasts is taken off that turn, and off no more.
+func TestWhatWasAddedIsUsedOnce(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	a := tree(q, nil)["a"]
+	a.Begin()
+	a.Remove()
+	serve(q, 1, func(string) int64 { return 10_000 }) // of which a's share is half
+	a.Put()
+	v := a.v
+	for _, want := range []int64{0, 3000, 7000} {
+		a.Charge(4000)
+		if got := a.v - v; got != want {
+			t.Errorf("its time is %d ns more than when it was put, want %d", got, want)
+		}
 	}
 }
