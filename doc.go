@@ -57,12 +57,14 @@
 // protects something, use a Group, Map or ForEach.
 //
 // The full policy says what happens when the queue is full. [Block], the
-// default, slows the submitter down, which is right for batch jobs and
-// pipelines. [Reject] returns [ErrQueueFull], so that a server can answer at
-// once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the task on
-// the submitting goroutine, [Spawn] on a new one beyond the limit, and
-// [DropOldest] discards the task that is first in the queue. Under Block,
-// [Pool.SubmitContext] waits for free capacity only until its context ends.
+// default, slows the submitter down, which is right for batch jobs. But a task
+// never waits for the queue of another pool of its family (see [Pool.Sub]): for
+// a pipeline over sub-pools chain calls of [Map]. [Reject] returns
+// [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit] does so
+// for one call. [CallerRuns] runs the task on the submitting goroutine, [Spawn]
+// on a new one beyond the limit, and [DropOldest] discards the task that is
+// first in the queue. Under Block, [Pool.SubmitContext] waits for free capacity
+// only until its context ends.
 //
 // # Tasks that wait for tasks
 //
@@ -78,9 +80,10 @@
 //
 // The context tells the pool that one of its workers waits. If child has not
 // started, that worker runs it on the spot. So one worker is enough for any
-// recursion. The same holds for SubmitWait, loops, and groups that the task has
-// made. A waiting task runs only what it waits for. In the same way, a task that
-// submits to its own full pool under Block runs the new task itself.
+// recursion; to be fast it may need more, see [WithMaxWorkers]. The same holds for
+// SubmitWait, loops, and groups that the task has made. A waiting task runs only
+// what it waits for. In the same way, a task that submits to its own full pool
+// under Block runs the new task itself.
 //
 // A goroutine that a task starts, and an iterator that it runs by [iter.Pull],
 // have stacks of their own. There only the context shows the caller's task: use

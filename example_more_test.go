@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -419,4 +422,109 @@ func ExampleWithTracer() {
 	// request 7 ended: out of stock
 	// request 7 submitted to orders by SubmitContext
 	// request 7 refused: shoal: pool closed
+}
+
+// until yields the values of in up to the first error, which it stores in err.
+func until[T any](in iter.Seq2[T, error], err *error) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for v, e := range in {
+			if e != nil {
+				*err = e
+				return
+			}
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// A pipeline. Each stage has a sub-pool, and pulls the results of the one before. So
+// the queues bound how many items are under way. The first error ends the input.
+func ExampleMap_pipeline() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+	defer pool.Close()
+	stage := func(workers int) *shoal.Pool {
+		return shoal.Must(pool.Sub(shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(8)))
+	}
+	ctx := context.Background()
+
+	parse := func(_ context.Context, s string) (int, error) { return strconv.Atoi(s) }
+	square := func(_ context.Context, n int) (int, error) { return n * n, nil }
+
+	var failed error
+	lines := slices.Values([]string{"1", "2", "three", "4"})
+	numbers := until(shoal.Map(ctx, stage(1), lines, parse), &failed)
+	squares := until(shoal.Map(ctx, stage(3), numbers, square), &failed)
+	for n := range squares {
+		fmt.Println(n)
+	}
+	fmt.Println(failed)
+	// Output:
+	// 1
+	// 4
+	// strconv.Atoi: parsing "three": invalid syntax
+}
+
+// Quicksort in which no task waits for another one: the tasks add tasks to the group,
+// and only the caller waits.
+func ExampleGroup_Go() {
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+	v := make([]int, 100_000)
+	for i := range v {
+		v[i] = i * 7919 % len(v)
+	}
+
+	group := pool.Group(context.Background())
+	var sort func(v []int) func(context.Context) error
+	sort = func(v []int) func(context.Context) error {
+		return func(context.Context) error {
+			for len(v) > 2000 {
+				k := partition(v)
+				group.Go(sort(v[:k]))
+				v = v[k+1:]
+			}
+			slices.Sort(v)
+			return nil
+		}
+	}
+	group.Go(sort(v))
+	fmt.Println(group.Wait(), slices.IsSorted(v))
+	// Output: <nil> true
+}
+
+// partition moves an element of v to its place in order, k, with smaller ones before it.
+func partition(v []int) (k int) {
+	last := len(v) - 1
+	v[len(v)/2], v[last] = v[last], v[len(v)/2]
+	for i := range last {
+		if v[i] < v[last] {
+			v[i], v[k] = v[k], v[i]
+			k++
+		}
+	}
+	v[k], v[last] = v[last], v[k]
+	return k
+}
+
+// A periodic job. It submits itself again when it has ended, so it never overlaps, and
+// the end of its sub-pool is the end of the job.
+func ExamplePool_SubmitAfter_periodic() {
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+	sweeper := shoal.Must(pool.Sub(shoal.WithName("sweeper")))
+
+	runs, third := 0, make(chan struct{})
+	var sweep func()
+	sweep = func() {
+		defer sweeper.SubmitAfter(time.Millisecond, sweep) // also after a panic; not once sweeper is shut down
+		if runs++; runs == 3 {
+			close(third)
+		}
+	}
+	sweeper.Submit(sweep)
+	<-third
+	fmt.Println(sweeper.Shutdown(context.Background()), runs >= 3) // waits for the run, drops the next one
+	// Output: <nil> true
 }

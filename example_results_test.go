@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing/fstest"
 
@@ -232,35 +233,21 @@ func ExampleGroup_WaitContext() {
 	// not today
 }
 
-// A pipeline: the second stage takes the results of the first one as they are
-// ready, and all stays in order. Each stage has a pool of its own.
+// The results come in the order of the items, each as soon as it and those before it
+// are there.
 func ExampleMap() {
-	parsers := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
-	defer parsers.Close()
-	writers := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
-	defer writers.Close()
-	ctx := context.Background()
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+	defer pool.Close()
 
-	lines := slices.Values([]string{"one fish", "two fish", "red fish", "blue fish"})
-	words := func(yield func([]string) bool) {
-		for w, err := range shoal.Map(ctx, parsers, lines, func(_ context.Context, s string) ([]string, error) {
-			return strings.Fields(s), nil
-		}) {
-			if err != nil || !yield(w) {
-				return
-			}
-		}
-	}
-	for s, err := range shoal.Map(ctx, writers, words, func(_ context.Context, w []string) (string, error) {
-		return strings.ToUpper(w[0]) + " " + w[1], nil
-	}) {
-		fmt.Println(s, err)
+	lines := strings.Lines("1\nfish\n2\n")
+	parse := func(_ context.Context, s string) (int, error) { return strconv.Atoi(strings.TrimSpace(s)) }
+	for n, err := range shoal.Map(context.Background(), pool, lines, parse) {
+		fmt.Println(n, err)
 	}
 	// Output:
-	// ONE fish <nil>
-	// TWO fish <nil>
-	// RED fish <nil>
-	// BLUE fish <nil>
+	// 1 <nil>
+	// 0 strconv.Atoi: parsing "fish": invalid syntax
+	// 2 <nil>
 }
 
 // The first answer is enough: break calls off the others and waits for them.
@@ -328,6 +315,30 @@ func ExampleRange() {
 	})
 	fmt.Println(sum.Load(), err)
 	// Output: 500000500000 <nil>
+}
+
+// A histogram: each chunk counts on its own, and adds that to the whole at its end.
+func ExampleRange_histogram() {
+	pool := shoal.Must(shoal.New())
+	defer pool.Close()
+	text := []byte(strings.Repeat("a shoal of fish", 10_000))
+
+	var mu sync.Mutex // guards whole
+	var whole [256]int
+	err := shoal.Range(context.Background(), pool, len(text), func(_ context.Context, lo, hi int) error {
+		var part [256]int
+		for _, c := range text[lo:hi] {
+			part[c]++
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for c, n := range part {
+			whole[c] += n
+		}
+		return nil
+	})
+	fmt.Println(whole['a'], whole['s'], err)
+	// Output: 20000 20000 <nil>
 }
 
 // Loops in loops share the workers of the pool. Pass the inner loop the context that the outer

@@ -109,6 +109,10 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // runs nothing, its context has ended, and its Wait returns the reason. A nil
 // Group and the zero Group are like that too, with [ErrClosed].
 //
+// A group has one pool. If an error of any of several groups is to end all of them,
+// give them one context of [context.WithCancelCause], and let a task that fails call
+// its cancel with the error.
+//
 // A task of p, or of a pool of p's family, that makes a group may wait for it.
 // Wait then runs the tasks of the group that have not started, so groups in
 // groups finish on one worker. Within one pool this holds whichever context the

@@ -63,7 +63,10 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
 // that waits for it, has a resource of its own with the id -1. The resource is
 // closed when the task has ended. So the task does not disturb what the task
-// around it does with its own resource. If such a task began before the pool's
+// around it does with its own resource. The same holds for the caller's share of a
+// [Range], [ForEachSlice] or [MapSlice] that is not called in a task: each call may
+// open and close a resource. To avoid that, call the loop in a task of
+// [Pool.SubmitWait]. If a task that runs on no worker began before the pool's
 // first Local was made, Get returns ErrNotInTask. So make the Local before you
 // submit tasks.
 //

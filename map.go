@@ -19,17 +19,24 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 //
 // The goroutine that ranges over the results takes the items, one after the
 // other, as it asks for results. So in may be endless, and need not be safe for
-// use by other goroutines. At most 2 × n or n + 32 items, whichever is more,
-// are accepted and not yet yielded, where n is the most workers that p may
-// have when the loop begins. Map yields the results that are there before it takes
+// use by other goroutines. But it must not wait for what the loop body does, such as
+// the release of a semaphore. Map yields the results that are there before it takes
 // another item. It yields none while it waits for the next item of in, and the end
-// of ctx does not interrupt that.
+// of ctx does not interrupt that. If in reads from something that may block, let
+// ctx close it: context.AfterFunc(ctx, func() { r.Close() }).
+//
+// At most 2 × n or n + 32 items, whichever is more, are accepted and not yet
+// yielded, and at most n + c, where n is the most workers that p may have when the
+// loop begins, and c is the capacity of its queue. One more item may have been taken
+// from in. So for large items use a sub-pool with a small queue. A Map may be the
+// input of another one, as in the example of a pipeline.
 //
 // Each item is a task. If f takes less than a microsecond, let an item be a slice of
 // some hundred values; but first measure the plain loop.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
-// others do not start, and Map waits until none runs any more. If ctx ends or p
+// others do not start, and Map waits until none runs any more. A panic of in or of
+// the loop body does the same, and then goes on. If ctx ends or p
 // is closed, Map takes one more item at most, which has the error. A nil
 // argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
 // f, [ErrConfig] for ctx or in.
@@ -112,7 +119,10 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 // The participants are those of Range: the caller does not count against the
 // maximum of p, unless it is a task of p. [Stats] counts participants, not items: to
 // show progress, count in f. No item waits behind another one while a participant is
-// idle. MapSlice returns [ErrClosed] if p is closed, ctx's error if ctx ends,
+// idle. As in Range, panics that MapSlice does not return are logged; with
+// CollectErrors it returns all.
+//
+// MapSlice returns [ErrClosed] if p is closed, ctx's error if ctx ends,
 // [ErrNilTask] for a nil f, and [ErrConfig] for a nil ctx or an invalid option.
 func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context.Context, In) (Out, error), opts ...GroupOption) ([]Out, error) {
 	if f == nil {

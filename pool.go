@@ -167,7 +167,8 @@ func (p *Pool) made() bool { return p.kept != nil }
 // sub-pool. If a task submits to its own pool, or to a pool above that, and the
 // queue is full, the task runs the new task itself, as [Pool.Submit] says. If it
 // submits to another pool of the family, the new task is accepted beyond the
-// capacity.
+// capacity. So nothing slows down a pipeline whose tasks submit to the sub-pool of
+// the next stage: chain calls of [Map] instead.
 //
 // A task may wait for the Future of any pool of the family, or for a Group that it
 // has made itself. As in [Future.Wait] it runs the awaited tasks itself where that
