@@ -355,7 +355,11 @@ func TestAMaximumNearTheShare(t *testing.T) {
 // TestRandomSources: sources that always have tasks have what filling with water gives them: their share by
 // weight, but no more than their maximum; the others share what is left.
 func TestRandomSources(t *testing.T) {
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 7))
 		workers := []int{1, 2, 4, 8}[r.IntN(4)]
 		p := newPlant(workers)

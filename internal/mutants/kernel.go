@@ -134,7 +134,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: a pause above does not mind old looks", models: "looks/",
 		old: "\t\tl.revoke()\n\t\tl.fenceBelow()\n",
 		new: "\t\tl.revoke()\n"},
-	{name: "kernel: a guest sets no fence", models: "looks/a_guest_waits",
+	{name: "kernel: a guest sets no fence", models: "records/a guest and a worker come",
 		old: "\tl.fence()\n\tfor a := l;",
 		new: "\tfor a := l;"},
 	{name: "kernel: a fence does not stay", models: "looks/",
