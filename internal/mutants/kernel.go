@@ -236,7 +236,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: skipped tickets are not granted", models: "lanes/",
 		old: "{ a.giveBack(-n) }",
 		new: "{ a.extra -= n }"},
-	{name: "kernel: a turn is not charged", models: "lanes/", tests: "TestShares",
+	{name: "kernel: a turn is not charged", tests: "TestShares",
 		old: "\t\tit.move(d - lift)\n",
 		new: ""},
 	{name: "kernel: a turn is not charged above", tests: "TestShares",
