@@ -355,8 +355,7 @@ func (s *sim) inAndBelow(displace bool) {
 	began, e, f, g := sy.MakeEvent(), sy.MakeEvent(), sy.MakeLatch(), sy.MakeEvent()
 	s.root.Pause()
 	s.give(0, 0, s.loose(0, 0, g.Wait), Block, nil) // so that one worker serves m
-	s.give(0, 8, s.loose(0, 8, nil), Block, nil)    // and so that m is not alone meanwhile
-	s.give(m, 1, s.loose(m, 1, nil), Block, nil)
+	s.give(0, 1, s.loose(0, 1, nil), Block, nil)    // and so that m is not alone meanwhile
 	s.give(m, 2, s.loose(m, 2, func() { began.Set(); e.Wait() }), Block, nil)
 	s.give(m, 3, s.loose(m, 3, nil), Block, nil)
 	s.give(m, 4, s.loose(m, 4, func() {
