@@ -235,8 +235,8 @@ func (it *Item[T]) Begin() {
 	}
 }
 
-// Charge adds ns nanoseconds of a worker's time to what it has had. It is active.
-func (it *Item[T]) Charge(ns int64) {
+// End notes that a worker has ceased to serve it, after ns nanoseconds; 0: that is not known.
+func (it *Item[T]) End(ns int64) {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
 		c.rest += ns
@@ -247,13 +247,7 @@ func (it *Item[T]) Charge(ns int64) {
 		lift := min(it.lift, d)
 		it.lift -= lift
 		it.move(d - lift)
-	}
-}
-
-// End notes that a worker has ceased to serve it.
-func (it *Item[T]) End() {
-	for ; it.q != nil; it = it.q.above {
-		it.class.served--
+		c.served--
 		if it.become(it.pos, it.served-1); it.served == 0 {
 			it.lift = 0
 		}
@@ -271,6 +265,7 @@ func (it *Item[T]) Alone(ns int64, workers int) {
 	}
 	ns = times(ns, max(1, workers))
 	it.move(ns / int64(it.weight))
+	it.last()
 	v := c.v + ns/c.weight
 	if it.v-v < 0 {
 		v = it.v
@@ -283,12 +278,11 @@ func (it *Item[T]) Alone(ns int64, workers int) {
 // times is ns for each of n workers, or less if that would wrap.
 func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 
-// move adds d to its virtual time.
+// move adds d to its virtual time. The caller puts it where it belongs: see last.
 func (it *Item[T]) move(d int64) {
 	if it.v += d; it.v-it.class.latest > 0 {
 		it.class.latest = it.v
 	}
-	it.last()
 }
 
 // Starves reports whether items of some priority wait and none of them is served. Items of equal

@@ -12,8 +12,6 @@ import (
 // leaves the queue at the end of a turn, or when it comes to the top; one at its maximum is held when it comes
 // to the top, until a worker has left it. Time is in nanoseconds, and nothing is random but by a seed.
 
-const turn = Turn
-
 const ms = 1_000_000
 
 // A source is an item with tasks.
@@ -121,8 +119,7 @@ func (p *plant) serve(s *source) {
 	p.after(t.long, func() {
 		p.free++
 		p.used[s.name] += t.long
-		s.item.Charge(t.long)
-		s.item.End()
+		s.item.End(t.long)
 		if s.item.held {
 			s.item.Free()
 		}
@@ -366,7 +363,7 @@ func TestRandomSources(t *testing.T) {
 		var all []*source
 		var longest int64
 		for i := range 2 + r.IntN(5) {
-			s := p.source(fmt.Sprint(i), []int64{1, 2, 10, 100, 1000}[r.IntN(5)], []int64{turn, ms, 10 * ms}[r.IntN(3)])
+			s := p.source(fmt.Sprint(i), []int64{1, 2, 10, 100, 1000}[r.IntN(5)], []int64{Turn, ms, 10 * ms}[r.IntN(3)])
 			if longest = max(longest, s.long); r.IntN(3) == 0 {
 				s.most = 1 + r.IntN(workers)
 			}

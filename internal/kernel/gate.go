@@ -190,8 +190,9 @@ func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
 	if s.only != was.only {
 		c.beenAlone()
-		c.solo.Store(s.only)
-		c.aloneSince = c.clock.Now()
+		if c.solo.Store(s.only); s.only != nil {
+			c.aloneSince = c.clock.Now()
+		}
 	}
 	if s.urgent != was.urgent {
 		c.urgent.Store(s.urgent)
@@ -225,10 +226,10 @@ func (l *Lane) settle() {
 	l.settleQuiet()
 	switch {
 	case l.ended:
-	case l.leaf().Queued():
-		l.crew.rest(l) // at once: while it is in the schedule, it counts among those that share the time
-	default:
+	case !l.leaf().Queued():
 		l.crew.cool(l)
+	case !l.waits():
+		l.crew.rest(l) // at once: while it is in the schedule, it counts among those that share the time
 	}
 }
 

@@ -170,11 +170,11 @@ func (c *Crew) top() *Lane {
 	return nil
 }
 
-// rest makes l, which is ready, idle, and reports whether it did. A lane with tasks does not become idle, nor
-// does one that may be the only lane in use. A ready lane is kept in memory, so a sub-pool stays ready
-// only while a worker is awake.
+// rest makes l, which is ready and seems to have no task, idle, and reports whether it did. A lane with a task does
+// not become idle, nor does one that may be the only lane in use. A ready lane is kept in memory, so a sub-pool
+// stays ready only while a worker is awake.
 func (c *Crew) rest(l *Lane) bool {
-	if l.waits() || c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live) {
+	if c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live) {
 		return false
 	}
 	l.recall() // from here on submitters come to the lock; but look once more

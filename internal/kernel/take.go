@@ -217,12 +217,11 @@ func (w *Worker) stopLocked() (now int64) {
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
-	if t.began != 0 {
+	if t.began != 0 { // else l was alone, and both are 0
 		now = c.clock.Now()
-		l.leaf().Charge(now - t.began)
 	}
 	if t.noted {
-		l.leaf().End()
+		l.leaf().End(now - t.began)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
