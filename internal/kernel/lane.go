@@ -107,7 +107,7 @@ func (c *Crew) list(l *Lane) {
 }
 
 // beenAlone tells the schedule for how long one lane has been the only one that is ready: nothing was charged
-// meanwhile. It is called before another one is ready.
+// meanwhile. It is called before another one is ready, and before the number of its workers changes under the lock.
 func (c *Crew) beenAlone() {
 	if l := sy.PeekPointer(&c.solo); l != nil && l.leaf().Queued() { // else it is about to be solo no more
 		now := c.clock.Now()

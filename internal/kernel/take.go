@@ -210,6 +210,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 // returns the time if it has read the clock, else 0.
 func (w *Worker) stopLocked() (now int64) {
 	l, c, t, yields := w.at, w.crew, w.turn, w.yields
+	c.beenAlone() // with as many workers as there were until now
 	if l == nil {
 		return 0
 	}
