@@ -1212,3 +1212,32 @@ func TestTimeAloneMakesUp(t *testing.T) {
 		})
 	}
 }
+
+// Time that a sub-pool has had alone is not owed to one that comes then.
+func TestTimeAloneIsNotOwed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		var used [2]atomic.Int64
+		for i := range used {
+			s := newSub(t, p)
+			var task func()
+			task = func() {
+				time.Sleep(time.Millisecond)
+				used[i].Add(1)
+				s.Submit(task)
+			}
+			for range 2 {
+				must(t, s.Submit(task))
+			}
+			if i == 0 {
+				time.Sleep(2 * time.Second) // it is alone
+				used[0].Store(0)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := used[0].Load(); n < 450 || n > 550 {
+			t.Errorf("the one that was alone before has had %d of 1000 turns, want half", n)
+		}
+		p.Close()
+	})
+}

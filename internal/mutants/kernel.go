@@ -245,7 +245,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: time alone is not told to the schedule", tests: "TestTimeAlone",
 		old: "\t\tl.leaf().Alone(",
 		new: "\t\t_ = l.leaf().Alone; func(int64, int) {}("},
-	{name: "kernel: time alone is told when another lane is ready already", tests: "TestTimeAlone",
+	{name: "kernel: time alone is told when another lane is ready already", tests: "TestTimeAloneIsNotOwed",
 		old: "\t\tc.beenAlone()\n\t\tit.Put()\n",
 		new: "\t\tit.Put()\n"},
 	{name: "kernel: a lane without tasks stays in the schedule", tests: "TestSubsThatCome",
