@@ -27,6 +27,7 @@ type tortureShape struct {
 	workers, capacity int
 	idle              time.Duration
 	gomaxprocs        int // 0: it changes all the time
+	family            bool
 }
 
 func (s tortureShape) String() string {
@@ -34,15 +35,30 @@ func (s tortureShape) String() string {
 	if s.gomaxprocs == 0 {
 		procs = "changing"
 	}
-	return fmt.Sprintf("workers=%d,capacity=%d,idle=%v,GOMAXPROCS=%s", s.workers, s.capacity, s.idle, procs)
+	kind := ""
+	if s.family {
+		kind = "family,"
+	}
+	return fmt.Sprintf("%sworkers=%d,capacity=%d,idle=%v,GOMAXPROCS=%s", kind, s.workers, s.capacity, s.idle, procs)
 }
 
 func shapes() (all []tortureShape) {
 	for _, workers := range []int{1, 2, 64} {
 		for i, capacity := range []int{0, 1, 64, 1 << 16} {
 			for j, idle := range []time.Duration{0, time.Minute} {
-				all = append(all, tortureShape{workers, capacity, idle, []int{1, 2, 8, 0}[(i+2*j+workers)%4]})
+				all = append(all, tortureShape{workers, capacity, idle, []int{1, 2, 8, 0}[(i+2*j+workers)%4], false})
 			}
+		}
+	}
+	return all
+}
+
+// families are the shapes of pools with sub-pools.
+func families() (all []tortureShape) {
+	for i, workers := range []int{1, 2, 8, 64} {
+		for j, capacity := range []int{[]int{1, 0, 64, 1}[i], 1 << 16} {
+			idle := []time.Duration{0, time.Minute}[(i/2+j)%2]
+			all = append(all, tortureShape{workers, capacity, idle, []int{2, 1, 0, 8}[(i+2*j)%4], true})
 		}
 	}
 	return all
@@ -61,19 +77,23 @@ func TestTorture(t *testing.T) {
 		n = testpool.Reps(10_000_000, 500_000, 500_000)
 	}
 	done := 0
-	all := shapes()
+	all := append(shapes(), families()...)
 	for _, s := range all {
 		t.Run(s.String(), func(t *testing.T) {
 			want := max(n/len(all), 1)
 			for round, left := 0, want; left > 0 && !t.Failed(); round++ {
 				k := min(left, tortureRound)
-				torture(t, s, k, round)
+				if s.family {
+					tortureFamily(t, s, k, round)
+				} else {
+					torture(t, s, k, round)
+				}
 				left -= k
 				done += k
 			}
 		})
 	}
-	t.Logf("%d tasks in pools of %d shapes, each ran exactly once", done, len(all))
+	t.Logf("%d tasks in pools of %d shapes, each ran exactly once, or was dropped by Close", done, len(all))
 }
 
 // torture gives a pool n tasks in every way there is, from several goroutines

@@ -11,8 +11,8 @@
 // In start-time fair queueing the time of a class is that of the item that is served. That was tried.
 // It stands still while items come that have one task each, and the others starve.
 //
-// A turn counts when it has ended. So an item that comes is ahead of one whose tasks have run for hours by a part of
-// what these have used.
+// A turn is charged when it has ended. Until then it counts as if it took as long as others of that item did lately. So
+// an item that comes is ahead of one whose first tasks have run for hours by a part of what these have used.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
@@ -43,10 +43,13 @@ type Item[T any] struct {
 	weight int32
 	v      int64 // its virtual time
 	lift   int64 // what was added to v while it was served, and its turns have yet to use
+	mean   int64 // how long its turns took lately
 	seq    int64 // which of those with equal virtual times is first
 	pos    int32 // place in the heap, from 1; 0: not in it
 	served int32 // workers that serve it, or what is below it
 	held   bool  // see Hold
+	owed   bool  // it left its queue because it, or all of what is below it, was held
+	rest   int32 // what was charged and was too little to move v
 	class  *class
 }
 
@@ -96,7 +99,7 @@ func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 		it.class = new(class)
 		q.classes[prio] = it.class
 	}
-	it.v = it.class.v
+	it.v, it.mean = it.class.v, Turn
 }
 
 // Prio is the item's priority.
@@ -104,6 +107,9 @@ func (it *Item[T]) Prio() int64 { return int64(it.prio) }
 
 // Queued reports whether it is in its queue.
 func (it *Item[T]) Queued() bool { return it.pos != 0 }
+
+// Below is the queue that it stands for; nil: it stands for itself alone.
+func (it *Item[T]) Below() *Queue[T] { return it.below }
 
 // Len is the number of items in q.
 func (q *Queue[T]) Len() int { return len(q.heap) }
@@ -133,21 +139,23 @@ func (q *Queue[T]) First() *Item[T] {
 // on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
-		if c := it.class; it.v-c.v < 0 || it.v-c.latest > 0 { // the latter: the difference has wrapped
-			if it.served > 0 {
-				it.lift += c.v - it.v // a turn that lasts is not charged twice
-			}
-			it.v = c.v
+		c := it.class
+		least := c.v
+		if it.owed {
+			it.owed = false
+			least -= times(c.long, mostOwed*max(1, c.served)) / max(1, c.weight)
 		}
-		it.put()
+		if it.v-least < 0 || it.v-c.latest > 0 { // the latter: the difference has wrapped
+			if it.served > 0 {
+				it.lift += least - it.v // a turn that lasts is not charged twice
+			}
+			it.v = least
+		}
+		c.queued++
+		it.q.heap = append(it.q.heap, it)
+		it.become(int32(len(it.q.heap)), it.served)
+		it.last()
 	}
-}
-
-func (it *Item[T]) put() {
-	it.class.queued++
-	it.q.heap = append(it.q.heap, it)
-	it.become(int32(len(it.q.heap)), it.served)
-	it.last()
 }
 
 // last makes it the last one of those with its virtual time.
@@ -160,9 +168,12 @@ func (it *Item[T]) last() {
 
 // Remove takes it out of its queue, if it is there. If that queue is empty then, the item that
 // stands for the queue leaves the one above, and so on.
-func (it *Item[T]) Remove() {
+func (it *Item[T]) Remove() { it.remove(false) }
+
+func (it *Item[T]) remove(owed bool) {
 	for empty := true; empty && it.pos != 0; it = it.q.above {
 		q, i := it.q, int(it.pos)-1
+		it.owed = owed
 		it.class.queued--
 		last := len(q.heap) - 1
 		q.swap(i, last)
@@ -199,35 +210,29 @@ func (c *class) set(v int64) {
 
 // Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
 // is empty then. It is as far behind its class as it was, within a bound: so an item that is often at its
-// maximum has its share, and one for which its share is too much is not owed more and more.
+// maximum has its share, and one for which its share is too much is not owed more and more. That holds too for an item
+// that stands for a queue which is empty meanwhile.
 func (it *Item[T]) Hold() {
 	it.held = true
-	it.Remove()
+	it.remove(true)
 }
 
 func (it *Item[T]) Free() {
 	if !it.held {
 		return
 	}
-	if it.held = false; it.below != nil && it.below.Len() == 0 {
-		return
-	}
-	c := it.class
-	if least := c.v - times(c.long, mostOwed*max(1, c.served))/max(1, c.weight); it.v-least < 0 {
-		it.v = least
-	}
-	if it.put(); it.q.above != nil {
-		it.q.above.Put()
+	if it.held = false; it.below == nil || it.below.Len() > 0 {
+		it.Put()
 	}
 }
 
-// Begin notes that a worker begins to serve it, which is the first of its priority. Until End it counts as
-// if it had had a turn, so that another worker looks at the others first.
-func (it *Item[T]) Begin() {
+// Begin notes that a worker begins to serve it, and whether it is the first of its priority. Until End it counts as if it
+// had had a turn, so that another worker looks at the others first.
+func (it *Item[T]) Begin(first bool) {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
 		c.served++
-		if it.v-c.v > 0 {
+		if first && it.v-c.v > 0 {
 			c.set(it.v) // all others of its priority have waited for no less
 		}
 		it.become(it.pos, it.served+1)
@@ -243,7 +248,9 @@ func (it *Item[T]) End(ns int64) {
 		c.set(c.v + c.rest/c.weight)
 		c.rest %= c.weight
 		c.long = max(ns, c.long-ns/forgets)
-		d := (ns + int64(it.weight) - 1) / int64(it.weight) // one that had a turn has had something
+		it.mean += (ns - it.mean) / 8
+		d := (ns + int64(it.rest)) / int64(it.weight)
+		it.rest = int32((ns + int64(it.rest)) % int64(it.weight))
 		lift := min(it.lift, d)
 		it.lift -= lift
 		it.move(d - lift)
@@ -298,12 +305,12 @@ func (q *Queue[T]) Starves() bool {
 
 func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
 
-// at is its virtual time if each worker that serves it does so for a turn.
+// at is its virtual time if each worker that serves it does so for as long as others did lately.
 func (it *Item[T]) at() int64 {
 	if it.served == 0 {
 		return it.v
 	}
-	return it.v + int64(it.served)*Turn/int64(it.weight)
+	return it.v + int64(it.served)*it.mean/int64(it.weight)
 }
 
 func (it *Item[T]) before(o *Item[T]) bool {

@@ -14,7 +14,7 @@ func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
 		for it.below != nil {
 			it = it.below.First()
 		}
-		it.Begin()
+		it.Begin(true)
 		it.End(ns(it.Of))
 		used[it.Of] += ns(it.Of)
 	}
@@ -77,11 +77,11 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 	if used := serve(q, 100, func(string) int64 { return 1000 }); used["high"] != 100_000 {
 		t.Errorf("it had %d ns of 100,000", used["high"])
 	}
-	high.Begin()
+	high.Begin(true)
 	if !q.Starves() {
 		t.Error("nobody serves the lower priority, and it does not starve")
 	}
-	items["c"].Begin()
+	items["c"].Begin(true)
 	if q.Starves() {
 		t.Error("a worker serves each priority, and one starves")
 	}
@@ -171,8 +171,8 @@ func TestWeightsOfWhatIsActive(t *testing.T) {
 		}
 	}
 	check("all are queued", 5, 12)
-	items["c"].Begin()
-	items["c"].Begin()
+	items["c"].Begin(true)
+	items["c"].Begin(true)
 	items["c"].Remove()
 	check("c is served", 5, 12)
 	items["c"].End(0)
@@ -198,7 +198,7 @@ func TestManyHeavyItems(t *testing.T) {
 	}
 	before := q.class.v
 	for i := range items { // each moves it by a tenth of a nanosecond
-		items[i].Begin()
+		items[i].Begin(true)
 		items[i].End(100_000_000)
 	}
 	if moved := q.class.v - before; moved != 95 {
@@ -216,7 +216,7 @@ func TestTimeAlone(t *testing.T) {
 	}{{0, 1, 10_000}, {6000, 1, 4000}, {6000, 0, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}, {1 << 62, 1, 0}} {
 		q := new(Item[string]).Split(new(Queue[string]))
 		items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
-		items["a"].Begin()
+		items["a"].Begin(true)
 		items["a"].End(10_000) // while b waits
 		items["a"].Remove()
 		items["b"].Alone(test.alone, test.workers)
@@ -237,7 +237,7 @@ func TestAWholeCrewOfLongTasks(t *testing.T) {
 	items["c"].Remove()
 	items["d"].Remove()
 	for range workers {
-		q.First().Begin()
+		q.First().Begin(true)
 	}
 	items["c"].Put()
 	served := map[string]int{}
@@ -247,7 +247,7 @@ func TestAWholeCrewOfLongTasks(t *testing.T) {
 		for it.below != nil {
 			it = it.below.First()
 		}
-		it.Begin()
+		it.Begin(true)
 		served[it.Of]++
 	}
 	if served["c"] != workers {
@@ -300,7 +300,7 @@ func TestRandomSteps(t *testing.T) {
 				}
 				for _, it := range items {
 					if first != nil && leaf(it) == first {
-						first.Begin()
+						first.Begin(true)
 						served = append(served, it)
 					}
 				}
@@ -342,7 +342,7 @@ func TestManyWorkersAtOnce(t *testing.T) {
 	got := map[string]int{}
 	for range 60 {
 		it := q.First()
-		it.Begin()
+		it.Begin(true)
 		got[it.Of]++
 	}
 	if got["b"] < 19 || got["b"] > 21 {
@@ -354,7 +354,7 @@ func TestManyWorkersAtOnce(t *testing.T) {
 func TestALongTimeAlone(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, nil)
-	items["a"].Begin()
+	items["a"].Begin(true)
 	items["a"].End(1 << 43) // more than two hours
 	items["a"].Remove()
 	items["b"].Alone(1<<43, 1)
@@ -369,7 +369,7 @@ func TestALongTimeAlone(t *testing.T) {
 func TestIdleBesideAnActiveOne(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, nil)
-	items["a"].Begin()
+	items["a"].Begin(true)
 	items["a"].Remove() // its one task runs
 	items["b"].Alone(1_000_000, 0)
 	items["a"].End(1000)
@@ -384,7 +384,7 @@ func TestWhatWasAddedIsUsedOnce(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	a := tree(q, nil)["a"]
 	for range 4 { // one serves it still when it is looked at last
-		a.Begin()
+		a.Begin(true)
 	}
 	a.Remove()
 	serve(q, 1, func(string) int64 { return 10_000 }) // of which a's share is half

@@ -115,7 +115,7 @@ func (p *plant) serve(s *source) {
 	t := s.waits[0]
 	p.late[s.name] = max(p.late[s.name], p.now-t.came)
 	s.waits = s.waits[1:]
-	s.item.Begin()
+	s.item.Begin(true)
 	p.after(t.long, func() {
 		p.free++
 		p.used[s.name] += t.long

@@ -58,12 +58,12 @@ func (c *Crew) audit() string {
 	if what = c.root.audit(); what != "" {
 		return "root: " + what
 	}
-	n, inline := 0, c.root.inline+c.root.hosts
+	n, inline := 0, c.root.inline+int(c.root.hosts)
 	for e := c.subs.Front(); e != nil; e = e.Next() {
 		n++
 		p := e.Value.(*place)
 		if l := p.lane.Value(); l != nil {
-			inline += l.inline + l.hosts
+			inline += l.inline + int(l.hosts)
 			if what = cmp.Or(l.audit(), fault(l.ended || l.place != p || p.listed != e || p.up.holds == 0, "it is listed, and has ended")); what != "" {
 				return fmt.Sprintf("lane %d: %s", n, what)
 			}
@@ -101,8 +101,8 @@ func (l *Lane) audit() string {
 		fault(backlog > mask/2 || parked > mask/2, "there are fewer than no tasks"),
 		fault(l.muted != (t&flag != 0) || l.slow != (h&flag != 0), "a flag is not what was published"),
 		fault(l.muted && (l.up == nil || l.turn.Queued()), "muted, and ready or the root"),
-		fault(!(l.muted && l.kids == nil) && !queued && !idle, "neither muted nor ready nor idle"),
-		fault(l.kids != nil && !l.kids.Sound(), "its heap is none, or is not where it is to be in the one above"),
+		fault(!(l.muted && l.kids() == nil) && !queued && !idle, "neither muted nor ready nor idle"),
+		fault(l.kids() != nil && !l.kids().Sound(), "its heap is none, or is not where it is to be in the one above"),
 		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max), "busy beyond its limit"),
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),

@@ -111,6 +111,7 @@ func (s *slots[T]) remove(place int) {
 
 // hire makes a worker that searches; leave starts it.
 func (c *Crew) hire() *Worker {
+	c.beenAlone(0)
 	w := &Worker{crew: c}
 	w.cycle = w.loop
 	w.status.Store(idleBit)
@@ -128,7 +129,7 @@ func (c *Crew) hire() *Worker {
 // few lanes are looked at.
 func (c *Crew) mayHire() bool {
 	n := c.apart + c.searching()
-	return c.asking == 0 && c.root.kids.Sum(n+1, func(l *Lane) int { return int(max(1, min(l.backlog(), numMask))) }) > n
+	return c.asking == 0 && c.ready.Sum(n+1, func(l *Lane) int { return int(max(1, min(l.backlog(), numMask))) }) > n
 }
 
 // fill hires workers up to the minimum. Locked.
@@ -243,6 +244,7 @@ func (c *Crew) lastAct() {
 }
 
 func (c *Crew) park(w *Worker) {
+	c.beenAlone(1)         // w has just left
 	if w.wakeup.IsZero() { // many workers leave without having parked
 		w.wakeup = sy.MakeEvent()
 	}
@@ -253,6 +255,7 @@ func (c *Crew) park(w *Worker) {
 
 // unpark takes the worker at i, which is the first or the last, off the list.
 func (c *Crew) unpark(i int) *Worker {
+	c.beenAlone(0)
 	w := c.idle[i]
 	c.idle[i], w.parked = nil, false
 	if last := len(c.idle) - 1; i == last {

@@ -167,9 +167,9 @@ func (c *Crew) announced() said {
 // toSay is what is to be announced now.
 func (c *Crew) toSay() (s said) {
 	s.urgent = none
-	if it := c.root.kids.First(); it != nil {
+	if it := c.ready.First(); it != nil {
 		s.urgent = it.Prio()
-		if c.root.kids.Len() == 1 && it.Of.isLeafOfRoot() {
+		if c.ready.Len() == 1 && it.Of.isLeafOfRoot() {
 			s.only = it.Of
 		}
 	}
@@ -189,7 +189,7 @@ func (c *Crew) toSay() (s said) {
 func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
 	if s.only != was.only {
-		c.beenAlone()
+		c.beenAlone(0)
 		if c.solo.Store(s.only); s.only != nil {
 			c.aloneSince = c.clock.Now()
 		}

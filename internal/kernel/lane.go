@@ -31,7 +31,9 @@ type Lane struct {
 	account
 	crew    *Crew
 	up      *Lane // the parent; nil: this is the root
-	prio    int64 // the priority right below the root: its own, or that of the lane above it
+	prio    int32 // the priority right below the root: its own, or that of the lane above it
+	dirty   bool  // its state was changed under the lock
+	cools   bool  // it is in Crew.cold
 	owner   Owner
 	id      caller.ID // the name in which its tasks are called
 	waiting sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more
@@ -51,14 +53,13 @@ type Lane struct {
 
 // sched is a lane's part in the schedule of the crew.
 type sched struct {
-	turn  fair.Item[*Lane]   // stands for it, and the lanes below it, in the queue of its parent
-	kids  *fair.Queue[*Lane] // its own tasks, and the lanes below it; nil: there never was one below
-	below int                // workers in the lanes below it, and places here of workers that yield
-	hosts int                // its tasks that run a task of a lane below, in the place of a worker
-	most  int                // the most workers in it and below it that were seen at once
-	next  *Lane              // the next lane in Crew.dirty
+	turn  fair.Item[*Lane] // stands for it, and the lanes below it, in the queue of its parent
+	below int              // workers in the lanes below it, and places here of workers that yield
+	hosts int32            // its tasks that run a task of a lane below, in the place of a worker
+	most  int32            // the most workers in it and below it that were seen at once
 
-	dirty, cools bool // dirty: its state was changed under the lock; cools: it is in Crew.cold
+	alone, aloneAt int64 // for how long it was charged as the only lane that is ready, and until when
+	next           *Lane // the next lane in Crew.dirty
 
 	fenced uint64 // the ticket of head at the last fence, plus 1
 }
@@ -71,14 +72,17 @@ const (
 	keepCold = 64        // idle lanes that keep their cells, at most
 )
 
+// kids is the queue of its own tasks and the lanes below it; nil: there never was one below.
+func (l *Lane) kids() *fair.Queue[*Lane] { return l.turn.Below() }
+
 // isLeafOfRoot reports whether workers may serve l without the lock while no other lane is ready.
-func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids == nil && l.up.up == nil }
+func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids() == nil && l.up.up == nil }
 
 // leaf is the item that stands for l's own tasks in the schedule. The item turn stands for those of
 // the lanes below too: for all that l's maximum bounds.
 func (l *Lane) leaf() *fair.Item[*Lane] {
-	if l.kids != nil {
-		return &l.kids.Own
+	if l.kids() != nil {
+		return &l.kids().Own
 	}
 	return &l.turn
 }
@@ -101,18 +105,21 @@ func (l *Lane) fence() {
 // list makes l ready, and the lanes above it, up to the first that is muted.
 func (c *Crew) list(l *Lane) {
 	if it := l.leaf(); !it.Queued() {
-		c.beenAlone()
+		c.beenAlone(0)
 		it.Put()
 	}
 }
 
 // beenAlone tells the schedule for how long one lane has been the only one that is ready: nothing was charged
-// meanwhile. It is called before another one is ready, and before the number of its workers changes under the lock.
-func (c *Crew) beenAlone() {
-	if l := sy.PeekPointer(&c.solo); l != nil && l.leaf().Queued() { // else it is about to be solo no more
+// meanwhile. It is called before another one is ready, and before the number of its workers changes under the lock,
+// or before a worker that left it without the lock parks: left is 1 then. A worker that comes and leaves in between is
+// not seen.
+func (c *Crew) beenAlone(left int) {
+	if l := sy.PeekPointer(&c.solo); l != nil && c.subs.Len() > 0 && l.leaf().Queued() { // else it is about to be solo no more
 		now := c.clock.Now()
-		l.leaf().Alone(now-c.aloneSince, l.workersIn())
-		c.aloneSince = now
+		l.leaf().Alone(now-c.aloneSince, l.workersIn()+left)
+		l.alone += now - c.aloneSince
+		l.aloneAt, c.aloneSince = now, now
 	}
 }
 
@@ -132,7 +139,7 @@ func (c *Crew) freed(l *Lane) {
 		sy.Reach("unmute")
 		l.place.muted = nil
 		l.mark(false, l.slow)
-		c.beenAlone()
+		c.beenAlone(0)
 		l.turn.Free()
 	}
 	for n := range l.nudgers {
@@ -147,7 +154,7 @@ func (c *Crew) top() *Lane {
 	if c.root.paused {
 		return nil
 	}
-	for it := c.root.kids.First(); it != nil; {
+	for it := c.ready.First(); it != nil; {
 		l := it.Of
 		switch free := l.free(); { // one look, before the look at solo: workers come and leave without the lock
 		case !free && c.solo.Load() == l: // from here on workers leave it under the lock; but look once more
@@ -155,7 +162,7 @@ func (c *Crew) top() *Lane {
 		case !free:
 			c.mute(l)
 		case it != l.leaf():
-			it = l.kids.First()
+			it = l.kids().First()
 			continue
 		case l.waits():
 			return l
@@ -165,7 +172,7 @@ func (c *Crew) top() *Lane {
 		default:
 			return nil
 		}
-		it = c.root.kids.First()
+		it = c.ready.First()
 	}
 	return nil
 }
@@ -174,7 +181,7 @@ func (c *Crew) top() *Lane {
 // not become idle, nor does one that may be the only lane in use. A ready lane is kept in memory, so a sub-pool
 // stays ready only while a worker is awake.
 func (c *Crew) rest(l *Lane) bool {
-	if c.root.kids.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live) {
+	if c.ready.Len() == 1 && l.isLeafOfRoot() && (l.up == nil || len(c.idle) < c.live) {
 		return false
 	}
 	l.recall() // from here on submitters come to the lock; but look once more

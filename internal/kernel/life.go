@@ -87,7 +87,7 @@ func New(l *Lane, lc LaneConfig, cc Config) {
 	c := &Crew{Config: cc, root: l}
 	c.clock.Init(time.Now())
 	l.setup(c, lc)
-	l.kids = l.turn.Split(&c.ready)
+	l.turn.Split(&c.ready)
 	c.enter()
 	l.nextSample()
 	c.fill()
@@ -119,15 +119,15 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	c := up.crew
 	l.up = up
 	l.setup(c, lc)
-	if l.prio = int64(lc.Priority); up.up != nil {
+	if l.prio = int32(lc.Priority); up.up != nil {
 		l.prio = up.prio
 	}
-	if up.kids == nil {
-		up.kids = up.turn.Split(new(fair.Queue[*Lane]))
+	if up.kids() == nil {
+		up.turn.Split(new(fair.Queue[*Lane]))
 		up.fence() // workers in the lanes below count from now on
 	}
 	c.branched.Store(true)
-	up.kids.Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
+	up.kids().Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
 	p := &place{lane: weak.Make(l), up: up}
 	l.place, p.listed = p, c.subs.PushBack(p)
 	up.retain()
@@ -305,7 +305,7 @@ func (c *Crew) cutCalls() {
 
 // under is the lanes below l, in the order in which they were made.
 func (c *Crew) under(l *Lane) (all []*Lane) {
-	for e := c.subs.Front(); e != nil && l.kids != nil; {
+	for e := c.subs.Front(); e != nil && l.kids() != nil; {
 		p := e.Value.(*place)
 		e = e.Next()
 		if b := p.lane.Value(); b == nil {

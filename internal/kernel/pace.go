@@ -89,7 +89,7 @@ func (l *Lane) isFarAhead() bool {
 
 // openLease gives out a lease, unless l is idle. Locked.
 func (l *Lane) openLease() {
-	if l.leaf().Queued() || l.muted && l.kids == nil {
+	if l.leaf().Queued() || l.muted && l.kids() == nil {
 		l.lease(mostLease)
 	}
 }

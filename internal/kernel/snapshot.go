@@ -41,15 +41,15 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves = s.Busy-l.inline-l.hosts, l.moves(s.Count, true)
+	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count, true)
 	for _, b := range below {
-		s.WorkersIn += b.workersIn() - b.hosts
+		s.WorkersIn += b.workersIn() - int(b.hosts)
 		b.place.moves = b.moves(b.count(), false)
 		s.Moves += b.place.moves
 	}
 	if l.up != nil {
-		l.most = max(l.most, s.WorkersIn)
-		s.Live, s.Peak = s.WorkersIn, l.most
+		l.most = max(l.most, int32(s.WorkersIn))
+		s.Live, s.Peak = s.WorkersIn, int(l.most)
 	}
 	least, paused := l.max, false
 	for a := l; a != nil; a = a.up {

@@ -27,7 +27,7 @@ func (w *Worker) take() (queue.Item, bool) {
 		alone := c.solo.Load() == l
 		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
 		// priority is ready.
-		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.prio) {
+		if h&flag != 0 || !alone && (w.turn.step == 0 || c.urgent.Load() > int64(l.prio)) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
@@ -39,7 +39,7 @@ func (w *Worker) take() (queue.Item, bool) {
 			case ahead == 0:
 				return w.takeLocked()
 			case alone:
-				w.turn = turn{noted: w.turn.noted}
+				w.turn.step = 0
 			default:
 				n = w.more()
 			}
@@ -138,9 +138,10 @@ func (w *Worker) begin(l *Lane, t turn) {
 
 // A turn is the time from a worker's coming into a lane until it next looks whose turn it is.
 type turn struct {
-	began int64 // 0: no other lane is ready, and nothing is charged
-	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task
-	noted bool  // the schedule counts the worker: see fair.Item.Begin
+	began int64 // when it came, if noted
+	alone int64 // Lane.alone at that time
+	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task, unless the lane is alone
+	noted bool  // the schedule counts the worker: see fair.Item.Begin. Else it came while the lane was alone
 }
 
 // more is how many tasks may be taken before the next look at the clock.
@@ -192,12 +193,12 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			if now == 0 {
 				now = c.clock.Now()
 			}
-			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
+			if tn = (turn{began: now, alone: l.alone, noted: true}); l.isLeafOfRoot() {
 				tn.step = 1
 			}
-			l.leaf().Begin()
+			l.leaf().Begin(true)
 			l.came(nil)
-			l.most = max(l.most, min(l.workersIn()+l.below, l.max)) // below includes places that are kept
+			l.most = max(l.most, int32(min(l.workersIn()+l.below, l.max))) // below includes places that are kept
 		}
 		w.begin(l, tn)
 		c.touch(l)
@@ -210,7 +211,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 // returns the time if it has read the clock, else 0.
 func (w *Worker) stopLocked() (now int64) {
 	l, c, t, yields := w.at, w.crew, w.turn, w.yields
-	c.beenAlone() // with as many workers as there were until now
+	c.beenAlone(0) // with as many workers as there were until now
 	if l == nil {
 		return 0
 	}
@@ -218,11 +219,12 @@ func (w *Worker) stopLocked() (now int64) {
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
-	if t.began != 0 { // else l was alone, and both are 0
-		now = c.clock.Now()
-	}
-	if t.noted {
-		l.leaf().End(now - t.began)
+	if t.noted || c.subs.Len() > 0 && c.solo.Load() != l { // else l is alone, or in no schedule
+		if now = c.clock.Now(); !t.noted {
+			l.leaf().Begin(false)
+			t.began, t.alone = l.aloneAt, l.alone
+		}
+		l.leaf().End(now - t.began - (l.alone - t.alone)) // what was charged while l was alone is not charged again
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at

@@ -52,7 +52,7 @@ type Worker struct {
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	Keep
-	_ [16]byte // so that the size is a multiple of a cache line, and each worker begins with one
+	_ [8]byte // so that the size is a multiple of a cache line, and each worker begins with one
 }
 
 // run is what a worker runs.
@@ -390,7 +390,7 @@ func (c *Crew) progress() (inTask int, began uint64, starves bool) {
 	}
 	c.read(func() {
 		inTask = max(0, c.live-len(c.idle)-c.apart-c.clock.Yielding()-c.searching())
-		began, starves = c.served, c.root.kids.Starves()
+		began, starves = c.served, c.ready.Starves()
 	})
 	return inTask, began, starves
 }
