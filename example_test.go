@@ -360,12 +360,13 @@ func ExamplePool_SubmitBatch_full() {
 	// Output: 3 shoal: queue full
 }
 
-// Try again later, without a goroutine that sleeps.
+// Try again later, without a goroutine that sleeps. If the pool ends first, the task is dropped and nobody
+// is told. So wait for the end of the pool too.
 func ExamplePool_SubmitAfter() {
 	pool := shoal.Must(shoal.New())
 	defer pool.Close()
 
-	delivered := make(chan int)
+	delivered := make(chan int, 1)
 	var deliver func(attempt int) func()
 	deliver = func(attempt int) func() {
 		return func() {
@@ -377,7 +378,12 @@ func ExamplePool_SubmitAfter() {
 		}
 	}
 	pool.Submit(deliver(1))
-	fmt.Println("delivered by attempt", <-delivered)
+	select {
+	case attempt := <-delivered:
+		fmt.Println("delivered by attempt", attempt)
+	case <-pool.Done():
+		fmt.Println("given up")
+	}
 
 	stop, err := pool.SubmitAfter(time.Hour, func() { fmt.Println("a reminder") })
 	fmt.Println("not needed any more:", stop(), err)

@@ -186,7 +186,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 					return
 				}
 			}
-			if err := m.submit(v); err == ErrClosed || err != nil && ctx.Err() != nil {
+			if err := m.submit(v); err != nil && err != ErrQueueFull { // ErrClosed, or the error of ctx
 				break
 			}
 		}

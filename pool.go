@@ -255,9 +255,15 @@ func stateOf(s kernel.Snapshot) State {
 // it would without the pause: its maximum of workers and its capacity. Pause
 // does not block. On a pool that is paused or closed it does nothing. Shutdown
 // and Close end a pause.
+//
+// To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on
+// no worker is inside a task, of the pool or of its sub-pools, until the pause ends. But Running
+// does not count tasks that run on no worker, and the pause does not hold them back:
+// those of [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
 func (p *Pool) Pause() { p.lane.Pause() }
 
-// Resume ends a pause. On a pool that is not paused it does nothing.
+// Resume ends a pause, however many calls of Pause there were. On a pool that is not
+// paused it does nothing.
 func (p *Pool) Resume() { p.lane.Resume() }
 
 // Resize sets the minimum and the maximum of workers. It does not wait until

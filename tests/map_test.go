@@ -313,6 +313,56 @@ func TestMapOnAPoolThatRejectsDoesNotRejectItsOwnItems(t *testing.T) {
 	}
 }
 
+// A submittedTracer calls f in Submitted.
+type submittedTracer struct {
+	refusingTracer
+	f func()
+}
+
+func (s submittedTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	s.f()
+	return ctx
+}
+
+// An item may be refused for lack of capacity while the context ends. Then the next one has the context's error.
+func TestMapOnAPoolThatRejectsWhoseContextEnds(t *testing.T) {
+	for name, loop := range map[string]func(context.Context, *shoal.Pool) []error{
+		"Map": func(ctx context.Context, p *shoal.Pool) (errs []error) {
+			for _, err := range shoal.Map(ctx, p, upTo(-1), double) {
+				errs = append(errs, err)
+			}
+			return errs
+		},
+		"MapUnordered": func(ctx context.Context, p *shoal.Pool) (errs []error) {
+			for _, err := range shoal.MapUnordered(ctx, p, upTo(-1), double) {
+				errs = append(errs, err)
+			}
+			return errs
+		},
+		"ForEach": func(ctx context.Context, p *shoal.Pool) []error {
+			err := shoal.ForEach(ctx, p, upTo(-1), func(context.Context, int) error { return nil })
+			return err.(interface{ Unwrap() []error }).Unwrap()
+		},
+	} {
+		ctx, cancel := context.WithCancel(bg)
+		submitted := 0
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.Reject), shoal.WithTracer(submittedTracer{
+			refusingTracer{func(error) {}},
+			func() { // between the look at the context and that at the capacity
+				if submitted++; submitted == 3 {
+					cancel()
+				}
+			}}))...)
+		release := hold(t, p, 1)
+		got := loop(ctx, p)
+		if want := []error{shoal.ErrQueueFull, shoal.ErrQueueFull, shoal.ErrQueueFull, context.Canceled}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		release()
+		shutClean(t, p)
+	}
+}
+
 func TestMapInTasksNeedsOneWorker(t *testing.T) {
 	for name, mapOf := range mappers {
 		for workers := 1; workers <= 3; workers++ {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"runtime"
 	"runtime/trace"
 	"slices"
 	"strings"
@@ -354,4 +355,61 @@ func TestContextsWhoseErrorsCannotBeCompared(t *testing.T) {
 			return ctx.Err()
 		})
 	})
+}
+
+// In a pause no task is inside a worker from the moment on at which Running is 0, until Resume: of the pool, of
+// its sub-pools, of a key.
+func TestInAPauseNothingRunsOnceRunningIsZero(t *testing.T) {
+	for _, with := range []string{"pool", "sub-pools", "keys", "paused sub-pool"} {
+		p := newPool(t, shoal.WithMaxWorkers(4), shoal.WithQueueCapacity(100))
+		paused := p
+		submit := func(_ int, f func()) error { return p.Submit(f) }
+		switch with {
+		case "sub-pools":
+			a := shoal.Must(p.Sub(shoal.WithMaxWorkers(2), shoal.WithFullPolicy(shoal.DropOldest), shoal.WithQueueCapacity(50)))
+			b := shoal.Must(shoal.Must(p.Sub()).Sub(shoal.WithQueueCapacity(50)))
+			submit = func(i int, f func()) error { return []*shoal.Pool{p, a, b}[i%3].Submit(f) }
+		case "keys":
+			k := shoal.NewKeyed[int](p)
+			submit = func(i int, f func()) error { return k.Submit(i%5, f) }
+		case "paused sub-pool":
+			paused = shoal.Must(p.Sub(shoal.WithQueueCapacity(100)))
+			submit = func(_ int, f func()) error { return paused.Submit(f) }
+		}
+		var began, inside atomic.Int64
+		var submitters sync.WaitGroup
+		over := make(chan struct{})
+		for range 2 {
+			submitters.Go(func() {
+				for i := 0; !isClosed(over); i++ {
+					submit(i, func() {
+						began.Add(1)
+						inside.Add(1)
+						if i%8 == 0 {
+							runtime.Gosched()
+						}
+						inside.Add(-1)
+					})
+				}
+			})
+		}
+		for range rounds(300) {
+			paused.Pause()
+			for paused.Stats().Running > 0 {
+				runtime.Gosched()
+			}
+			n := began.Load()
+			for range 20 {
+				runtime.Gosched()
+				if in, now := inside.Load(), began.Load(); in > 0 || now != n {
+					t.Fatalf("%s: Running was 0 in a pause, then %d tasks ran, and %d had begun", with, in, now-n)
+				}
+			}
+			paused.Resume()
+			runtime.Gosched()
+		}
+		close(over)
+		submitters.Wait()
+		shutClean(t, p)
+	}
 }

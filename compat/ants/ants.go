@@ -36,8 +36,9 @@
 //
 //   - A worker starts when the CPUs can use it: tasks that only compute share few
 //     workers, and tasks that block get more at once. Running counts the tasks that have
-//     been accepted, so it is what ants reports. There are at most
-//     [shoal.MaxWorkers] workers, even if the size has no limit.
+//     been accepted, so while they run it is what ants reports. After tasks that only
+//     compute it is smaller, and Free larger: ants has kept a worker for each.
+//   - There are at most [shoal.MaxWorkers] workers, even if the size has no limit.
 //   - A worker survives a panic, so Running does not go down by one. While the panic
 //     handler runs, the worker is busy.
 //   - A panic handler that panics ends the process, as in ants. One that calls

@@ -110,20 +110,15 @@ func (d *delivery) settle(ctx context.Context, answer string) error {
 		return err
 	}
 	d.mu.Lock()
-	d.settled = true
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	d.settled, d.acked = true, d.acked || answer == "+ACK"
 	return nil
 }
 
 func (d *delivery) Ack(ctx context.Context) error {
 	err := d.settle(ctx, "+ACK")
-	switch {
-	case errors.Is(err, jobs.ErrAcked):
+	if errors.Is(err, jobs.ErrAcked) {
 		return nil
-	case err == nil:
-		d.mu.Lock()
-		d.acked = true
-		d.mu.Unlock()
 	}
 	return err
 }

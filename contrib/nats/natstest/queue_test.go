@@ -320,6 +320,56 @@ func TestALimitOfPulls(t *testing.T) {
 	}
 }
 
+// A lateContext is found to have ended at the second look.
+type lateContext struct {
+	context.Context
+	looks int
+}
+
+func (c *lateContext) Err() error {
+	if c.looks++; c.looks == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// What is asked of a job beside its Ack is told that the job is acknowledged, and at no moment that the lease
+// was lost.
+func TestExtendsBesideAnAck(t *testing.T) {
+	s := start(t, t.TempDir())
+	q := open(t, connect(t, s), "beside")
+	bg, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	const n = 100
+	for range n {
+		if err := q.Enqueue(bg, jobs.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		ds, err := q.Pull(bg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				err := error(nil)
+				for err == nil || errors.Is(err, context.Canceled) { // it was not acknowledged yet
+					err = ds[0].Extend(&lateContext{Context: bg})
+				}
+				if !errors.Is(err, jobs.ErrAcked) {
+					t.Errorf("Extend beside Ack: %v", err)
+				}
+			})
+		}
+		if err := ds[0].Ack(bg); err != nil {
+			t.Fatal(err)
+		}
+		calls.Wait()
+	}
+}
+
 // TestAnExtendThatIsAnsweredTooLate: by then the job may be leased to another machine.
 func TestAnExtendThatIsAnsweredTooLate(t *testing.T) {
 	s := start(t, t.TempDir(), withListen("127.0.0.1:0"))
