@@ -219,8 +219,8 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 // A task that is not due yet counts nowhere, and [Pool.Wait] does not wait for
 // it. When it is due, it takes its place in the queue. If there is no free
 // capacity it waits for some, whatever the [FullPolicy], and others may be accepted
-// before it. If the pool is shut down
-// first, the task is dropped and counted in [Stats].Dropped.
+// before it. If the pool is shut down first, the task is dropped and counted in
+// [Stats].Dropped, and nobody is told.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask
