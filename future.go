@@ -111,9 +111,9 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. Its place in the queue is free then, which it is not if only its
-// context ends; see [WithQueueCapacity]. For a task of a key see [GoKeyed]. Cancel
-// does not interrupt a task that runs: for that, cancel its context.
+// [Stats].Canceled. Its place in the queue is given back then, within the bound that
+// [WithQueueCapacity] states; if only its context ends, it is not. For a task of a key
+// see [GoKeyed]. Cancel does not interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }
@@ -306,7 +306,7 @@ func helperWith(c *call, ctx context.Context) (helper, error) {
 	if c.Kept && h.any() { // other tasks of its key come first
 		return h, ErrWouldDeadlock
 	}
-	for o := h.task; o != nil; o = o.Outer() {
+	for o := h.task; o != nil && !c.Waits(); o = o.Outer() { // a task that waits has none inside of it
 		if o == c {
 			return h, ErrWouldDeadlock
 		}

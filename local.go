@@ -66,7 +66,8 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // around it does with its own resource. The same holds for the caller's share of a
 // [Range], [ForEachSlice] or [MapSlice] that is not called in a task: each call may
 // open and close a resource. To avoid that, call the loop in a task of
-// [Pool.SubmitWait]. If a task that runs on no worker began before the pool's
+// [Pool.SubmitWait]. For memory that tasks of nested groups use, a [sync.Pool] is
+// cheaper. If a task that runs on no worker began before the pool's
 // first Local was made, Get returns ErrNotInTask. So make the Local before you
 // submit tasks.
 //
