@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,11 @@ func TestSharesOfTrees(t *testing.T) {
 		add(4, leaf("a", 3, 0, long), leaf("b", 2, 2, 5*ms))
 		add(4, leaf("a", 6, 0, long), leaf("b", 1, 1, 37*ms))
 	}
+	mix := []time.Duration{200 * ms}
+	for range 100 {
+		mix = append(mix, ms)
+	}
+	add(4, leaf("a", 1, 0, mix...), leaf("b", 1, 2, 20*ms)) // a is alone now and then while its long tasks run
 	add(1, leaf("a", 1<<20, 0, 10*us), leaf("b", 1<<17, 0, 10*us))
 	add(1, inner("p", 1, 0, leaf("a", 9000, 0, 10*us), leaf("b", 6000, 0, 10*us)))
 	for i, tree := range trees {
@@ -246,14 +252,14 @@ func TestSharesOfRandomTrees(t *testing.T) {
 }
 
 // TestTimeAloneIsThatOfItsWorkers: a sub-pool that is owed time, and then is alone for a while, has made up for as much
-// as its workers have used. Neither workers that come and leave, nor a pause, change that.
+// as its workers have used. Neither workers that come and leave, nor a pause, nor a sub-pool below it, change that.
 func TestTimeAloneIsThatOfItsWorkers(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		workers int // that are busy meanwhile
-		pause   bool
+		then    string
 		want    time.Duration // for how long the other one waits then
-	}{{1, false, 2700 * ms}, {2, false, 1400 * ms}, {2, true, 1400 * ms}} {
+	}{{1, "", 2700 * ms}, {2, "", 1400 * ms}, {2, "pause", 1400 * ms}, {2, "sub", 1400 * ms}} {
 		inBubble(t, func(t *testing.T) {
 			p := newPool(t, fixed(2)...)
 			a, b := newSub(t, p), newSub(t, p, shoal.WithWeight(10))
@@ -276,7 +282,7 @@ func TestTimeAloneIsThatOfItsWorkers(t *testing.T) {
 				must(t, b.Submit(task))
 			}
 			time.Sleep(20*ms + 400*ms + 2600*ms + ms/2) // in the midst of tasks
-			if test.pause {
+			if test.then == "pause" {
 				b.Pause()
 				synctest.Wait()
 				b.Resume()
@@ -285,10 +291,13 @@ func TestTimeAloneIsThatOfItsWorkers(t *testing.T) {
 				must(t, b.Submit(func() { time.Sleep(ms) }))
 			}
 			synctest.Wait()
+			if test.then == "sub" {
+				newSub(t, b)
+			}
 			since := time.Now()
 			must(t, a.SubmitWait(bg, func(context.Context) error { return nil }))
 			if got := time.Since(since); got < test.want-100*ms || got > test.want+100*ms {
-				t.Errorf("%d workers, pause %v: it waited for %v, want %v", test.workers, test.pause, got, test.want)
+				t.Errorf("%d workers, %q: it waited for %v, want %v", test.workers, test.then, got, test.want)
 			}
 			p.Close()
 		})
@@ -324,6 +333,225 @@ func TestTimeAloneIsChargedOnce(t *testing.T) {
 		time.Sleep(500 * ms)
 		if n := time.Duration(used[1].Load()); n < 400*ms || n > 600*ms {
 			t.Errorf("the one that was alone had %v of 1s, want half", n)
+		}
+		p.Close()
+	})
+}
+
+// TestNobodyIsChargedForTheTimeBefore: a sub-pool that is alone, or the root when the first sub-pool is made, is charged
+// for what its workers have used since then, and not for the age of the pool. Else it starves for as long.
+func TestNobodyIsChargedForTheTimeBefore(t *testing.T) {
+	const ms = time.Millisecond
+	// after reports how long task of p waits beside other, which always has tasks.
+	after := func(t *testing.T, p, other *shoal.Pool) time.Duration {
+		var over atomic.Bool
+		var task func()
+		task = func() {
+			if time.Sleep(ms); !over.Load() {
+				must(t, other.Submit(task))
+			}
+		}
+		for range 10 {
+			must(t, other.Submit(task))
+		}
+		time.Sleep(10 * ms)
+		since := time.Now()
+		done := make(chan time.Time, 1)
+		must(t, p.Submit(func() { done <- time.Now() }))
+		at := since.Add(time.Hour)
+		select {
+		case at = <-done:
+		case <-time.After(10 * time.Second):
+		}
+		over.Store(true)
+		return at.Sub(since)
+	}
+	t.Run("sub-pool", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(3, shoal.WithSpin(1<<20))...)
+			stop := make(chan struct{})
+			must(t, newSub(t, p, shoal.WithMaxWorkers(1)).Submit(func() { <-stop }))
+			for range 10 {
+				time.Sleep(time.Hour)
+				x, b, other := newSub(t, p), newSub(t, p, shoal.WithMaxWorkers(1)), newSub(t, p)
+				must(t, x.SubmitWait(bg, func(context.Context) error { return nil }))
+				must(t, x.Close())
+				must(t, b.Submit(func() { time.Sleep(10 * ms) })) // a worker that looks for tasks comes without the lock
+				for b.Stats().Running == 0 && b.Queued() > 0 {
+					runtime.Gosched()
+				}
+				must(t, b.Submit(func() { time.Sleep(10 * ms) })) // b is at its maximum
+				time.Sleep(15 * ms)
+				if d := after(t, b, other); d > 100*ms {
+					t.Fatalf("a task of it waited for %v", d)
+				}
+				must(t, b.Close())
+				must(t, other.Close())
+			}
+			close(stop)
+			p.Close()
+		})
+	})
+	t.Run("root", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2)...)
+			time.Sleep(time.Hour)
+			for range 2 {
+				must(t, p.Submit(func() { time.Sleep(10 * ms) }))
+			}
+			time.Sleep(ms)
+			p.Pause()
+			s := newSub(t, p)
+			must(t, s.Submit(func() { time.Sleep(100 * ms) }))
+			must(t, s.Submit(func() { time.Sleep(100 * ms) }))
+			time.Sleep(20 * ms)
+			p.Resume()
+			if d := after(t, p, s); d > 200*ms {
+				t.Errorf("a task of the root waited for %v", d)
+			}
+			p.Close()
+		})
+	})
+}
+
+// TestIdleTimeMakesUp: what another one has had is forgotten while nobody has anything to do, also by the root.
+func TestIdleTimeMakesUp(t *testing.T) {
+	const ms = time.Millisecond
+	for _, root := range []bool{true, false} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1)...)
+			a, b := newSub(t, p), p
+			if !root {
+				b = newSub(t, p)
+			}
+			must(t, b.Submit(func() { time.Sleep(20 * ms) }))
+			synctest.Wait()
+			must(t, a.Submit(func() { time.Sleep(400 * ms) })) // so b is owed 400 ms
+			for range 10 {
+				must(t, b.Submit(func() { time.Sleep(ms) }))
+			}
+			time.Sleep(10 * time.Second) // all are idle for most of it
+			for range 1000 {
+				must(t, b.Submit(func() { time.Sleep(ms) }))
+			}
+			synctest.Wait()
+			since := time.Now()
+			must(t, a.SubmitWait(bg, func(context.Context) error { return nil }))
+			if d := time.Since(since); d > 10*ms {
+				t.Errorf("root %v: it waited for %v", root, d)
+			}
+			p.Close()
+		})
+	}
+}
+
+// TestWhoWaitsIsNotCharged: a sub-pool whose tasks wait for a worker that another one keeps has not had that time.
+func TestWhoWaitsIsNotCharged(t *testing.T) {
+	const ms = time.Millisecond
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		a, b, x := newSub(t, p), newSub(t, p), newSub(t, p)
+		var used [2]atomic.Int64
+		submit := func(to *shoal.Pool, of int) {
+			for range 2000 {
+				must(t, to.Submit(func() {
+					time.Sleep(ms)
+					used[of].Add(1)
+				}))
+			}
+		}
+		p.Pause()
+		must(t, a.Submit(func() { time.Sleep(1000 * ms) }))
+		submit(b, 0)
+		p.Resume()
+		time.Sleep(900 * ms)
+		submit(x, 1) // so b is not the only one that waits any more
+		time.Sleep(600 * ms)
+		if n, m := used[0].Load(), used[1].Load(); n < 200 || m < 200 {
+			t.Errorf("the one that has waited for longer had %d turns, and the other one %d, want as many", n, m)
+		}
+		p.Close()
+	})
+}
+
+// TestATaskInThePlaceOfAWorkerIsNoDebt: a sub-pool of which a waiting task runs a task itself, after hours in which the
+// sub-pool had none, has its share after that.
+func TestATaskInThePlaceOfAWorkerIsNoDebt(t *testing.T) {
+	const ms = time.Millisecond
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		b, c := newSub(t, p), newSub(t, p)
+		var used [2]atomic.Int64
+		var over atomic.Bool
+		backlog := func(s *shoal.Pool, of int) {
+			var task func()
+			task = func() {
+				time.Sleep(ms)
+				if used[of].Add(1); !over.Load() {
+					must(t, s.Submit(task))
+				}
+			}
+			for range 10 {
+				must(t, s.Submit(task))
+			}
+		}
+		time.Sleep(time.Hour)
+		keeps := make(chan struct{})
+		must(t, c.Submit(func() { <-keeps })) // the other worker
+		synctest.Wait()
+		must(t, p.SubmitContext(bg, func(ctx context.Context) {
+			f := shoal.Go(ctx, b, func(context.Context) (int, error) { time.Sleep(20 * ms); return 1, nil })
+			f.Wait(ctx)
+		}))
+		time.Sleep(5 * ms)
+		backlog(c, 0)
+		backlog(b, 1)
+		close(keeps)
+		time.Sleep(1000 * ms)
+		over.Store(true)
+		if n, m := used[0].Load(), used[1].Load(); n < 900 || m < 900 {
+			t.Errorf("they had %d and %d turns, want as many", n, m)
+		}
+		p.Close()
+	})
+}
+
+// TestWhoParksWasNotThere: a sub-pool that is alone is not charged for a worker that ends a long task of another one, and
+// parks.
+func TestWhoParksWasNotThere(t *testing.T) {
+	const ms = time.Millisecond
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(4)...)
+		x, a, b, c := newSub(t, p), newSub(t, p), newSub(t, p), newSub(t, p)
+		stop := make(chan struct{})
+		p.Pause()
+		must(t, x.Submit(func() { <-stop }))
+		must(t, b.Submit(func() { time.Sleep(59 * time.Second) }))
+		must(t, a.Submit(func() { time.Sleep(5 * ms) }))
+		p.Resume()
+		time.Sleep(ms)
+		must(t, a.Submit(func() { time.Sleep(59*time.Second + 10*ms) })) // a is alone
+		time.Sleep(59*time.Second + 5*ms)
+		var over atomic.Bool
+		var used [2]atomic.Int64
+		for i, s := range []*shoal.Pool{a, c} {
+			var task func()
+			task = func() {
+				time.Sleep(ms)
+				if used[i].Add(1); !over.Load() {
+					must(t, s.Submit(task))
+				}
+			}
+			for range 20 {
+				must(t, s.Submit(task))
+			}
+		}
+		time.Sleep(40 * time.Second)
+		over.Store(true)
+		close(stop)
+		// c makes up for a part of the 59 s that a has had. Were that b's 59 s too, it would be twice as much.
+		if n, m := used[0].Load(), used[1].Load(); m-n > 22_000 {
+			t.Errorf("it had %d turns, and another one %d", n, m)
 		}
 		p.Close()
 	})

@@ -11,8 +11,9 @@
 // In start-time fair queueing the time of a class is that of the item that is served. That was tried.
 // It stands still while items come that have one task each, and the others starve.
 //
-// A turn is charged when it has ended. Until then it counts as if it took as long as others of that item did lately. So
-// an item that comes is ahead of one whose first tasks have run for hours by a part of what these have used.
+// The owner tells how long workers have served an item: at the end of a turn at the latest. Until the end each of them
+// counts also as if it served it for as long as others did lately. So an item that comes is ahead of one whose tasks
+// have run for hours by a part of what these have used.
 //
 // The queue is a heap. A step costs O(log n) of the items in the queue; items with nothing to do
 // are not in it, and cost nothing. Queues form a tree: an item may stand for a queue below it.
@@ -189,9 +190,9 @@ func (it *Item[T]) remove(owed bool) {
 // become notes its place in the heap, and how many workers serve it. When no item of its class is active
 // any more, what they have had is forgotten.
 func (it *Item[T]) become(pos, served int32) {
-	was := it.pos+it.served > 0
+	was := it.active()
 	it.pos, it.served = pos, served
-	switch is, c := pos+served > 0, it.class; {
+	switch is, c := it.active(), it.class; {
 	case is && !was:
 		c.weight += int64(it.weight)
 	case was && !is:
@@ -226,13 +227,13 @@ func (it *Item[T]) Free() {
 	}
 }
 
-// Begin notes that a worker begins to serve it, and whether it is the first of its priority. Until End it counts as if it
-// had had a turn, so that another worker looks at the others first.
-func (it *Item[T]) Begin(first bool) {
+// Begin notes that a worker begins to serve it, which is the first of its priority. Until End it counts as if it had had a
+// turn, so that another worker looks at the others first.
+func (it *Item[T]) Begin() {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
 		c.served++
-		if first && it.v-c.v > 0 {
+		if it.v-c.v > 0 {
 			c.set(it.v) // all others of its priority have waited for no less
 		}
 		it.become(it.pos, it.served+1)
@@ -240,45 +241,54 @@ func (it *Item[T]) Begin(first bool) {
 	}
 }
 
-// End notes that a worker has ceased to serve it, after ns nanoseconds; 0: that is not known.
-func (it *Item[T]) End(ns int64) {
+// Charge notes that so many workers, one at least, have served it for ns nanoseconds. If no other item of its class is
+// active, and it is behind its class, it makes up for that: the time of the class stands still meanwhile.
+func (it *Item[T]) Charge(ns int64, workers int) {
+	ns = times(ns, workers)
 	for ; it.q != nil; it = it.q.above {
-		c := it.class
-		c.rest += ns
-		c.set(c.v + c.rest/c.weight)
-		c.rest %= c.weight
-		c.long = max(ns, c.long-ns/forgets)
-		it.mean += (ns - it.mean) / 8
-		d := (ns + int64(it.rest)) / int64(it.weight)
-		it.rest = int32((ns + int64(it.rest)) % int64(it.weight))
+		c, weight := it.class, int64(it.weight)
+		d := (ns + int64(it.rest)) / weight
+		it.rest = int32((ns + int64(it.rest)) % weight)
 		lift := min(it.lift, d)
 		it.lift -= lift
 		it.move(d - lift)
+		it.last()
+		c.rest += ns
+		v := c.v + c.rest/max(1, c.weight)
+		c.rest %= max(1, c.weight)
+		if it.Only() && it.v-v < 0 {
+			v = it.v
+		}
+		if v-c.v > 0 {
+			c.set(v)
+		}
+	}
+}
+
+// Only reports whether no other item of its class is active.
+func (it *Item[T]) Only() bool {
+	others := it.class.weight
+	if it.active() {
+		others -= int64(it.weight)
+	}
+	return others == 0
+}
+
+func (it *Item[T]) active() bool { return it.pos+it.served > 0 }
+
+// End notes that a worker has ceased to serve it, after a turn of ns nanoseconds; 0: that is not known.
+func (it *Item[T]) End(ns int64) {
+	for ; it.q != nil; it = it.q.above {
+		c := it.class
+		if ns > 0 {
+			c.long = max(ns, c.long-ns/forgets)
+			it.mean += (ns - it.mean) / 8
+		}
 		c.served--
 		if it.become(it.pos, it.served-1); it.served == 0 {
 			it.lift = 0
 		}
 		it.last()
-	}
-}
-
-// Alone notes that for ns nanoseconds no other item was in the queue, and that so many workers served it,
-// without Begin. So it is less behind its class; and those that have had more than their share, and have left,
-// are less ahead.
-func (it *Item[T]) Alone(ns int64, workers int) {
-	c := it.class
-	if workers == 0 && c.weight != int64(it.weight) {
-		return // it had nothing to do, and another one is active
-	}
-	ns = times(ns, max(1, workers))
-	it.move(ns / int64(it.weight))
-	it.last()
-	v := c.v + ns/c.weight
-	if it.v-v < 0 {
-		v = it.v
-	}
-	if v-c.v > 0 {
-		c.set(v)
 	}
 }
 

@@ -6,6 +6,12 @@ import (
 	"testing"
 )
 
+// turn ends a turn of ns nanoseconds, which is charged at its end.
+func (it *Item[T]) turn(ns int64) {
+	it.Charge(ns, 1)
+	it.End(ns)
+}
+
 // serve serves n turns, one at a time. ns says how long one takes. It returns the time that each item had.
 func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
 	used := map[string]int64{}
@@ -14,8 +20,8 @@ func serve(q *Queue[string], n int, ns func(of string) int64) map[string]int64 {
 		for it.below != nil {
 			it = it.below.First()
 		}
-		it.Begin(true)
-		it.End(ns(it.Of))
+		it.Begin()
+		it.turn(ns(it.Of))
 		used[it.Of] += ns(it.Of)
 	}
 	return used
@@ -77,15 +83,15 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 	if used := serve(q, 100, func(string) int64 { return 1000 }); used["high"] != 100_000 {
 		t.Errorf("it had %d ns of 100,000", used["high"])
 	}
-	high.Begin(true)
+	high.Begin()
 	if !q.Starves() {
 		t.Error("nobody serves the lower priority, and it does not starve")
 	}
-	items["c"].Begin(true)
+	items["c"].Begin()
 	if q.Starves() {
 		t.Error("a worker serves each priority, and one starves")
 	}
-	high.End(0)
+	high.turn(0)
 	high.Remove()
 	if q.Starves() {
 		t.Error("a priority of which nothing waits starves")
@@ -171,15 +177,15 @@ func TestWeightsOfWhatIsActive(t *testing.T) {
 		}
 	}
 	check("all are queued", 5, 12)
-	items["c"].Begin(true)
-	items["c"].Begin(true)
+	items["c"].Begin()
+	items["c"].Begin()
 	items["c"].Remove()
 	check("c is served", 5, 12)
-	items["c"].End(0)
+	items["c"].turn(0)
 	check("by one", 5, 12)
 	items["d"].Remove()
 	check("only c is left below b", 5, 5)
-	items["c"].End(0)
+	items["c"].turn(0)
 	check("none is", 2, 0)
 	items["a"].Hold()
 	check("a is held", 0, 0)
@@ -198,8 +204,8 @@ func TestManyHeavyItems(t *testing.T) {
 	}
 	before := q.class.v
 	for i := range items { // each moves it by a tenth of a nanosecond
-		items[i].Begin(true)
-		items[i].End(100_000_000)
+		items[i].Begin()
+		items[i].turn(100_000_000)
 	}
 	if moved := q.class.v - before; moved != 95 {
 		t.Errorf("the virtual time has moved by %d ns, want 95", moved)
@@ -213,13 +219,13 @@ func TestTimeAlone(t *testing.T) {
 		alone   int64
 		workers int
 		want    int64
-	}{{0, 1, 10_000}, {6000, 1, 4000}, {6000, 0, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}, {1 << 62, 1, 0}} {
+	}{{0, 1, 10_000}, {6000, 1, 4000}, {3000, 2, 4000}, {10_000, 1, 0}, {1 << 62, 1 << 20, 0}, {1 << 62, 1, 0}} {
 		q := new(Item[string]).Split(new(Queue[string]))
 		items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
-		items["a"].Begin(true)
-		items["a"].End(10_000) // while b waits
+		items["a"].Begin()
+		items["a"].turn(10_000) // while b waits
 		items["a"].Remove()
-		items["b"].Alone(test.alone, test.workers)
+		items["b"].Charge(test.alone, test.workers)
 		items["a"].Put()
 		// In want ns b makes up for it; after that they share.
 		used := serve(q, int(test.want+10_000)/100, func(string) int64 { return 100 })
@@ -237,17 +243,17 @@ func TestAWholeCrewOfLongTasks(t *testing.T) {
 	items["c"].Remove()
 	items["d"].Remove()
 	for range workers {
-		q.First().Begin(true)
+		q.First().Begin()
 	}
 	items["c"].Put()
 	served := map[string]int{}
 	for range workers {
-		items["a"].End(5 * hour)
+		items["a"].turn(5 * hour)
 		it := q.First()
 		for it.below != nil {
 			it = it.below.First()
 		}
-		it.Begin(true)
+		it.Begin()
 		served[it.Of]++
 	}
 	if served["c"] != workers {
@@ -300,7 +306,7 @@ func TestRandomSteps(t *testing.T) {
 				}
 				for _, it := range items {
 					if first != nil && leaf(it) == first {
-						first.Begin(true)
+						first.Begin()
 						served = append(served, it)
 					}
 				}
@@ -308,7 +314,7 @@ func TestRandomSteps(t *testing.T) {
 				i := r.IntN(len(served))
 				it = leaf(served[i])
 				served = append(served[:i], served[i+1:]...)
-				it.End(r.Int64N(1e9))
+				it.turn(r.Int64N(1e9))
 			}
 			for _, q := range queues {
 				want := map[*class]int64{&q.class: 0}
@@ -342,7 +348,7 @@ func TestManyWorkersAtOnce(t *testing.T) {
 	got := map[string]int{}
 	for range 60 {
 		it := q.First()
-		it.Begin(true)
+		it.Begin()
 		got[it.Of]++
 	}
 	if got["b"] < 19 || got["b"] > 21 {
@@ -354,28 +360,13 @@ func TestManyWorkersAtOnce(t *testing.T) {
 func TestALongTimeAlone(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, nil)
-	items["a"].Begin(true)
-	items["a"].End(1 << 43) // more than two hours
+	items["a"].Begin()
+	items["a"].turn(1 << 43) // more than two hours
 	items["a"].Remove()
-	items["b"].Alone(1<<43, 1)
+	items["b"].Charge(1<<43, 1)
 	items["a"].Put()
 	if used := serve(q, 100, func(string) int64 { return 1000 }); used["a"] < 49_000 || used["a"] > 51_000 {
 		t.Errorf("it had %d of 100,000 ns, want half", used["a"])
-	}
-}
-
-// TestIdleBesideAnActiveOne: an item that had nothing to do while it was alone in the queue, beside one that was
-// served, has not had that time.
-func TestIdleBesideAnActiveOne(t *testing.T) {
-	q := new(Item[string]).Split(new(Queue[string]))
-	items := tree(q, nil)
-	items["a"].Begin(true)
-	items["a"].Remove() // its one task runs
-	items["b"].Alone(1_000_000, 0)
-	items["a"].End(1000)
-	items["a"].Put()
-	if used := serve(q, 100, func(string) int64 { return 1000 }); used["a"] < 48_000 || used["a"] > 51_000 {
-		t.Errorf("the other one had %d of 100,000 ns, want half", used["a"])
 	}
 }
 
@@ -384,14 +375,14 @@ func TestWhatWasAddedIsUsedOnce(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	a := tree(q, nil)["a"]
 	for range 4 { // one serves it still when it is looked at last
-		a.Begin(true)
+		a.Begin()
 	}
 	a.Remove()
 	serve(q, 1, func(string) int64 { return 10_000 }) // of which a's share is half
 	a.Put()
 	v := a.v
 	for _, want := range []int64{0, 3000, 7000} {
-		a.End(4000)
+		a.turn(4000)
 		if got := a.v - v; got != want {
 			t.Errorf("its time is %d ns more than when it was put, want %d", got, want)
 		}

@@ -115,10 +115,11 @@ func (p *plant) serve(s *source) {
 	t := s.waits[0]
 	p.late[s.name] = max(p.late[s.name], p.now-t.came)
 	s.waits = s.waits[1:]
-	s.item.Begin(true)
+	s.item.Begin()
 	p.after(t.long, func() {
 		p.free++
 		p.used[s.name] += t.long
+		s.item.Charge(t.long, 1)
 		s.item.End(t.long)
 		if s.item.held {
 			s.item.Free()

@@ -35,24 +35,23 @@ type Crew struct {
 	_  sy.Pad
 	mu sy.Mutex // gate.go only
 
-	root       *Lane
-	ready      fair.Queue[*Lane] // kids of the root
-	staff      staff
-	idle       []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
-	live       int                  // workers that exist, from before their start to after their stop hook
-	departing  int                  // of these, told to leave
-	apart      int                  // of these, in a function of the user before their first task
-	asking     int                  // of these, asking the Sizer
-	inline     int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
-	calls      slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
-	dirty      *Lane                // lanes whose state was changed
-	cold       []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
-	deeds      deeds
-	subs       list.List            // the *place of each lane below the root, in the order of making
-	served     uint64               // turns begun under the lock
-	aloneSince int64                // since when there has been one ready lane, if there is one; see beenAlone
-	reclaim    alarm                // see armReclaim
-	resting    []weak.Pointer[Lane] // lanes whose samplers rest
+	root      *Lane
+	ready     fair.Queue[*Lane] // kids of the root
+	staff     staff
+	idle      []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
+	live      int                  // workers that exist, from before their start to after their stop hook
+	departing int                  // of these, told to leave
+	apart     int                  // of these, in a function of the user before their first task
+	asking    int                  // of these, asking the Sizer
+	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
+	calls     slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
+	dirty     *Lane                // lanes whose state was changed
+	cold      []weak.Pointer[Lane] // lanes that keep their cells when they are idle; see cool
+	deeds     deeds
+	subs      list.List            // the *place of each lane below the root, in the order of making
+	served    uint64               // turns begun under the lock
+	reclaim   alarm                // see armReclaim
+	resting   []weak.Pointer[Lane] // lanes whose samplers rest
 }
 
 // A Config is what a crew is made with.
@@ -111,7 +110,7 @@ func (s *slots[T]) remove(place int) {
 
 // hire makes a worker that searches; leave starts it.
 func (c *Crew) hire() *Worker {
-	c.beenAlone(0)
+	c.chargeAlone(0)
 	w := &Worker{crew: c}
 	w.cycle = w.loop
 	w.status.Store(idleBit)
@@ -244,7 +243,6 @@ func (c *Crew) lastAct() {
 }
 
 func (c *Crew) park(w *Worker) {
-	c.beenAlone(1)         // w has just left
 	if w.wakeup.IsZero() { // many workers leave without having parked
 		w.wakeup = sy.MakeEvent()
 	}
@@ -255,7 +253,7 @@ func (c *Crew) park(w *Worker) {
 
 // unpark takes the worker at i, which is the first or the last, off the list.
 func (c *Crew) unpark(i int) *Worker {
-	c.beenAlone(0)
+	c.chargeAlone(0)
 	w := c.idle[i]
 	c.idle[i], w.parked = nil, false
 	if last := len(c.idle) - 1; i == last {

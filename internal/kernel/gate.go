@@ -189,9 +189,10 @@ func (c *Crew) toSay() (s said) {
 func (c *Crew) announce() {
 	s, was := c.toSay(), c.announced()
 	if s.only != was.only {
-		c.beenAlone(0)
-		if c.solo.Store(s.only); s.only != nil {
-			c.aloneSince = c.clock.Now()
+		c.chargeAlone(0)
+		c.solo.Store(s.only)
+		if s.only != nil && c.subs.Len() > 0 {
+			s.only.charge(c.clock.Now(), s.only.serving())
 		}
 	}
 	if s.urgent != was.urgent {

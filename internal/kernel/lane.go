@@ -53,13 +53,14 @@ type Lane struct {
 
 // sched is a lane's part in the schedule of the crew.
 type sched struct {
-	turn  fair.Item[*Lane] // stands for it, and the lanes below it, in the queue of its parent
-	below int              // workers in the lanes below it, and places here of workers that yield
-	hosts int32            // its tasks that run a task of a lane below, in the place of a worker
-	most  int32            // the most workers in it and below it that were seen at once
+	turn   fair.Item[*Lane] // stands for it, and the lanes below it, in the queue of its parent
+	below  int              // workers in the lanes below it, and places here of workers that yield
+	hosts  int32            // its tasks that run a task of a lane below, in the place of a worker
+	guests int32            // its tasks that run so
+	most   int32            // the most workers in it and below it that were seen at once
 
-	alone, aloneAt int64 // for how long it was charged as the only lane that is ready, and until when
-	next           *Lane // the next lane in Crew.dirty
+	charged int64 // until when its workers' time was charged
+	next    *Lane // the next lane in Crew.dirty
 
 	fenced uint64 // the ticket of head at the last fence, plus 1
 }
@@ -105,21 +106,35 @@ func (l *Lane) fence() {
 // list makes l ready, and the lanes above it, up to the first that is muted.
 func (c *Crew) list(l *Lane) {
 	if it := l.leaf(); !it.Queued() {
-		c.beenAlone(0)
+		c.chargeAlone(0)
 		it.Put()
 	}
 }
 
-// beenAlone tells the schedule for how long one lane has been the only one that is ready: nothing was charged
-// meanwhile. It is called before another one is ready, and before the number of its workers changes under the lock,
-// or before a worker that left it without the lock parks: left is 1 then. A worker that comes and leaves in between is
-// not seen.
-func (c *Crew) beenAlone(left int) {
+// serving is how many workers' time l is charged for. The time of a task that runs in the place of a worker is charged to
+// the lane of that worker.
+func (l *Lane) serving() int { return l.workersIn() - int(l.guests) }
+
+// charge tells the schedule that so many workers have served l until now. It is called before their number changes
+// under the lock. Locked.
+func (l *Lane) charge(now int64, workers int) {
+	if workers > 0 {
+		l.leaf().Charge(now-l.charged, workers)
+	}
+	l.charged = now
+}
+
+// chargeAlone is charge for the only lane that is ready, where workers come and go without the lock. It is called before
+// another one is ready, before a goroutine with the lock changes how many workers are awake, and before a worker parks
+// or ends: left is 1 then, since it has just left. A worker that comes and leaves in between is not seen. If nobody
+// has anything to do, the lane makes up for what it is owed as if one worker served it.
+func (c *Crew) chargeAlone(left int) {
 	if l := sy.PeekPointer(&c.solo); l != nil && c.subs.Len() > 0 && l.leaf().Queued() { // else it is about to be solo no more
-		now := c.clock.Now()
-		l.leaf().Alone(now-c.aloneSince, l.workersIn()+left)
-		l.alone += now - c.aloneSince
-		l.aloneAt, c.aloneSince = now, now
+		n := l.serving() + left
+		if n == 0 && l.leaf().Only() {
+			n = 1
+		}
+		l.charge(c.clock.Now(), n)
 	}
 }
 
@@ -139,7 +154,7 @@ func (c *Crew) freed(l *Lane) {
 		sy.Reach("unmute")
 		l.place.muted = nil
 		l.mark(false, l.slow)
-		c.beenAlone(0)
+		c.chargeAlone(0)
 		l.turn.Free()
 	}
 	for n := range l.nudgers {

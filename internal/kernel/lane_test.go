@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 )
@@ -343,4 +344,27 @@ func TestColdLanesThatAreGone(t *testing.T) {
 	coolOthers(t, root)
 	root.sound(t, "others are gone")
 	root.shut()
+}
+
+// TestALaneIsNotChargedForTheTimeBefore: a worker may come to a lane that is alone without the lock, and later the lane is
+// charged for the time since then at most.
+func TestALaneIsNotChargedForTheTimeBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newLane(1, 5, 1)
+		busy, alone := root.sub(t, LaneConfig{Max: 1, Capacity: 5}), root.sub(t, LaneConfig{Max: 1, Capacity: 5})
+		time.Sleep(time.Hour)
+		stop := make(chan struct{})
+		root.Pause()
+		busy.do(func() { <-stop })
+		alone.do(func() {})
+		root.Resume()
+		synctest.Wait()
+		root.crew.read(func() {
+			if root.crew.solo.Load() != alone || time.Duration(alone.charged) < time.Hour {
+				t.Errorf("it is charged from %v on", time.Duration(alone.charged))
+			}
+		})
+		close(stop)
+		root.shut()
+	})
 }

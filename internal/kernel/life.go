@@ -127,6 +127,9 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 		up.fence() // workers in the lanes below count from now on
 	}
 	c.branched.Store(true)
+	if c.subs.Len() == 0 {
+		c.root.charged = c.clock.Now() // nobody has charged it until now
+	}
 	up.kids().Init(&l.turn, int64(lc.Priority), int64(lc.Weight))
 	p := &place{lane: weak.Make(l), up: up}
 	l.place, p.listed = p, c.subs.PushBack(p)

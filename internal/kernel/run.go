@@ -226,6 +226,7 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 	l.came(stay)
 	l.crew.inline++
 	stay.hosts++
+	l.guests++
 	return nil
 }
 
@@ -239,6 +240,7 @@ func (l *Lane) exitTo(stay *Lane) {
 	}
 	l.crew.inline--
 	stay.hosts--
+	l.guests--
 	l.exit()
 	l.left(stay)
 }

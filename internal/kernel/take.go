@@ -27,7 +27,7 @@ func (w *Worker) take() (queue.Item, bool) {
 		alone := c.solo.Load() == l
 		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
 		// priority is ready.
-		if h&flag != 0 || !alone && (w.turn.step == 0 || c.urgent.Load() > int64(l.prio)) {
+		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > int64(l.prio)) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)
@@ -39,7 +39,7 @@ func (w *Worker) take() (queue.Item, bool) {
 			case ahead == 0:
 				return w.takeLocked()
 			case alone:
-				w.turn.step = 0
+				w.turn = turn{noted: w.turn.noted}
 			default:
 				n = w.more()
 			}
@@ -138,10 +138,9 @@ func (w *Worker) begin(l *Lane, t turn) {
 
 // A turn is the time from a worker's coming into a lane until it next looks whose turn it is.
 type turn struct {
-	began int64 // when it came, if noted
-	alone int64 // Lane.alone at that time
-	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task, unless the lane is alone
-	noted bool  // the schedule counts the worker: see fair.Item.Begin. Else it came while the lane was alone
+	began int64 // 0: the lane is alone, or was
+	step  uint8 // tasks until the next look at the clock; 0: the turn ends with the task
+	noted bool  // the schedule counts the worker: see fair.Item.Begin
 }
 
 // more is how many tasks may be taken before the next look at the clock.
@@ -193,10 +192,11 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			if now == 0 {
 				now = c.clock.Now()
 			}
-			if tn = (turn{began: now, alone: l.alone, noted: true}); l.isLeafOfRoot() {
+			l.charge(now, l.serving()-1) // without w
+			if tn = (turn{began: now, noted: true}); l.isLeafOfRoot() {
 				tn.step = 1
 			}
-			l.leaf().Begin(true)
+			l.leaf().Begin()
 			l.came(nil)
 			l.most = max(l.most, int32(min(l.workersIn()+l.below, l.max))) // below includes places that are kept
 		}
@@ -211,20 +211,25 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 // returns the time if it has read the clock, else 0.
 func (w *Worker) stopLocked() (now int64) {
 	l, c, t, yields := w.at, w.crew, w.turn, w.yields
-	c.beenAlone(0) // with as many workers as there were until now
 	if l == nil {
 		return 0
 	}
 	w.publish(idleBit)
+	if c.subs.Len() > 0 {
+		if now = c.clock.Now(); c.solo.Load() != l {
+			c.chargeAlone(0) // w was not there, but may be there next
+		}
+		l.charge(now, l.serving())
+	}
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
 		l.wakeQuieters(at)
 	}
-	if t.noted || c.subs.Len() > 0 && c.solo.Load() != l { // else l is alone, or in no schedule
-		if now = c.clock.Now(); !t.noted {
-			l.leaf().Begin(false)
-			t.began, t.alone = l.aloneAt, l.alone
+	if t.noted {
+		turn := int64(0)
+		if t.began != 0 {
+			turn = now - t.began
 		}
-		l.leaf().End(now - t.began - (l.alone - t.alone)) // what was charged while l was alone is not charged again
+		l.leaf().End(turn)
 	}
 	if yields && l.up != nil && c.solo.Load() != l {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at

@@ -52,7 +52,7 @@ type Worker struct {
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	Keep
-	_ [8]byte // so that the size is a multiple of a cache line, and each worker begins with one
+	_ [16]byte // so that the size is a multiple of a cache line, and each worker begins with one
 }
 
 // run is what a worker runs.
@@ -279,6 +279,7 @@ func (w *Worker) sleep() {
 	w.busy.Store(^w.busyFor(w.parkedAt))
 	w.seat.Away(&c.clock)
 	c.enter()
+	c.chargeAlone(1)
 	w.cease()
 	if c.tooMany() || c.Idle == 0 && c.live-c.departing > c.Min && c.top() == nil {
 		c.depart(w)
@@ -322,6 +323,7 @@ func (w *Worker) tick() {
 	if n := c.TasksPerWorker; n > 0 && w.seat.Done() >= int64(n) {
 		w.finish()
 		c.enter()
+		c.chargeAlone(1)
 		c.depart(w)
 		c.fill()
 		c.leave()
