@@ -38,14 +38,9 @@ type Object struct{}
 func Access(o *Object, k AccessKind) {}
 
 // Relax is called in round i of a loop that waits until another goroutine, which
-// is about to do so, has changed what o stands for. If that takes long, the operating system has interrupted the other
-// goroutine's thread, perhaps for this one, which it had woken: so it must sleep. To yield lets no other thread run, and
-// then the other goroutine goes on at the next tick, after 4 ms.
+// is about to do so, has changed what o stands for.
 func Relax(o *Object, i int) {
-	switch {
-	case i >= 64:
-		time.Sleep(10 * time.Microsecond)
-	case i >= 32:
+	if i >= 32 {
 		runtime.Gosched()
 	}
 }
