@@ -54,8 +54,11 @@ func lookAround(every time.Duration, stop chan struct{}) {
 
 // burstsApart reports how long the parts of bursts of n tasks take.
 func burstsApart(b *testing.B, rounds, n int, p Pool, task func()) {
-	parts := []string{"first", "others", "wait", "all"}
-	took := make([][]float64, len(parts))
+	parts := []struct {
+		name     string
+		from, to int
+		took     []float64
+	}{{"first", 0, 1, nil}, {"others", 1, 2, nil}, {"wait", 2, 3, nil}, {"all", 0, 3, nil}}
 	var wg sync.WaitGroup
 	run := func() {
 		task()
@@ -74,17 +77,14 @@ func burstsApart(b *testing.B, rounds, n int, p Pool, task func()) {
 		wg.Wait()
 		at[3] = time.Now()
 		for i := range parts {
-			from, to := at[i%3], at[i%3+1]
-			if parts[i] == "all" {
-				to = at[3]
-			}
-			took[i] = append(took[i], float64(to.Sub(from).Nanoseconds()))
+			part := &parts[i]
+			part.took = append(part.took, float64(at[part.to].Sub(at[part.from]).Nanoseconds()))
 		}
 		time.Sleep(time.Millisecond)
 	}
-	for i, part := range parts {
-		slices.Sort(took[i])
-		b.ReportMetric(took[i][len(took[i])/2], part+"-ns")
+	for _, part := range parts {
+		slices.Sort(part.took)
+		b.ReportMetric(part.took[len(part.took)/2], part.name+"-ns")
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -162,6 +162,20 @@ func (b *node) run(t *testing.T, workers int, d time.Duration) {
 	b.leaves(func(l *node) { l.used.Store(int64(float64(l.used.Load()) / d.Seconds() / 1e6)) }) // thousandths of a worker
 }
 
+// refill makes p always have n tasks of 1 ms, until over is set. used counts those that have run.
+func refill(t *testing.T, p *shoal.Pool, n int, used *atomic.Int64, over *atomic.Bool) {
+	var task func()
+	task = func() {
+		time.Sleep(time.Millisecond)
+		if used.Add(1); !over.Load() {
+			must(t, p.Submit(task))
+		}
+	}
+	for range n {
+		must(t, p.Submit(task))
+	}
+}
+
 // off is by which part l has more or less than it should have.
 func (b *node) off() float64 { return float64(b.used.Load())/1000/b.want - 1 }
 
@@ -344,16 +358,9 @@ func TestNobodyIsChargedForTheTimeBefore(t *testing.T) {
 	const ms = time.Millisecond
 	// after reports how long task of p waits beside other, which always has tasks.
 	after := func(t *testing.T, p, other *shoal.Pool) time.Duration {
+		var used atomic.Int64
 		var over atomic.Bool
-		var task func()
-		task = func() {
-			if time.Sleep(ms); !over.Load() {
-				must(t, other.Submit(task))
-			}
-		}
-		for range 10 {
-			must(t, other.Submit(task))
-		}
+		refill(t, other, 10, &used, &over)
 		time.Sleep(10 * ms)
 		since := time.Now()
 		done := make(chan time.Time, 1)
@@ -483,18 +490,6 @@ func TestATaskInThePlaceOfAWorkerIsNoDebt(t *testing.T) {
 		b, c := newSub(t, p), newSub(t, p)
 		var used [2]atomic.Int64
 		var over atomic.Bool
-		backlog := func(s *shoal.Pool, of int) {
-			var task func()
-			task = func() {
-				time.Sleep(ms)
-				if used[of].Add(1); !over.Load() {
-					must(t, s.Submit(task))
-				}
-			}
-			for range 10 {
-				must(t, s.Submit(task))
-			}
-		}
 		time.Sleep(time.Hour)
 		keeps := make(chan struct{})
 		must(t, c.Submit(func() { <-keeps })) // the other worker
@@ -504,8 +499,8 @@ func TestATaskInThePlaceOfAWorkerIsNoDebt(t *testing.T) {
 			f.Wait(ctx)
 		}))
 		time.Sleep(5 * ms)
-		backlog(c, 0)
-		backlog(b, 1)
+		refill(t, c, 10, &used[0], &over)
+		refill(t, b, 10, &used[1], &over)
 		close(keeps)
 		time.Sleep(1000 * ms)
 		over.Store(true)
@@ -534,18 +529,8 @@ func TestWhoParksWasNotThere(t *testing.T) {
 		time.Sleep(59*time.Second + 5*ms)
 		var over atomic.Bool
 		var used [2]atomic.Int64
-		for i, s := range []*shoal.Pool{a, c} {
-			var task func()
-			task = func() {
-				time.Sleep(ms)
-				if used[i].Add(1); !over.Load() {
-					must(t, s.Submit(task))
-				}
-			}
-			for range 20 {
-				must(t, s.Submit(task))
-			}
-		}
+		refill(t, a, 20, &used[0], &over)
+		refill(t, c, 20, &used[1], &over)
 		time.Sleep(40 * time.Second)
 		over.Store(true)
 		close(stop)

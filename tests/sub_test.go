@@ -1218,17 +1218,9 @@ func TestTimeAloneIsNotOwed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1)...)
 		var used [2]atomic.Int64
+		var over atomic.Bool
 		for i := range used {
-			s := newSub(t, p)
-			var task func()
-			task = func() {
-				time.Sleep(time.Millisecond)
-				used[i].Add(1)
-				s.Submit(task)
-			}
-			for range 2 {
-				must(t, s.Submit(task))
-			}
+			refill(t, newSub(t, p), 2, &used[i], &over)
 			if i == 0 {
 				time.Sleep(2*time.Second + time.Millisecond/2) // it is alone, and its worker in a task
 				used[0].Store(0)
@@ -1238,6 +1230,7 @@ func TestTimeAloneIsNotOwed(t *testing.T) {
 		if n := used[0].Load(); n < 450 || n > 550 {
 			t.Errorf("the one that was alone before has had %d of 1000 turns, want half", n)
 		}
+		over.Store(true)
 		p.Close()
 	})
 }

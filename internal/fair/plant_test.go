@@ -119,8 +119,7 @@ func (p *plant) serve(s *source) {
 	p.after(t.long, func() {
 		p.free++
 		p.used[s.name] += t.long
-		s.item.Charge(t.long, 1)
-		s.item.End(t.long)
+		s.item.turn(t.long)
 		if s.item.held {
 			s.item.Free()
 		}
