@@ -29,5 +29,5 @@
 // What a model must keep to: it is deterministic but for the explorer's
 // decisions; what its threads share without a type of package sy, such as a
 // count of tasks, does not influence what they do next, unless a mutex guards
-// it; and a loop that waits for another thread says so ([Await]).
+// it; and no loop waits for another thread.
 package explore

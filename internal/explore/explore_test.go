@@ -13,8 +13,10 @@ import (
 
 // cell is an atomic number, as package sy has them.
 type cell struct {
-	o Object
-	v int
+	o      Object
+	v      int
+	given  bool
+	parked *mutex // of the thread that waits until it is given
 }
 
 func (c *cell) load() int   { Access(&c.o, Read, "load"); return c.v }
@@ -204,9 +206,9 @@ type instr struct {
 // program draws threads of a few steps each. Locks are released, and taken in
 // order, but whoever waits for an event may wait in vain.
 func program(r *rand.Rand) (threads [][]instr) {
-	kinds := []string{"load", "load", "store", "add", "lock", "set", "cancel", "choose", "branch", "spawn", "yield", "swap", "timer", "advance", "wait", "waitor", "await"}
+	kinds := []string{"load", "load", "store", "add", "lock", "set", "cancel", "choose", "branch", "spawn", "yield", "swap", "timer", "advance", "give", "wait", "waitor", "await"}
 	if r.IntN(2) == 0 {
-		kinds = kinds[:14] // nobody waits
+		kinds = kinds[:15] // nobody waits
 	}
 	for range 2 + r.IntN(2) {
 		var steps []instr
@@ -284,11 +286,22 @@ func runProgram(threads [][]instr, outcome func(string)) func(m *M) {
 						}
 					case "spawn":
 						Go(func() { c.add(100) })
-					case "await":
-						if x := c.load(); x == 0 {
-							Await(&c.o)
+					case "await": // for give; a lock that the other thread opens
+						var l mutex
+						l.lock()
+						Access(&c.o, Write, "await")
+						if c.parked == nil && !c.given {
+							c.parked = &l
+							l.lock()
 						}
-						see(c.load())
+						see(v)
+					case "give":
+						Access(&c.o, Write, "give")
+						if l := c.parked; l != nil {
+							c.parked = nil
+							l.unlock()
+						}
+						c.given = true
 					}
 				}
 			})

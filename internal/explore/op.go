@@ -51,8 +51,6 @@ type op struct {
 	held  *bool // can go on if this is false
 	flag  *Flag // can go on if this is set
 	or    *Flag // or this
-	await bool  // can go on if the first object was written since
-	met   int16 // await: the first event that wrote it since; or -1
 	yield bool
 	what  string
 	where runtime.Frame // for the trace
@@ -60,8 +58,6 @@ type op struct {
 
 func (o *op) enabled() bool {
 	switch {
-	case o.await:
-		return o.met >= 0
 	case o.held != nil:
 		return !*o.held
 	case o.flag != nil:
@@ -96,7 +92,7 @@ func (f *Flag) Clear() { f.on = false }
 
 // waits reports whether it waits for an act of another thread, not just for
 // a mutex.
-func (o *op) waits() bool { return o.flag != nil || o.await }
+func (o *op) waits() bool { return o.flag != nil }
 
 func (o *op) depends(p *op) bool {
 	for _, a := range o.a[:o.n] {
@@ -157,15 +153,6 @@ func Wait(o *Object, kind Kind, set *Flag, end *Context, what string) bool {
 		return Choose(2) == 0 // as select does
 	}
 	return set.on
-}
-
-// Await is called in each round of a loop that waits for a change of o, after
-// a read of it. It returns when there was one since.
-func Await(o *Object) {
-	if r := now; r != nil {
-		o.in(r)
-		r.current.do(op{a: [2]access{{o, Read}}, n: 1, await: true, met: -1, what: "Await"})
-	}
 }
 
 // Yield lets other threads run. It depends on nothing. But if another thread goes

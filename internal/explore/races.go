@@ -69,9 +69,6 @@ func (r *run) enabled(e int16, o *op) bool {
 			other = true
 		}
 	}
-	if o.await {
-		enabler(o.met)
-	}
 	for _, f := range [...]*Flag{o.flag, o.or} {
 		if f != nil && f.on {
 			enabler(f.met)

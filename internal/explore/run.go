@@ -214,11 +214,6 @@ func (r *run) perform(t *thread) {
 		case Write:
 			a.o.write = i
 			a.o.reads = none
-			for _, u := range r.threads {
-				if u.next.await && u.next.met < 0 && u.next.a[0].o == a.o {
-					u.next.met = i
-				}
-			}
 		}
 	}
 	t.clock = c

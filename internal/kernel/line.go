@@ -94,7 +94,7 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	if l.timed(t) {
 		*seg.Stamp(t) = sy.Since(*l.epoch)
 	}
-	seg.Cell(t).Put(it)
+	seg.Cell(t).Put(it).Wake()
 	if seg.Middle(t) {
 		seg.Extend()
 	}

@@ -11,9 +11,18 @@ type mutant struct {
 
 var mutants = []mutant{
 	// ----- the queue -----
-	{name: "a taker does not wait for its putter", models: "(queue|wake|close)",
-		old: "		if it := c.TryTake(); !it.IsZero() {",
-		new: "		if it := c.TryTake(); true {"},
+	{name: "a taker does not wait for its putter", models: "queue",
+		old: "		t.mu.Lock() // until Wake\n",
+		new: ""},
+	{name: "a taker does not look whether its putter has come", models: "queue",
+		old: "if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {",
+		new: "if atomic.StorePointer(&c.p, unsafe.Pointer(t)); true {"},
+	{name: "a putter does not wake its taker", models: "one/",
+		old: "	seg.Cell(t).Put(it).Wake()\n",
+		new: "	seg.Cell(t).Put(it)\n"},
+	{name: "a taker yields until its putter comes", tests: "TakeParks",
+		old: "for i := range patience {",
+		new: "for i := 0; ; i++ {"},
 	{name: "an end moves to whatever comes", models: "(queue|chain)",
 		old: "		e.seg.CompareAndSwap(s, next)\n",
 		new: "		e.seg.Store(next)\n"},

@@ -145,12 +145,15 @@ func (s *Segment) Middle(t uint64) bool { return s.at(t) == uint64(len(s.cells)/
 // interrupted before it could put, Take waits for it.
 func (s *Segment) Take(t uint64) Item {
 	c := s.Cell(t)
-	for i := 0; ; i++ {
+	for i := range patience { // mostly at once, or soon
 		if it := c.TryTake(); !it.IsZero() {
 			return it
 		}
-		sy.Relax(&c.o, i)
+		if i >= patience/2 {
+			sy.Yield()
+		}
 	}
+	return c.await()
 }
 
 // Drop forgets the cells. Nobody may hold an end or a ticket.

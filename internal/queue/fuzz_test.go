@@ -71,7 +71,7 @@ func FuzzQueue(f *testing.F) {
 				if stampAll {
 					*seg.Stamp(k.t) = int64(v)
 				}
-				seg.Cell(k.t).Put(Func(func() { got = v }))
+				seg.Cell(k.t).Put(Func(func() { got = v })).Wake()
 				put[k.t] = v
 				if seg.Middle(k.t) {
 					seg.Extend()
@@ -87,7 +87,7 @@ func FuzzQueue(f *testing.F) {
 			if stampAll {
 				*seg.Stamp(k.t) = -2
 			}
-			seg.Cell(k.t).Put(Func(func() { got = -2 }))
+			seg.Cell(k.t).Put(Func(func() { got = -2 })).Wake()
 			put[k.t] = -2
 		}
 		for head != tail {

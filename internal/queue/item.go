@@ -41,18 +41,46 @@ func (it Item) Func() func() { return *(*func())(unsafe.Pointer(&it.p)) }
 func As[T any](it Item) *T { return (*T)(unsafe.Add(it.p, -1)) }
 
 // A Cell is a place for one Item. It goes from empty to full once, by Put, and
-// is emptied once, by Take.
+// is emptied once, by its taker. A taker that came early may leave a [Taker] in
+// the empty cell.
 type Cell struct {
 	o sy.Object // first: there it takes no memory
 	p unsafe.Pointer
 }
 
-// Put publishes it. It pairs with the load in Take; being a read-modify-write
-// on the machines where that matters, it also orders the publication before
-// whatever the caller reads next, which the wake-up protocol relies on.
-func (c *Cell) Put(it Item) {
+// Put publishes it. It returns the taker that has parked until then, or nil: the
+// caller must wake it (two calls, so that both are inlined). Put pairs with the
+// load in TryTake; being a read-modify-write, it also orders the publication
+// before whatever the caller reads next, which the wake-up protocol relies on.
+func (c *Cell) Put(it Item) (early *Taker) {
 	sy.Access(&c.o, sy.Write)
-	atomic.StorePointer(&c.p, it.p)
+	return (*Taker)(atomic.SwapPointer(&c.p, it.p))
+}
+
+// A Taker has parked until its cell is full. It is a lock, and held, since in a
+// testing/synctest bubble every other way to park would let time pass.
+type Taker struct{ mu sy.Mutex }
+
+// Wake lets t go on, once. A nil Taker is none.
+func (t *Taker) Wake() {
+	if t != nil {
+		t.mu.Unlock()
+	}
+}
+
+// await parks until Put, and takes what it has put. The operating system has
+// interrupted the putter's thread, perhaps for this one, which it had woken. A taker
+// that went on yielding would keep the CPU from the putter until the next tick, up to
+// 4 ms later. Either await sees what was put, or Put sees the Taker.
+func (c *Cell) await() Item {
+	t := new(Taker)
+	t.mu.Lock()
+	sy.Access(&c.o, sy.Write)
+	if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {
+		sy.Reach("early")
+		t.mu.Lock() // until Wake
+	}
+	return c.TryTake()
 }
 
 // Peek is what Put has put and was not taken yet, or the zero Item. The caller

@@ -37,7 +37,7 @@ func (l *line) put(i int) {
 	if !seg.Holds(t) {
 		seg = l.back.Seek(seg, t)
 	}
-	seg.Cell(t).Put(Func(func() { l.taken[i]++; l.order = append(l.order, i) }))
+	seg.Cell(t).Put(Func(func() { l.taken[i]++; l.order = append(l.order, i) })).Wake()
 	if seg.Middle(t) {
 		seg.Extend()
 	}
@@ -161,7 +161,7 @@ func TestExplore(t *testing.T) {
 			})
 			m.Go("taker of the first", func() { seg.Take(t).Func()() })
 			gate.Wait()
-			seg.Cell(t).Put(Func(func() { l.taken[0]++ }))
+			seg.Cell(t).Put(Func(func() { l.taken[0]++ })).Wake()
 		}},
 		{Name: "queue/the tickets wrap", Reach: []string{"extend"}, Run: func(m *explore.M) {
 			l := newLine(m, TicketMask)

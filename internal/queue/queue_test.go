@@ -55,7 +55,7 @@ func cell(e *queue.End, seg *queue.Segment, t uint64) *queue.Segment {
 func (l *line) reserve() (put func(queue.Item)) {
 	seg := l.back.Load()
 	t := (l.tail.Add(1) - 1) & queue.TicketMask
-	return func(it queue.Item) { cell(&l.back, seg, t).Cell(t).Put(it) }
+	return func(it queue.Item) { cell(&l.back, seg, t).Cell(t).Put(it).Wake() }
 }
 
 func (l *line) put(it queue.Item) { l.reserve()(it) }
@@ -275,7 +275,7 @@ func TestTryTakeFindsNothingBeforePutAndNothingTwice(t *testing.T) {
 	if it := c.TryTake(); !it.IsZero() {
 		t.Error("a new cell is not empty")
 	}
-	c.Put(item(1, 2))
+	c.Put(item(1, 2)).Wake()
 	if it := c.TryTake(); it.IsZero() || *queue.As[record](it) != (record{1, 2}) {
 		t.Error("TryTake did not find what was put")
 	}
@@ -457,7 +457,7 @@ func TestFuncItemsRoundTrip(t *testing.T) {
 			t.Errorf("%s: zero %t, record %t", name, it.IsZero(), it.IsRecord())
 		}
 		var cell queue.Cell
-		cell.Put(it)
+		cell.Put(it).Wake()
 		runtime.GC()
 		cell.TryTake().Func()()
 		if !f.done() {
@@ -482,7 +482,7 @@ func TestRecordItemsRoundTrip(t *testing.T) {
 		}
 	}
 	var cell queue.Cell
-	cell.Put(queue.Record(w))
+	cell.Put(queue.Record(w)).Wake()
 	runtime.GC()
 	if got := queue.As[words](cell.TryTake()); got != w || *got.p != 7 || got.s != "eight" {
 		t.Errorf("record came back as %v", got)

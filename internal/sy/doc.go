@@ -10,8 +10,7 @@
 //
 //   - no sync/atomic, sync.Mutex, channel used for parking, or go statement:
 //     they use the types and functions of this package;
-//   - a loop that waits for another goroutine calls [Relax] in every round, or
-//     [Yield] if it gives up after a few;
+//   - a loop that waits for another goroutine gives up after a few rounds;
 //   - what differs between schedules is read through this package: the time,
 //     timers, the end of a context, the load of the machine;
 //   - a plain (non-atomic) field is owned by one goroutine or guarded by a

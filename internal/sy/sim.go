@@ -34,9 +34,6 @@ func Access(o *Object, k AccessKind) {
 	explore.Access(o, k, what)
 }
 
-// Relax is called in round i of a loop that waits until o has changed.
-func Relax(o *Object, i int) { explore.Await(o) }
-
 // Reach notes that a place was reached.
 func Reach(place string) { explore.Reach(place) }
 

@@ -37,14 +37,6 @@ type Object struct{}
 // Access announces an access to o. In a normal build it is nothing.
 func Access(o *Object, k AccessKind) {}
 
-// Relax is called in round i of a loop that waits until another goroutine, which
-// is about to do so, has changed what o stands for.
-func Relax(o *Object, i int) {
-	if i >= 32 {
-		runtime.Gosched()
-	}
-}
-
 // Reach marks a place that explorations must come to. In a normal build it is
 // nothing.
 func Reach(place string) {}
