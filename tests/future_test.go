@@ -360,6 +360,7 @@ func TestStatsShowAStall(t *testing.T) {
 			t.Errorf("at first sight: stalled for %v", s.Stalled)
 		}
 		time.Sleep(3 * time.Second)
+		p.Resume() // it is not paused, so that does nothing
 		if s := p.Stats(); s.Stalled != 3*time.Second {
 			t.Errorf("stalled for %v, want 3s", s.Stalled)
 		}

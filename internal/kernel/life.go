@@ -185,27 +185,24 @@ func (l *Lane) finish() {
 		return
 	}
 	l.leaf().Remove()
-	if l.back.Load() != nil {
-		l.dropCells()
-	}
 	l.place.moves = l.moves(l.count(), false)
 	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }
 
 // Pause keeps workers from taking tasks. When it has returned, none is taken.
-func (l *Lane) Pause() bool { return l.setPaused(true) }
+func (l *Lane) Pause() { l.setPaused(true) }
 
 // Resume ends a pause.
-func (l *Lane) Resume() bool { return l.setPaused(false) }
+func (l *Lane) Resume() { l.setPaused(false) }
 
-func (l *Lane) setPaused(paused bool) (changed bool) {
+func (l *Lane) setPaused(paused bool) {
 	if !l.enterOpen() {
-		return false
+		return
 	}
 	defer l.crew.leave()
 	if l.paused == paused {
-		return false
+		return
 	}
 	l.paused = paused
 	l.stirred++
@@ -214,7 +211,6 @@ func (l *Lane) setPaused(paused bool) (changed bool) {
 		l.fenceBelow()
 	}
 	l.crew.freed(l) // sets the slow-path flag, or makes l, and the lanes below it, ready again
-	return true
 }
 
 // fenceBelow fences the lanes below l, where workers take tasks without the lock too. Locked.

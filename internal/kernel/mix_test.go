@@ -293,7 +293,8 @@ func (m *mix) step(r *rand.Rand, chains []*chain) {
 		l.Wait(ctx, func() bool { return false })
 		cancel()
 	case 7:
-		if r.IntN(10) == 0 && l.Pause() {
+		if r.IntN(10) == 0 {
+			l.Pause()
 			time.Sleep(time.Duration(r.IntN(50)) * time.Microsecond)
 			l.Resume()
 		}
