@@ -16,7 +16,7 @@ type cell struct {
 	o      Object
 	v      int
 	given  bool
-	parked *mutex // of the thread that waits until it is given
+	parked *signal // of the thread that waits until it is given
 }
 
 func (c *cell) load() int   { Access(&c.o, Read, "load"); return c.v }
@@ -286,22 +286,20 @@ func runProgram(threads [][]instr, outcome func(string)) func(m *M) {
 						}
 					case "spawn":
 						Go(func() { c.add(100) })
-					case "await": // for give; a lock that the other thread opens
-						var l mutex
-						l.lock()
+					case "await": // for give
 						Access(&c.o, Write, "await")
 						if c.parked == nil && !c.given {
-							c.parked = &l
-							l.lock()
+							c.parked = new(signal)
+							c.parked.wait()
 						}
 						see(v)
 					case "give":
 						Access(&c.o, Write, "give")
-						if l := c.parked; l != nil {
-							c.parked = nil
-							l.unlock()
-						}
 						c.given = true
+						if e := c.parked; e != nil {
+							c.parked = nil
+							e.send()
+						}
 					}
 				}
 			})
@@ -432,6 +430,18 @@ func TestGoexitAndPanic(t *testing.T) {
 			m.Go("", func() {})
 		}
 	}, All(), "threads")
+}
+
+// A lock that another thread opens is an event: as a lock, the reduction would miss runs.
+func TestOnlyWhoLockedUnlocks(t *testing.T) {
+	for _, mode := range everyMode {
+		mustFail(t, func(m *M) {
+			var l mutex
+			l.lock()
+			m.Go("other", l.unlock)
+			l.lock()
+		}, mode, "has not locked")
+	}
 }
 
 func TestTimers(t *testing.T) {

@@ -125,11 +125,15 @@ func Lock(o *Object, held *bool) {
 }
 
 // Unlock undoes Lock. It is no access of its own: no thread can tell whether it
-// comes right after what the thread did before, or later.
+// comes right after what the thread did before, or later. Only the thread that
+// called Lock may call it: runs in which another one came first would be missed.
 func Unlock(o *Object, held *bool) {
 	*held = false
 	if r := now; r != nil && !r.current.kill {
-		o.in(r).write = r.current.clock[r.current.id]
+		if o := o.in(r); o.lock >= 0 && r.events[o.lock].thread != int8(r.current.id) {
+			panic("explore: Unlock by a thread that has not locked")
+		}
+		o.write = r.current.clock[r.current.id]
 	}
 }
 

@@ -50,19 +50,12 @@ func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	for {
 		t = l.tail.Load()
 		k := min(numOf(t), uint64(len(tasks)), step)
-		if k == 0 {
-			return t, 0
-		}
 		seg := l.back.Load()
 		if !l.tail.CompareAndSwap(t, t+k*ticketOne-k) {
 			continue
 		}
 		for i := range k {
-			at := (ticketOf(t) + i) & mask
-			if !seg.Holds(at) {
-				seg = l.back.Seek(seg, at)
-			}
-			l.put(seg, at, queue.Func(tasks[i]))
+			seg = l.put(seg, (ticketOf(t)+i)&mask, queue.Func(tasks[i]))
 		}
 		return t, int(k)
 	}
@@ -86,8 +79,9 @@ func (l *line) Hold() bool {
 	return ok
 }
 
-// put publishes task it under ticket t. seg was loaded from back before t was taken.
-func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
+// put publishes task it under ticket t. seg was loaded from back before t was taken. It returns the
+// segment of t too, for the next ticket.
+func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) *queue.Segment {
 	if !seg.Holds(t) {
 		seg = l.back.Seek(seg, t)
 	}
@@ -98,6 +92,7 @@ func (l *line) put(seg *queue.Segment, t uint64, it queue.Item) {
 	if seg.Middle(t) {
 		seg.Extend()
 	}
+	return seg
 }
 
 // timed reports whether the times are noted at which ticket t is given out and taken.

@@ -91,6 +91,9 @@ var kernelMutants = []mutant{
 		old: "{ a.giveBack(-n) }",
 		new: "{ a.permits(int(n)) }"},
 	// ----- line -----
+	{name: "kernel: a task waits from the start of its pool", tests: "FullTimingMeasuresWait",
+		old: "*seg.Stamp(t) = sy.Since(*l.epoch)",
+		new: "*seg.Stamp(t) = 0"},
 	{name: "kernel: loads the end, then the word", models: "lanes/",
 		old: "\t\tt = l.tail.Load()\n\t\tif numOf(t) == 0 {\n\t\t\treturn t, false // full, closed, idle, or the lease is used up\n\t\t}\n\t\tseg := l.back.Load()",
 		new: "\t\tseg := l.back.Load()\n\t\tt = l.tail.Load()\n\t\tif numOf(t) == 0 {\n\t\t\treturn t, false\n\t\t}\n\t\t//"},

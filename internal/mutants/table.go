@@ -12,11 +12,14 @@ type mutant struct {
 var mutants = []mutant{
 	// ----- the queue -----
 	{name: "a taker does not wait for its putter", models: "queue",
-		old: "		t.mu.Lock() // until Wake\n",
+		old: "		t.door.Wait()\n",
 		new: ""},
 	{name: "a taker does not look whether its putter has come", models: "queue",
 		old: "if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {",
 		new: "if atomic.StorePointer(&c.p, unsafe.Pointer(t)); true {"},
+	{name: "a taker shuts its door too late", models: "queue",
+		old: "	t.door.Shut()\n	sy.Access(&c.o, sy.Write)\n	if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {\n",
+		new: "	sy.Access(&c.o, sy.Write)\n	if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {\n		t.door.Shut()\n"},
 	{name: "a putter does not wake its taker", models: "one/",
 		old: "	seg.Cell(t).Put(it).Wake()\n",
 		new: "	seg.Cell(t).Put(it)\n"},

@@ -10,8 +10,9 @@
 //
 // Invariants:
 //
-//	Q1  A ticket is given to one putter and one taker. So a cell is written
-//	    by one goroutine, once, and emptied by one goroutine, once.
+//	Q1  A ticket is given to one putter and one taker. So a cell is filled
+//	    by one goroutine, once, and emptied by one goroutine, once. If the
+//	    taker comes first it may leave a [Taker] there, which Put replaces.
 //	Q2  Segments are linked in the order of their tickets, without gaps. A
 //	    link goes from nil to a segment and does not change again.
 //	Q3  An [End] only moves forward. Loaded before its side's ticket is taken,
@@ -22,7 +23,7 @@
 //
 // Tried and dropped: poisoning a cell whose putter is slow, so that the putter
 // takes another ticket (LCRQ). It makes the taker wait-free, but needs a
-// compare-and-swap and a swap per task instead of a store and a load, and
+// compare-and-swap and a swap per task instead of a swap and a load, and
 // tickets are no counts of tasks then. Here the taker waits for the putter of
 // its own cell only; other takers go on with the cells behind it.
 package queue

@@ -12,7 +12,7 @@ import (
 
 // parked waits until a taker has parked in c, and reports whether one has.
 func parked(c *Cell) bool {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
 		if atomic.LoadPointer(&c.p) != nil {
 			return true
 		}

@@ -8,14 +8,14 @@ import (
 )
 
 // This file is the only one that uses package unsafe. Reason: a queue cell
-// must be one word, so that a task costs one atomic store to publish and eight
+// must be one word, so that a task costs one atomic swap to publish and eight
 // bytes to keep, with no allocation. A func value is one pointer, but Go has
 // no atomic func; and a cell must also be able to hold a pointer to a record
 // (a task with a context, a waiter, …). So a cell is an unsafe.Pointer that
 // either is the func value's own pointer or points one byte into a record.
 // Both keep what they point to alive: a pointer into an object counts as a
 // pointer to it. Func values are pointer-aligned, so the low bit tells
-// the two apart.
+// the two apart. Until Put, a cell may hold a pointer to a Taker.
 
 // An Item is a task as it lies in a cell: a func(), or a pointer to a record.
 // The zero Item is no task.
@@ -57,14 +57,13 @@ func (c *Cell) Put(it Item) (early *Taker) {
 	return (*Taker)(atomic.SwapPointer(&c.p, it.p))
 }
 
-// A Taker has parked until its cell is full. It is a lock, and held, since in a
-// testing/synctest bubble every other way to park would let time pass.
-type Taker struct{ mu sy.Mutex }
+// A Taker has parked until its cell is full.
+type Taker struct{ door sy.Door }
 
 // Wake lets t go on, once. A nil Taker is none.
 func (t *Taker) Wake() {
 	if t != nil {
-		t.mu.Unlock()
+		t.door.Open()
 	}
 }
 
@@ -74,11 +73,11 @@ func (t *Taker) Wake() {
 // 4 ms later. Either await sees what was put, or Put sees the Taker.
 func (c *Cell) await() Item {
 	t := new(Taker)
-	t.mu.Lock()
+	t.door.Shut()
 	sy.Access(&c.o, sy.Write)
 	if atomic.CompareAndSwapPointer(&c.p, nil, unsafe.Pointer(t)) {
 		sy.Reach("early")
-		t.mu.Lock() // until Wake
+		t.door.Wait()
 	}
 	return c.TryTake()
 }

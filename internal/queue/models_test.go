@@ -83,7 +83,7 @@ func (l *line) chained() {
 
 func TestExplore(t *testing.T) {
 	suite.Test(t, []suite.Model{
-		{Name: "queue/two putters, one taker", Run: func(m *explore.M) {
+		{Name: "queue/two putters, one taker", Reach: []string{"early"}, Run: func(m *explore.M) {
 			l := newLine(m, 0)
 			l.check(2)
 			m.Go("putter", func() { l.put(1) })

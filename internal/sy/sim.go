@@ -364,6 +364,12 @@ func (g *Gate) Wait() {
 	}
 }
 
+// A Door is a Gate that one goroutine waits for.
+type Door struct{ Gate }
+
+// Wait parks until Open.
+func (d *Door) Wait() { explore.Wait(&d.s.o, Read, &d.s.set, nil, "Door.Wait") }
+
 // Peek is the value of x, without an access.
 func Peek(x *Uint64) uint64 { return x.v }
 

@@ -224,6 +224,20 @@ func (g *Gate) Open() { g.wg.Done() }
 // Wait parks while g is shut.
 func (g *Gate) Wait() { g.wg.Wait() }
 
+// A Door is a Gate for one goroutine, which shuts it, and waits until another one has
+// opened it. Within a testing/synctest bubble no time passes meanwhile, and the other one
+// may be outside: it is a lock.
+type Door struct{ mu sync.Mutex }
+
+// Shut makes Wait park. Once only.
+func (d *Door) Shut() { d.mu.Lock() }
+
+// Open lets the goroutine through. Once only, after Shut.
+func (d *Door) Open() { d.mu.Unlock() }
+
+// Wait parks until Open. Once only.
+func (d *Door) Wait() { d.mu.Lock() }
+
 // Peek is the value of x. In models it is no access: it is for checks, and for what is not written
 // while the caller holds a lock.
 func Peek(x *Uint64) uint64 { return x.Load() }
