@@ -14,7 +14,6 @@
 package caller
 
 import (
-	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -57,13 +56,11 @@ func (id ID) CallAt(depth int, f func()) {
 const depths = 100
 
 // Inside reports whether the calling goroutine is inside of a call in the name of id.
-func (id ID) Inside() bool { return id.walk(1) > 0 }
+func (id ID) Inside() bool { return id.Depth(1) > 0 }
 
-// Depth is how many calls in the name of id the calling goroutine is inside of.
-func (id ID) Depth() int { return id.walk(math.MaxInt) }
-
-// walk is Depth, but may be any number from enough on if Depth is.
-func (id ID) walk(enough int) (depth int) {
+// Depth is how many calls in the name of id the calling goroutine is inside of, or any number from enough on
+// if there are so many: the walk ends there.
+func (id ID) Depth(enough int) (depth int) {
 	if id == 0 {
 		return 0
 	}
@@ -72,7 +69,7 @@ func (id ID) walk(enough int) (depth int) {
 	// more than the walk, and doubles its memory.
 	var few [24]uintptr
 	for pcs := few[:]; ; pcs = make([]uintptr, 8*len(pcs)) {
-		got := runtime.Callers(3, pcs) // from the top: it skips no frames of C, but may return some
+		got := runtime.Callers(2, pcs) // from the top: it skips no frames of C, but may return some
 		n := uint64(0)                 // the number that the digits inside of the next address spell
 		depth = 0
 		for _, pc := range pcs[:got] { // the innermost first

@@ -3,6 +3,7 @@ package caller_test
 import (
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -20,7 +21,7 @@ func TestStacksCanBeRead(t *testing.T) {
 
 func want(t *testing.T, what string, id caller.ID, depth int) {
 	t.Helper()
-	if got := id.Depth(); got != depth {
+	if got := id.Depth(math.MaxInt); got != depth {
 		t.Errorf("%s: inside %d calls of %#x, want %d", what, got, id, depth)
 	}
 	if got := id.Inside(); got != (depth > 0) {
@@ -252,7 +253,7 @@ func TestMergedCallsAreNoticed(t *testing.T) {
 
 func TestACallAllocatesNothing(t *testing.T) {
 	id, n := caller.NewID(), 0
-	if a := testing.AllocsPerRun(100, func() { id.Call(func() { n += id.Depth() }) }); a != 0 {
+	if a := testing.AllocsPerRun(100, func() { id.Call(func() { n += id.Depth(math.MaxInt) }) }); a != 0 {
 		t.Errorf("%v allocations", a)
 	}
 }
@@ -276,7 +277,7 @@ func BenchmarkDepth(b *testing.B) {
 			id.Call(func() {
 				within(frames, func() {
 					for b.Loop() {
-						id.Depth()
+						id.Depth(math.MaxInt)
 					}
 				})
 			})

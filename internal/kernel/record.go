@@ -344,7 +344,7 @@ func (l *Lane) Nesting(ctx context.Context) (n int) {
 	root := l.crew.root
 	inFamily := l == root || root.Inside() // a task of l is called in the name of the root too; mostly one look is enough
 	if inFamily {
-		n = l.id.Depth()
+		n = l.id.Depth(maxNesting + 1)
 	}
 	switch {
 	case n == 0 && l.InTask(ctx):
