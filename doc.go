@@ -50,7 +50,7 @@
 //
 // WithMaxWorkers bounds how many tasks run. That protects what they use: a
 // database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait. That
-// bounds memory, and the age of the oldest task.
+// bounds memory, and the age of the oldest task, unless tasks submit tasks.
 //
 // MapSlice, ForEachSlice and Range also run f on the goroutine that calls them,
 // which is no worker. So k callers at once may add k calls of f. If the maximum

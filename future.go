@@ -31,7 +31,8 @@ type futureTask[T any] struct {
 //
 // f is given a context derived from ctx. That context ends with ctx, when f
 // returns, and when the pool is closed. If ctx ends before f has started, f
-// does not run and the result is ctx's error. The result of a task that is
+// does not run, and the result is ctx's error, from when a worker comes to it or
+// [Future.Cancel] is called. The result of a task that is
 // discarded is [ErrDropped], that of a panic a [*PanicError], which is not
 // logged, that of runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
@@ -91,7 +92,8 @@ func (t *futureTask[T]) Resolve(err error) {
 // f needs another worker, and if all of them wait in this way, f does not start.
 //
 // If ctx shows that a task waits for itself, or for a task that it runs inside
-// of, Wait returns [ErrWouldDeadlock]; see also [GoKeyed].
+// of, Wait returns [ErrWouldDeadlock]; see also [GoKeyed]. ctx shows the tasks whose
+// contexts it is derived from.
 //
 // Use a task's context on the task's own goroutine. Other goroutines that wait
 // with it run what they wait for at the same time, beyond the pool's limit.

@@ -37,7 +37,8 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. A panic of in or of
 // the loop body does the same, and then goes on. If ctx ends or p
-// is closed, Map takes one more item at most, which has the error. A nil
+// is closed, Map takes one more item at most. That item, and those that
+// have not started, have the error. A nil
 // argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
 // f, [ErrConfig] for ctx or in.
 //

@@ -237,7 +237,8 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // stop the pool:
 //
 //   - Under [Block], tasks that a task submits to its own pool, or to one above it,
-//     while it is nested in 64 others.
+//     while it is nested in 64 others. Nothing bounds how many: if each task of a
+//     crawler submits several, most of them may wait at once.
 //   - Under [Block], tasks that a task submits to a pool of its family that is neither
 //     its own nor above it (see [Pool.Sub]).
 //   - Tasks of a [Keyed] that [Spawn], [CallerRuns] or the submitting task would
@@ -347,6 +348,10 @@ func WithPriority(n int) Option { return option(func(c *config) { c.lane.Priorit
 // WithWeight sets the weight of a sub-pool: 1 … 1<<20, by default 1. While
 // there are too few workers, pools of the same priority and parent share the
 // workers' time in proportion to their weights. See [Pool.Sub].
+//
+// A share counts from when a pool has a task. If a task has run for longer than its
+// pool's share, the other pools are first made up for it, so a pool that comes then may
+// wait for about as long as that task took.
 func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = n }) }
 
 // A Sizer decides when to add a worker. The pool asks it when a task waits, no

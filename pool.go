@@ -363,7 +363,7 @@ func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.la
 // whose own context has not ended returns it when the running tasks have ended.
 //
 // Shutdown ends a pause. Submitters that wait for free capacity get [ErrClosed].
-// Tasks of [Pool.SubmitAfter] that are not due yet are dropped.
+// Tasks of [Pool.SubmitAfter] that are not due yet are dropped, which is no error.
 //
 // If ctx is that of a task of the pool or of its sub-pools, Shutdown returns
 // [ErrWouldDeadlock] and does nothing else. If only the stack shows the task, it

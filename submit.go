@@ -40,7 +40,8 @@ import (
 // A task may call Submit. If the queue of its own pool, or of a pool above that,
 // is full, under Block, the task runs the new task itself, because to wait for free
 // capacity could stop the whole pool. So it must not hold a lock that the new task
-// takes, and if the new task calls [runtime.Goexit], it ends too. If 64 tasks already
+// takes, the new task must not wait for what the submitter does later, nor for its end,
+// and if the new task calls [runtime.Goexit], the submitter ends too. If 64 tasks already
 // run inside each other, the new one is accepted beyond the capacity instead. So
 // is one that a task submits to a pool of its family that is neither its own nor
 // above it; see [Pool.Sub].
@@ -219,8 +220,8 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 // A task that is not due yet counts nowhere, and [Pool.Wait] does not wait for
 // it. When it is due, it takes its place in the queue. If there is no free
 // capacity it waits for some, whatever the [FullPolicy], and others may be accepted
-// before it. If the pool is shut down first, the task is dropped and counted in
-// [Stats].Dropped, and nobody is told.
+// before it. If the pool is shut down first, the task is dropped, and nobody is
+// told. Then it counts in [Stats].Submitted and Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask
