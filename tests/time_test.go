@@ -875,7 +875,7 @@ func TestFullTimingMeasuresWaitAndRunExactly(t *testing.T) {
 		runs := []time.Duration{time.Microsecond, time.Millisecond, 10 * time.Millisecond, 3 * time.Second, time.Hour}
 		var waits []time.Duration
 		var run, wait time.Duration
-		time.Sleep(time.Minute) // what a task waits counts from its Submit
+		time.Sleep(time.Minute)  // what a task waits counts from its Submit
 		for _, d := range runs { // all at once: each waits for those before it
 			must(t, p.Submit(func() { time.Sleep(d) }))
 			waits = append(waits, run)
