@@ -32,9 +32,9 @@ type futureTask[T any] struct {
 // f is given a context derived from ctx. That context ends with ctx, when f
 // returns, and when the pool is closed. If ctx ends before f has started, f
 // does not run, and the result is ctx's error, from when a worker comes to it or
-// [Future.Cancel] is called. The result of a task that is
-// discarded is [ErrDropped], that of a panic a [*PanicError], which is not
-// logged, that of runtime.Goexit [ErrGoexit].
+// [Future.Cancel] is called. The result of a task that is discarded is
+// [ErrDropped], that of a panic a [*PanicError], which is not logged, that of
+// runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u, _ := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, p.policy, "Future") })
 	return u

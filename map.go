@@ -36,11 +36,10 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. A panic of in or of
-// the loop body does the same, and then goes on. If ctx ends or p
-// is closed, Map takes one more item at most. That item, and those that
-// have not started, have the error. A nil
-// argument yields one pair with an error: [ErrClosed] for p, [ErrNilTask] for
-// f, [ErrConfig] for ctx or in.
+// the loop body does the same, and then goes on. If ctx ends or p is closed, Map
+// takes one more item at most. That item, and those that have not started, have
+// the error. A nil argument yields one pair with an error: [ErrClosed] for p,
+// [ErrNilTask] for f, [ErrConfig] for ctx or in.
 //
 // If a task of p ranges with its context, Map runs items in that task where it
 // would otherwise wait for them. If f calls [runtime.Goexit] there, it ends that

@@ -45,7 +45,7 @@ func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 	}
 }
 
-// offerSome is offer for the first n tasks, as many as the lease and step allow.
+// offerSome is offer for the first n tasks, as many as the lease and step allow: none if the lease is used up.
 func (l *line) offerSome(tasks []func(), step uint64) (t uint64, n int) {
 	for {
 		t = l.tail.Load()

@@ -337,9 +337,9 @@ func (l *Lane) callAt(depth int, f func()) {
 // Inside reports whether the calling goroutine is in a task of l.
 func (l *Lane) Inside() bool { return l.id.Inside() }
 
-// Nesting is how many nested tasks of l the caller is in, as far as the stack and ctx tell. For a task of the
-// family that is not in l it is more than maxNesting: such a task must not wait for l, but does not count as
-// busy in l either.
+// Nesting is how many nested tasks of l the caller is in, as far as the stack and ctx tell; if more than
+// maxNesting, it may be any such number. For a task of the family that is not in l it is such a number too: the
+// task must not wait for l, but does not count as busy in l either.
 func (l *Lane) Nesting(ctx context.Context) (n int) {
 	root := l.crew.root
 	inFamily := l == root || root.Inside() // a task of l is called in the name of the root too; mostly one look is enough
