@@ -101,8 +101,9 @@ func (o *owner) HookBroken() {
 }
 
 func (o *owner) Timed(waited, ran int64) {
-	record(&o.wtime, waited)
-	record(&o.rtime, ran)
+	t := made(&o.times)
+	t.wait.record(waited)
+	t.run.record(ran)
 }
 
 // panicked is the error of a panic of value r. The deferred function that has recovered r

@@ -30,8 +30,8 @@ type Pool struct {
 	kept     *sy.Bool // there are Locals in the family
 	foreign  *sy.Bool // goroutines of the family run functions of the user that are not tasks
 
-	wtime, rtime sy.Pointer[recorder]
-	panics       sy.Uint64 // of tasks
+	times  sy.Pointer[struct{ wait, run recorder }] // how long tasks waited, and ran
+	panics sy.Uint64                                // of tasks
 
 	mu    sy.Mutex // guards what follows
 	watch watchdog

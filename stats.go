@@ -96,7 +96,10 @@ func (p *Pool) Name() string { return p.name }
 // at that moment. Stats holds the pool's lock for a moment, so it is for
 // monitoring, not for decisions per task.
 func (p *Pool) Stats() Stats {
-	wait, run := p.wtime.Load().snapshot(), p.rtime.Load().snapshot()
+	var wait, run Histogram
+	if t := p.times.Load(); t != nil {
+		wait, run = t.wait.snapshot(), t.run.snapshot()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.statsLocked()
@@ -246,9 +249,8 @@ type recorder struct {
 	max  sy.Int64
 }
 
-// record adds ns to the recorder at r.
-func record(r *sy.Pointer[recorder], ns int64) {
-	h := made(r)
+// record adds ns to h.
+func (h *recorder) record(ns int64) {
 	ns = max(ns, 0)
 	if h.sum.Add(uint64(ns)) < uint64(ns) {
 		h.over.Add(1)
@@ -268,9 +270,6 @@ func made[T any](p *sy.Pointer[T]) *T {
 }
 
 func (r *recorder) snapshot() (h Histogram) {
-	if r == nil {
-		return h
-	}
 	h.buckets = make([]uint64, numBuckets)
 	for i := range h.buckets {
 		if row := r.rows[i/subBuckets].Load(); row != nil {

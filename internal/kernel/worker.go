@@ -102,7 +102,9 @@ func (w *Worker) main() {
 	if w.asks && c.Sizer != nil {
 		w.asks = !w.askSizer() // before the start hook; if the Sizer says no it is asked again
 	}
-	w.startHook()
+	if w.hooked = c.Start == nil; !w.hooked {
+		w.startHook()
+	}
 	for w.named.Store(c.root); !w.leaving; {
 		// The runtime's metrics are read from here, with rare exceptions: that needs so much stack that
 		// 2 KB suffice only if the stack is not deep.
@@ -413,13 +415,11 @@ func (w *Worker) askSizer() (grow bool) {
 func (w *Worker) startHook() {
 	c := w.crew
 	broken := false
-	if c.Start != nil {
-		w.stepOut(&c.apart, func() { broken = c.staff.hookBroken }, func() {
-			if !broken {
-				c.Start(w.ID)
-			}
-		})
-	}
+	w.stepOut(&c.apart, func() { broken = c.staff.hookBroken }, func() {
+		if !broken {
+			c.Start(w.ID)
+		}
+	})
 	w.hooked = !broken
 }
 
