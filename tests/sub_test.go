@@ -407,6 +407,33 @@ func TestSubPause(t *testing.T) {
 	})
 }
 
+// TestAPriorityCountsAmongThePoolsOfOneParent: that of a sub-pool of a sub-pool means nothing to the root's other
+// sub-pools, whose turn is at the next task.
+func TestAPriorityCountsAmongThePoolsOfOneParent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		inner := newSub(t, newSub(t, p, shoal.WithPriority(1)), shoal.WithPriority(7))
+		other := newSub(t, p, shoal.WithPriority(5))
+		n, then := 0, 0
+		p.Pause()
+		must(t, p.Submit(nothing)) // so that the worker takes turns
+		for range 100 {
+			must(t, inner.Submit(func() {
+				if n++; n == 10 {
+					must(t, other.Submit(func() { then = n }))
+				}
+			}))
+		}
+		p.Resume()
+		inner.Wait()
+		other.Wait()
+		shutClean(t, p)
+		if then != 10 {
+			t.Errorf("the task of the pool of priority 5 ran after %d of those of priority 1, and not after 10", then)
+		}
+	})
+}
+
 func TestSubOptions(t *testing.T) {
 	p := newPool(t)
 	for name, o := range map[string]shoal.Option{

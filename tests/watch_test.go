@@ -166,6 +166,28 @@ func TestStallWhileTasksAreDropped(t *testing.T) {
 	})
 }
 
+// TestStallWhileASubPoolLosesTasks: no worker has moved because of that.
+func TestStallWhileASubPoolLosesTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newAlarmLog()
+		noLog(t)
+		p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		sub, err := p.Sub()
+		must(t, err)
+		must(t, p.Submit(sleep(time.Minute)))
+		must(t, p.Submit(func() {}))
+		for range 30 {
+			sub.Pause()
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
+			wantErr(t, "SubmitWait", sub.SubmitWait(ctx, func(context.Context) error { return nil }), context.DeadlineExceeded)
+			cancel()
+			sub.Resume()
+			time.Sleep(40 * time.Millisecond)
+		}
+		l.want(t, "1.25s: stall for 1s, 1")
+	})
+}
+
 func TestNoStallWhileTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		l := newAlarmLog()

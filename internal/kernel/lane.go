@@ -31,7 +31,6 @@ type Lane struct {
 	account
 	crew    *Crew
 	up      *Lane // the parent; nil: this is the root
-	prio    int32 // the priority right below the root: its own, or that of the lane above it
 	dirty   bool  // its state was changed under the lock
 	cools   bool  // it is in Crew.cold
 	owner   Owner

@@ -119,9 +119,6 @@ func (up *Lane) Sub(l *Lane, lc LaneConfig) error {
 	c := up.crew
 	l.up = up
 	l.setup(c, lc)
-	if l.prio = int32(lc.Priority); up.up != nil {
-		l.prio = up.prio
-	}
 	if up.kids() == nil {
 		up.turn.Split(new(fair.Queue[*Lane]))
 		up.fence() // workers in the lanes below count from now on

@@ -26,8 +26,8 @@ func (w *Worker) take() (queue.Item, bool) {
 		seg := l.front.Load() // between the two: see offer
 		alone := c.solo.Load() == l
 		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
-		// priority is ready.
-		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > int64(l.prio)) {
+		// priority is ready. In a lane that is not right below the root a turn is one task.
+		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.turn.Prio()) {
 			return w.takeLocked()
 		}
 		t := ticketOf(h)

@@ -454,7 +454,7 @@ var kernelMutants = []mutant{
 		old: "!alone && (w.turn.began == 0 || c.urgent",
 		new: "!alone && (c.urgent"},
 	{name: "kernel: a higher priority waits for the end of the turn", models: "lanes/",
-		old: " || c.urgent.Load() > int64(l.prio)) {",
+		old: " || c.urgent.Load() > l.turn.Prio()) {",
 		new: ") {"},
 	{name: "kernel: without the lock workers come whatever the maximum", models: "lanes/.*another_without",
 		old: "seg == nil || numOf(h) >= l.limit.Load()",
