@@ -121,8 +121,8 @@
 // runs those that were accepted. If its context ends first, it drops what is
 // queued, cancels the contexts of running tasks, and returns a [*ShutdownError]
 // that counts both. [Pool.Close] drops what is queued at once, cancels what
-// runs, and waits for it. When Close returns, or Shutdown returns nil, no
-// goroutine of the pool exists.
+// runs, and waits for it. When Close or Shutdown returns nil, no goroutine of
+// the pool exists.
 //
 // End an http.Server before the pool: it waits for its handlers, which may wait for
 // tasks. One context bounds both:
@@ -150,17 +150,17 @@
 //
 // # What is promised
 //
-// No task that was accepted is lost. It runs exactly once, unless its context
-// ends first, the pool is closed, or DropOldest displaces it; then [Stats]
+// No task that was accepted is lost. It runs exactly once, unless it is canceled
+// first, the pool is closed, or DropOldest displaces it; then [Stats]
 // counts it in Canceled or in Dropped.
 //
-// While a task waits in the queue, a worker that is free, or may be started, is
+// While a task waits in the queue, and the pool is not paused, a worker that is free, or may be started, is
 // on its way to it. No task belongs to a worker before it starts, so a task that
 // hangs delays no other while a worker is free. A new worker first yields to
 // workers that are making progress (see [Auto]).
 //
-// Tasks that one goroutine submits start in the order of their submission, if
-// they go through the queue (see [Pool.Submit]). There are never more workers
+// The tasks that one goroutine submits are taken from the queue in the order of
+// their submission (see [Pool.Submit]). There are never more workers
 // than the maximum, unless [Pool.Resize] lowers it while they run tasks.
 //
 // What happens before a task is submitted is seen by the task, and what the task

@@ -22,7 +22,7 @@ import (
 // A group may be used again after Wait. It begins anew, with a context of its
 // own and no error. Any number of goroutines may call its methods, also its own
 // tasks. Only Wait and Stop must not be called by a task of the group, which
-// would wait for itself; [Stats].Stalled shows that.
+// would wait for itself for ever. [Stats].Stalled shows that if no worker is left.
 type Group struct {
 	p      *Pool
 	parent context.Context
@@ -75,16 +75,16 @@ func (o groupOption) applyGroup(c *groupConfig) { o(c) }
 // CollectErrors makes Wait return all errors of the group's tasks, joined by
 // [errors.Join] in the order of Go, and not only the first. So the text of the result
 // may have several lines. If the group's context ends, its error counts once, however many
-// tasks return it. Other errors then do not cancel the context.
+// tasks return it. No error of a task cancels the context.
 func CollectErrors() GroupOption { return groupOption(func(c *groupConfig) { c.collect = true }) }
 
 // Limit bounds the tasks of the group that are accepted and have not ended:
-// there are at most n at any time, and [Group.Go] waits. n must be at least 1.
+// [Group.Go] waits while there are n. n must be at least 1.
 // Without Limit only the pool limits the group's tasks.
 //
 // A task must not wait at the limit. So if a task of the pool or of its sub-pools
 // calls Go there, Go runs the new task itself, beyond the limit. If the caller is
-// a task of another pool of the family, or is nested in more than 64 others, Go
+// a task of another pool of the family, or is nested in 64 others, Go
 // submits the new task, beyond the limit. So Limit does not bound a walk of a tree in
 // which tasks call Go. Bound the pool instead, or a sub-pool.
 func Limit(n int) GroupOption {
@@ -117,8 +117,8 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // Wait then runs the tasks of the group that have not started, so groups in
 // groups finish on one worker. Within one pool this holds whichever context the
 // group is given: if ctx is not that of a running task, Group asks the stack,
-// which takes about a microsecond. A task that waits for a group that it did not
-// make runs none of its tasks, and keeps its worker meanwhile: with one worker it
+// which takes about a microsecond. A task that waits for a group that no task has
+// made runs none of its tasks, and keeps its worker meanwhile: with one worker it
 // may wait for ever. A goroutine that the task has started, and an iterator under
 // [iter.Pull], have stacks of their own: pass the task's context on there.
 //
@@ -315,14 +315,15 @@ func (r *round) fail(place int, err error) (kept bool) {
 // error, or all errors with [CollectErrors]. The error of a task that panicked
 // is a [*PanicError]. If the task called [runtime.Goexit], the error is
 // [ErrGoexit]; if it was discarded, [ErrDropped]; and if it was not started because
-// the context had ended, the context's error.
+// the context had ended, the context's error. Such a task counts as ended only when a
+// worker comes to it: until then Wait waits, also in a paused pool.
 //
 // In the task that made the group, Wait runs tasks of the group itself; if one
 // of them calls runtime.Goexit, it ends that goroutine. Call Wait in the task,
 // not on another goroutine: that one would run them too.
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
-// called any number of times, and returns the same until Go is called again.
+// called any number of times, and returns the same until Go or TryGo is called again.
 func (g *Group) Wait() error { return g.WaitContext(context.Background()) }
 
 // WaitContext is [Group.Wait] with a context. If ctx ends first, it returns the
@@ -412,7 +413,7 @@ func (f *failures) result() error {
 	return errors.Join(errs...)
 }
 
-// Stop cancels the group's context and then waits as [Group.Wait] does. Use it
+// Stop cancels the group's context, and then waits and returns as [Group.Wait] does. Use it
 // with defer: no task of the group outlives the function.
 func (g *Group) Stop() error {
 	if g.unable() == nil {
@@ -423,7 +424,8 @@ func (g *Group) Stop() error {
 
 // Context returns the group's context. It ends when a task fails, unless
 // [CollectErrors] is set; when all tasks have ended and Wait returns; when Stop is
-// called; and when the context that the group was made with ends. After Wait,
+// called; when the pool is closed while a task runs; and when the
+// context that the group was made with ends. [context.Cause] returns why. After Wait,
 // Context returns the context that has ended, until Go is called again.
 func (g *Group) Context() context.Context {
 	if g == nil || g.round.Load() == nil {

@@ -75,8 +75,8 @@ import (
 // participants have ended. Range returns the first error only. Panics that it does
 // not return are logged, unless [WithPanicHandler] has set a handler.
 //
-// If ctx ends, no further chunk begins, and Range returns ctx's error unless all
-// items were done. If p is closed, Range returns [ErrClosed]. [Pool.Shutdown]
+// If ctx ends or p is closed, no further chunk begins, and Range returns ctx's error or
+// [ErrClosed] unless all items were done. [Pool.Shutdown]
 // waits until the loop has ended.
 //
 // f is given a context derived from ctx, which ends when the loop does. Pass it

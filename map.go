@@ -37,8 +37,8 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. A panic of in or of
 // the loop body does the same, and then goes on. If ctx ends or p is closed, Map
-// takes one more item at most. That item, and those that have not started, have
-// the error. A nil argument yields one pair with an error: [ErrClosed] for p,
+// takes one more item at most. That item has the error of ctx or [ErrClosed]; those
+// that have not started have ctx's error or [ErrDropped], when a worker comes to them. A nil argument yields one pair with an error: [ErrClosed] for p,
 // [ErrNilTask] for f, [ErrConfig] for ctx or in.
 //
 // If a task of p ranges with its context, Map runs items in that task where it
@@ -59,7 +59,8 @@ func MapUnordered[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f 
 // It takes the items as [Map] does, with the same bound. An item that fails
 // does not end the others. The result is all errors, joined by [errors.Join] in
 // the order of the items. If ctx ends or p is closed, the result has that error
-// once; but under [DropOldest] each item that was dropped has [ErrDropped]. To stop
+// once; but under [DropOldest] each item that was dropped has [ErrDropped], and under
+// [Reject] each that was refused [ErrQueueFull]. To stop
 // at the first error, use a [Group]. The errors about nil arguments are those of Map.
 func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context.Context, T) error) error {
 	if f == nil {
@@ -90,7 +91,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 // [runtime.Goexit], except on the calling goroutine: that ends the loop and the
 // goroutine. The result is all errors, joined by [errors.Join] in the order of
 // the items. If ctx ends or p is closed, not all items have run, and the result
-// has that error once. To stop at the first error, use [MapSlice] or [Range].
+// has that error once, unless all were taken before. To stop at the first error, use [MapSlice] or [Range].
 //
 // The participants are those of Range: the caller does not count against the
 // maximum of p, unless it is a task of p. [Stats] counts participants, not items. No

@@ -54,7 +54,7 @@ const (
 	// [runtime.Goexit], it ends that goroutine.
 	CallerRuns
 	// DropOldest discards the task that is first in the queue, and accepts the
-	// new one instead: one for one. At capacity 0, and if no task is in the
+	// new one instead: one for one. At capacity 0, or if no task is in the
 	// queue, it returns [ErrQueueFull]. For tasks of a key see [Keyed.Submit].
 	DropOldest
 )
@@ -206,8 +206,9 @@ func WithName(name string) Option { return option(func(c *config) { c.name = nam
 // nothing wait: tasks of one [Group] may call its Go, as in the example of [Group.Go].
 func WithMaxWorkers(n int) Option { return option(func(c *config) { c.lane.Max = n }) }
 
-// WithMinWorkers sets the minimum of workers: [New] starts as many, and the idle
-// timeout leaves as many. The default is 0.
+// WithMinWorkers sets the minimum of workers: 0 … the maximum, which is GOMAXPROCS
+// unless [WithMaxWorkers] sets it. [New] starts as many, and the idle timeout
+// leaves as many. The default is 0.
 func WithMinWorkers(n int) Option {
 	return ofRoot("WithMinWorkers", func(c *config) { c.crew.Min = n })
 }
@@ -314,7 +315,8 @@ func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logge
 
 // WithCrashOnPanic makes a panic of a task end the process, with the task's own
 // stack. The pool then recovers no panic of a task, nor do its sub-pools. If a task
-// runs in the goroutine that submits it or waits for it, its panic goes on there.
+// runs in the goroutine that submits it or waits for it, its panic goes on there; others
+// that wait for the task get [ErrGoexit].
 func WithCrashOnPanic() Option { return ofRoot("WithCrashOnPanic", func(c *config) { c.crash = true }) }
 
 // WithWorkerHooks sets functions that a worker calls on its goroutine: start
@@ -324,7 +326,8 @@ func WithCrashOnPanic() Option { return ofRoot("WithCrashOnPanic", func(c *confi
 // has left is used again. A stop hook can ask [Pool.Worker] what its worker has done.
 //
 // A hook must not wait for tasks of the pool: its worker runs none meanwhile,
-// and may be the only one.
+// and may be the only one. A panic of a hook is reported like that of a task. If start
+// calls Goexit, later workers have no hooks.
 func WithWorkerHooks(start, stop func(id int)) Option {
 	return ofRoot("WithWorkerHooks", func(c *config) { c.crew.Start, c.crew.Stop = start, stop })
 }
@@ -402,8 +405,8 @@ type rated struct {
 	asked sy.Uint64
 }
 
-// Rated adds a worker for one of every n tasks that find no idle worker,
-// beginning with the first. n must be at least 1. It follows pond's resizing
+// Rated says yes to one of every n questions, beginning with the first, and to the
+// first worker. See [Sizer] for what a no does. n must be at least 1. It follows pond's resizing
 // strategies, as do [Eager], [Balanced] and [Lazy]. A Rated counts, so give
 // each pool its own.
 func Rated(n int) Sizer { return &rated{n: n} }

@@ -216,8 +216,8 @@ type State uint8
 // The four states.
 const (
 	Open     State = iota // accepts and runs tasks
-	Paused                // accepts tasks, starts none
-	Draining              // refuses tasks; its goroutines are on their way out
+	Paused                // accepts tasks; its workers take none
+	Draining              // refuses tasks; accepted ones may still run
 	Closed                // no goroutine of the pool exists
 )
 
@@ -257,9 +257,10 @@ func stateOf(s kernel.Snapshot) State {
 // and Close end a pause.
 //
 // To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on
-// no worker is inside a task, of the pool or of its sub-pools, until the pause ends. But Running
-// does not count tasks that run on no worker, and the pause does not hold them back:
-// those of [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
+// no worker takes a task of the pool or of its sub-pools until the pause ends. The pause
+// does not hold back a task that a task above the pool runs itself while it waits for it (see
+// [Future.Wait]), nor tasks that run on no worker, which Running does not count: those of
+// [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
 func (p *Pool) Pause() { p.lane.Pause() }
 
 // Resume ends a pause, however many calls of Pause there were. On a pool that is not
@@ -347,15 +348,16 @@ func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Inside() }
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
 func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
 
-// Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
-// accepted, and returns nil when no goroutine of the pool exists any more.
+// Shutdown ends the pool gracefully. It refuses new tasks, also those that running tasks
+// submit, runs those that were accepted, and returns nil when no goroutine of the pool exists any more.
 //
 // If ctx ends first, Shutdown drops what is queued, cancels the contexts of
 // running tasks, and returns a [*ShutdownError] without waiting for them. The
 // error counts the dropped and the running tasks, and unwraps to ctx's error.
 // [Pool.Done] is closed when the running tasks have ended. If nothing was
 // dropped or running at that moment, the result is nil. But if a callback, such
-// as a worker hook, was still running, it is a ShutdownError with both counts 0.
+// as a worker hook, was still running, it is a ShutdownError with both counts 0. If [Pool.Close] or
+// [WithContext] dropped tasks before, it is a ShutdownError that unwraps to [ErrClosed].
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
 // from any goroutine. All calls of Shutdown return the same result. If several

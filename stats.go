@@ -31,7 +31,7 @@ type Stats struct {
 	Panicked  uint64 // of the failed: panicked
 	Rejected  uint64 // refused with ErrQueueFull; a Reservation that is used up does not count
 	Dropped   uint64 // accepted, but discarded before they started
-	Canceled  uint64 // accepted, but not started because their context had ended
+	Canceled  uint64 // accepted, but canceled before they started
 	Spawned   uint64 // of the submitted: run on a goroutine of their own, by the policy Spawn
 	Stalls    uint64 // alarms of [WithStallAfter]
 	SlowTasks uint64 // tasks that [WithSlowTask] found slow
@@ -51,7 +51,7 @@ type Stats struct {
 
 	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
 	// is stalled while all workers that it may have are inside tasks, other
-	// tasks wait, and no task ends: as when tasks wait for tasks that are queued
+	// tasks, or at capacity 0 submitters, wait, and no task ends: as when tasks wait for tasks that are queued
 	// behind them. The time is never too large. It counts from the first call of
 	// Stats that finds the pool so, or from the first look of the watchdog, which
 	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
@@ -66,8 +66,8 @@ type Stats struct {
 	BusyTime time.Duration
 
 	// WaitTime is how long tasks waited between being accepted and started,
-	// RunTime how long they ran. One task in 64 is measured, or every task with
-	// [TimingFull]. Tasks that run on no worker are not measured.
+	// RunTime how long they ran. One task in 64 is measured, with [TimingFull]
+	// every task, and with [TimingOff] none. Tasks that run on no worker are not measured.
 	WaitTime, RunTime Histogram
 }
 

@@ -17,14 +17,16 @@ import (
 // [Pool.Shutdown] whose context ends, drops it, or, under [DropOldest], a newer
 // task displaces it.
 //
-// Tasks that one goroutine submits start in the order of their submission, if
-// they go through the queue. These tasks do not: one that [Spawn] or
+// The workers take the tasks that one goroutine submits from the queue in the
+// order of their submission. With one worker they also run in it. These tasks do
+// not: one of a [Keyed], one that [Spawn] or
 // [CallerRuns] runs, one that a task runs itself because the queue of its pool
 // is full, and one that is run by the task that waits for it.
 //
 // If there is no free capacity (see [WithQueueCapacity]), Submit follows the
 // pool's [FullPolicy]. Under [Block], the default, it parks until there is some,
-// or the pool is shut down. Under the other policies it does not wait. A task
+// or the pool is shut down. Under the other policies it does not wait for
+// capacity; under [CallerRuns] it returns when the task has ended. A task
 // that goes into the queue costs no allocation.
 //
 // Under Block, Submit slows down goroutines that submit tasks without pause. While
@@ -41,9 +43,9 @@ import (
 // is full, under Block, the task runs the new task itself, because to wait for free
 // capacity could stop the whole pool. So it must not hold a lock that the new task
 // takes, the new task must not wait for what the submitter does later, nor for its end,
-// and if the new task calls [runtime.Goexit], the submitter ends too. If 64 tasks already
-// run inside each other, the new one is accepted beyond the capacity instead. So
-// is one that a task submits to a pool of its family that is neither its own nor
+// and if the new task calls [runtime.Goexit], the submitter ends too. If the submitter is nested
+// in 64 other tasks, the new one is accepted beyond the capacity instead. So is one
+// that a task submits to a pool of its family that is neither its own nor
 // above it; see [Pool.Sub].
 //
 // The pool recognizes its tasks by their stacks. A goroutine that a task has
@@ -124,8 +126,9 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
 // itself, so that tasks that wait for tasks cannot use up the workers. If ctx does
 // not show the caller's task, SubmitWait asks the stack, which takes a microsecond;
-// and if 64 tasks already run inside each other, it submits the new one by the
-// [FullPolicy] instead. If the new task calls runtime.Goexit in the outer one, that
+// and if the caller is nested in 64 other tasks, it submits the new one by the
+// [FullPolicy] instead. With the task's context nothing bounds how deep tasks
+// nest. If the new task calls runtime.Goexit in the outer one, that
 // ends too. If a goroutine that a task has started calls SubmitWait with the task's
 // context, that goroutine runs the new task, beside its own task and beyond the
 // pool's limit.

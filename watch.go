@@ -25,7 +25,7 @@ const minAlarm = time.Millisecond
 const maxAlarmTasks = 10
 
 // WithStallAfter makes the pool report when it has been stalled for d. A pool
-// is stalled while all its workers are inside tasks, other tasks wait, and no
+// is stalled while all workers that it may have are inside tasks, other tasks wait, and no
 // task ends: as when tasks wait for tasks that are queued behind them, or all
 // wait for one lock. A waiting task that is cancelled, or that its waiter runs,
 // counts as one that has ended. If tasks of other sub-pools hold the workers, the
