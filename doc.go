@@ -154,8 +154,8 @@
 // first, the pool is closed, or DropOldest displaces it; then [Stats]
 // counts it in Canceled or in Dropped.
 //
-// While a task waits in the queue, and the pool is not paused, a worker that is free, or may be started, is
-// on its way to it. No task belongs to a worker before it starts, so a task that
+// While a task waits in the queue, and the pool is not paused, a worker that is
+// free, or may be started, is on its way to it. No task belongs to a worker before it starts, so a task that
 // hangs delays no other while a worker is free. A new worker first yields to
 // workers that are making progress (see [Auto]).
 //

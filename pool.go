@@ -258,7 +258,7 @@ func stateOf(s kernel.Snapshot) State {
 //
 // To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on
 // no worker takes a task of the pool or of its sub-pools until the pause ends. The pause
-// does not hold back a task that a task above the pool runs itself while it waits for it (see
+// does not hold back a task that a task of a pool above waits for and runs itself (see
 // [Future.Wait]), nor tasks that run on no worker, which Running does not count: those of
 // [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
 func (p *Pool) Pause() { p.lane.Pause() }
@@ -348,16 +348,18 @@ func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Inside() }
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
 func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
 
-// Shutdown ends the pool gracefully. It refuses new tasks, also those that running tasks
-// submit, runs those that were accepted, and returns nil when no goroutine of the pool exists any more.
+// Shutdown ends the pool gracefully. It refuses new tasks, also those that
+// running tasks submit, runs those that were accepted, and returns nil when no
+// goroutine of the pool exists any more.
 //
 // If ctx ends first, Shutdown drops what is queued, cancels the contexts of
 // running tasks, and returns a [*ShutdownError] without waiting for them. The
 // error counts the dropped and the running tasks, and unwraps to ctx's error.
 // [Pool.Done] is closed when the running tasks have ended. If nothing was
 // dropped or running at that moment, the result is nil. But if a callback, such
-// as a worker hook, was still running, it is a ShutdownError with both counts 0. If [Pool.Close] or
-// [WithContext] dropped tasks before, it is a ShutdownError that unwraps to [ErrClosed].
+// as a worker hook, was still running, it is a ShutdownError with both counts 0.
+// If [Pool.Close] or [WithContext] dropped tasks before, it is a ShutdownError
+// that unwraps to [ErrClosed].
 //
 // Shutdown and [Pool.Close] may be called any number of times, in any order,
 // from any goroutine. All calls of Shutdown return the same result. If several

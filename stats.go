@@ -51,8 +51,8 @@ type Stats struct {
 
 	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
 	// is stalled while all workers that it may have are inside tasks, other
-	// tasks, or at capacity 0 submitters, wait, and no task ends: as when tasks wait for tasks that are queued
-	// behind them. The time is never too large. It counts from the first call of
+	// tasks, or at capacity 0 submitters, wait, and no task ends: as when tasks
+	// wait for tasks that are queued behind them. The time is never too large. It counts from the first call of
 	// Stats that finds the pool so, or from the first look of the watchdog, which
 	// comes at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration
