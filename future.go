@@ -237,14 +237,19 @@ func (w *waker) unlockAndWake() {
 // An awaited holds tasks of which a waiter may run those that have not begun.
 type awaited struct {
 	waker
-	listed fifo[*call] // tasks that have not begun, and some that have, the oldest first
+	oldest, newest *call // of those that are listed: tasks that have not begun, and some that have
 }
 
 // list lists c, unless it has begun.
 func (a *awaited) list(c *call) {
 	a.mu.Lock()
-	if a.trim(); c.Waits() {
-		a.listed.push(c)
+	if c.Waits() {
+		if a.trim(); a.oldest == nil {
+			a.oldest = c
+		} else {
+			a.newest.Next = c
+		}
+		a.newest = c
 	}
 	a.unlockAndWake() // a waiter may have to run it
 }
@@ -255,16 +260,23 @@ func (a *awaited) list(c *call) {
 func (a *awaited) unbegun() *call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.trim(); a.listed.len() == 0 {
-		return nil
+	a.trim()
+	return a.oldest
+}
+
+// withdraw cancels the tasks that are listed and have not begun: they resolve with err.
+func (a *awaited) withdraw(err error) {
+	for c := a.unbegun(); c != nil; c = a.unbegun() {
+		if !c.Withdraw(err) && c.Waits() {
+			return // the pool is about to drop it, and all others
+		}
 	}
-	return a.listed.first()
 }
 
 // trim drops the oldest tasks that have begun. Locked.
 func (a *awaited) trim() {
-	for a.listed.len() > 0 && !a.listed.first().Waits() {
-		a.listed.pop()
+	for a.oldest != nil && !a.oldest.Waits() {
+		a.oldest = take(&a.oldest.Next) // a task that has ended must not hold others in memory
 	}
 }
 

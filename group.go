@@ -44,7 +44,7 @@ type groupConfig struct {
 // next Go begins another round.
 type round struct {
 	lazyContext
-	awaited // the group's tasks, if it helps; its lock guards what follows, up to gate
+	awaited // the group's tasks; its lock guards what follows, up to gate
 	g       *Group
 	tasks   int        // that have not ended, also those whose Go waits
 	places  int        // calls of Go so far; the number of a call is its place
@@ -282,10 +282,28 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	switch {
 	case err != nil:
 		t.f = nil // t may live as long as the group
-	case r.g.helps:
-		r.list(&t.call)
+	default:
+		if r.list(&t.call); r.ended.Load() { // end may have looked at the list before
+			r.withdraw(r.Err())
+		}
 	}
 	return err
+}
+
+// end ends r's context because of cause, and withdraws what has not begun.
+func (r *round) end(cause error) {
+	r.lazyContext.end(cause)
+	r.withdraw(r.Err())
+}
+
+// endWithParent makes the end of the parent call end, until stop is called.
+func (r *round) endWithParent() (stop func() bool) {
+	stop = func() bool { return false }
+	defer func() { _ = recover() }() // the parent's Done may panic
+	if r.parent.Done() != nil {
+		stop = sy.AfterDone(r.parent, func() { r.end(context.Cause(r.parent)) })
+	}
+	return stop
 }
 
 // leave counts a task as ended, with err. The last one ends the round, if Wait was called.
@@ -315,8 +333,8 @@ func (r *round) fail(place int, err error) (kept bool) {
 // error, or all errors with [CollectErrors]. The error of a task that panicked
 // is a [*PanicError]. If the task called [runtime.Goexit], the error is
 // [ErrGoexit]; if it was discarded, [ErrDropped]; and if it was not started because
-// the context had ended, the context's error. Such a task counts as ended only when a
-// worker comes to it: until then Wait waits, also in a paused pool.
+// the context had ended, the context's error. Wait does not wait until a worker
+// comes to such a task: once the context has ended, it waits only for those that run.
 //
 // In the task that made the group, Wait runs tasks of the group itself; if one
 // of them calls runtime.Goexit, it ends that goroutine. Call Wait in the task,
@@ -348,6 +366,9 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	}
 	r.waited = true
 	r.mu.Unlock()
+	if !h.any() { // a helper comes to all tasks itself
+		defer r.endWithParent()()
+	}
 	var err error
 	if h.any() || ctx.Done() != nil {
 		sy.Reach("wait for a group")

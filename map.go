@@ -38,8 +38,8 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // others do not start, and Map waits until none runs any more. A panic of in or of
 // the loop body does the same, and then goes on. If ctx ends or p is closed, Map
 // takes one more item at most. That item has the error of ctx or [ErrClosed]; those
-// that have not started have ctx's error or [ErrDropped], when a worker comes to them. A nil argument yields one pair with an error: [ErrClosed] for p,
-// [ErrNilTask] for f, [ErrConfig] for ctx or in.
+// that have not started have ctx's error or [ErrDropped]. A nil argument yields one
+// pair with an error: [ErrClosed] for p, [ErrNilTask] for f, [ErrConfig] for ctx or in.
 //
 // If a task of p ranges with its context, Map runs items in that task where it
 // would otherwise wait for them. If f calls [runtime.Goexit] there, it ends that
@@ -236,7 +236,10 @@ func (m *mapping[In, Out]) isReady() bool {
 
 // next is the next item to yield. It waits for the item, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
-	m.await(context.Background(), &m.p.lane, m.isReady, m.help)
+	if err := m.await(m.ctx, &m.p.lane, m.isReady, m.help); err != nil {
+		m.withdraw(err)
+		m.await(context.Background(), &m.p.lane, m.isReady, m.help)
+	}
 	m.left--
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -257,12 +260,7 @@ func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	m.mu.Lock()
 	m.over = true
 	m.mu.Unlock()
-	cancel(nil) // what has not begun does not begin
-	for c := m.unbegun(); c != nil; c = m.unbegun() {
-		if !c.Withdraw(context.Canceled) && c.Waits() {
-			break // the pool is about to drop it, and all others
-		}
-	}
+	cancel(nil) // what has not begun does not begin: next withdraws it
 	for m.left > 0 {
 		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
 			m.p.report(t.panicked, false, func() {})

@@ -39,6 +39,67 @@ func TestGroupWaitsForAllItsTasks(t *testing.T) {
 	}
 }
 
+// Once the context of a group has ended, Wait does not wait until a worker comes to the tasks that have
+// not begun: neither behind other tasks, nor in a paused pool.
+func TestGroupWaitDoesNotWaitForWhatWillNotStart(t *testing.T) {
+	early := errors.New("early")
+	type group = *shoal.Group
+	for _, c := range []struct {
+		name  string
+		fails error                                                // of the first task, after a second
+		end   func(g *shoal.Group, cancel context.CancelCauseFunc) // after a second
+		want  error
+		cause error // of the group's context
+		opts  []shoal.GroupOption
+	}{
+		{name: "a task fails", fails: errBoom, want: errBoom, cause: errBoom},
+		{name: "the parent ends", end: func(_ group, cancel context.CancelCauseFunc) { cancel(early) }, want: context.Canceled, cause: early},
+		{name: "the parent ends, all errors", end: func(_ group, cancel context.CancelCauseFunc) { cancel(early) },
+			want: context.Canceled, cause: early, opts: []shoal.GroupOption{shoal.CollectErrors()}},
+		{name: "Stop", end: func(g group, _ context.CancelCauseFunc) { g.Stop() }, want: context.Canceled, cause: context.Canceled},
+	} {
+		for _, paused := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, paused %v", c.name, paused), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					p := newPool(t, fixed(1)...)
+					ctx, cancel := context.WithCancelCause(bg)
+					defer cancel(nil)
+					g := p.Group(ctx, c.opts...)
+					g.Go(func(context.Context) error { time.Sleep(time.Second); return c.fails })
+					must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+					for range 10 {
+						g.Go(func(context.Context) error { t.Error("a task starts"); return nil })
+					}
+					synctest.Wait()
+					if paused {
+						p.Pause()
+					}
+					if c.end != nil {
+						time.AfterFunc(time.Second-1, func() { c.end(g, cancel) })
+					}
+					begin := time.Now()
+					wantErr(t, "Wait", g.Wait(), c.want)
+					if d := time.Since(begin); d != time.Second {
+						t.Errorf("Wait took %v, want 1s", d)
+					}
+					if s := p.Stats(); s.Canceled != 10 || s.InFlight != 1 {
+						t.Errorf("%d tasks are canceled, %d in flight, want 10 and 1", s.Canceled, s.InFlight)
+					}
+					if cause := context.Cause(g.Context()); cause != c.cause {
+						t.Errorf("the cause is %v, want %v", cause, c.cause)
+					}
+					g.Go(fine) // of the next round
+					p.Resume()
+					if err := g.Wait(); c.cause != early {
+						must(t, err)
+					}
+					shutClean(t, p)
+				})
+			})
+		}
+	}
+}
+
 func TestGroupFirstErrorCancelsTheOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithMaxWorkers(2))

@@ -587,3 +587,36 @@ func TestLoopsWithoutItems(t *testing.T) {
 		t.Errorf("on a closed pool: %v", err)
 	}
 }
+
+// Once its context has ended, a Map does not wait until a worker comes to the items that have not
+// begun: neither behind other tasks, nor in a paused pool.
+func TestMapDoesNotWaitForItemsThatWillNotStart(t *testing.T) {
+	for name, mapOf := range mappers {
+		for _, paused := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, paused %v", name, paused), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					p := newPool(t, fixed(1)...)
+					must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+					if paused {
+						p.Pause()
+					}
+					ctx, cancel := context.WithTimeout(bg, time.Second)
+					defer cancel()
+					begin, n := time.Now(), 0
+					for _, err := range mapOf(ctx, p, upTo(20), double) {
+						wantErr(t, "the loop", err, context.DeadlineExceeded)
+						n++
+					}
+					if d := time.Since(begin); n != 20 || d != time.Second {
+						t.Errorf("the loop yielded %d results and took %v, want 20 and 1s", n, d)
+					}
+					if s := p.Stats(); s.Canceled != 20 || s.InFlight != 1 {
+						t.Errorf("%d tasks are canceled, %d in flight, want 20 and 1", s.Canceled, s.InFlight)
+					}
+					p.Resume()
+					shutClean(t, p)
+				})
+			})
+		}
+	}
+}

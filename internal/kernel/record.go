@@ -29,7 +29,8 @@ type Record struct {
 	Lane  *Lane // nil: none yet
 	Keep  *Keep // of the goroutine that runs it; nil: it has none
 	Kept  bool  // it waits in a strand, and has no ticket of its own
-	state sy.Uint64
+	state sy.Uint32
+	Next  *Record // in the list of its waiter, whose lock guards it
 }
 
 const (

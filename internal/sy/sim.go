@@ -149,6 +149,20 @@ func (x *Uint64) CompareAndSwap(old, v uint64) bool {
 	return ok
 }
 
+// Uint32 is a controlled atomic.Uint32.
+type Uint32 struct{ x Uint64 }
+
+// Load loads.
+func (x *Uint32) Load() uint32 { return uint32(x.x.Load()) }
+
+// Store stores v.
+func (x *Uint32) Store(v uint32) { x.x.Store(uint64(v)) }
+
+// CompareAndSwap swaps if it finds old.
+func (x *Uint32) CompareAndSwap(old, v uint32) bool {
+	return x.x.CompareAndSwap(uint64(old), uint64(v))
+}
+
 // Pointer is a controlled atomic.Pointer.
 type Pointer[T any] struct {
 	o Object

@@ -16,6 +16,7 @@ import (
 type (
 	Bool           = atomic.Bool
 	Int64          = atomic.Int64
+	Uint32         = atomic.Uint32
 	Uint64         = atomic.Uint64
 	Pointer[T any] = atomic.Pointer[T]
 	Mutex          = sync.Mutex

@@ -317,6 +317,60 @@ var crossGroups = []suite.Model{
 		s.hasRun(2, "Wait")
 		s.hasRun(3, "Wait")
 	})},
+	{Name: "cross/Stop of a group in a paused pool, beside Go", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.p.Pause()
+		g := s.p.Group(context.Background())
+		wait := s.beside("stopper", func() { g.Stop() }) // the pause must not keep it
+		g.Go(s.does(0, nothing))
+		wait()
+		s.p.Resume()
+		g.Wait()
+		s.shutdown()
+	})},
+	{Name: "cross/the parent of a group ends, in a paused pool", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.p.Pause()
+		ctx := explore.NewContext()
+		g := s.p.Group(ctx)
+		g.Go(s.does(0, nothing))
+		g.Go(s.does(1, nothing))
+		s.Go("canceler", ctx.Cancel)
+		if err := g.Wait(); err != context.Canceled { // the pause must not keep it
+			s.Failf("Wait = %v", err)
+		}
+		s.p.Resume()
+		s.shutdown()
+	})},
+	{Name: "cross/the parent of a group ends while a task of it begins, and another one waits", Bound: 2, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		ctx := explore.NewContext()
+		g := s.p.Group(ctx, shoal.CollectErrors())
+		g.Go(s.does(0, nothing))
+		g.Go(s.does(1, nothing))
+		s.Go("canceler", ctx.Cancel)
+		if err := g.Wait(); (err == nil) != (s.times(0)+s.times(1) == 2) {
+			s.Failf("%d, %d: %v", s.times(0), s.times(1), err)
+		}
+		s.shutdown()
+	})},
+	{Name: "cross/the context of a Map ends in a paused pool", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.p.Pause()
+		ctx := explore.NewContext()
+		s.Go("canceler", ctx.Cancel)
+		for _, err := range shoal.MapUnordered(ctx, s.p, s.items(2), func(context.Context, int) (int, error) { return 0, nil }) {
+			if err != context.Canceled { // the pause must not keep it
+				s.Failf("%v", err)
+			}
+		}
+		s.p.Resume()
+		s.shutdown()
+	})},
 	{Name: "cross/TryGo and Go of a task at the limit, while another one waits", Bound: 2, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithMaxWorkers(2))
 		g := s.p.Group(context.Background(), shoal.Limit(1))
