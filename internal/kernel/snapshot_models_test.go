@@ -104,6 +104,19 @@ func snapshotModels() (ms []suite.Model) {
 		s.submit(0, 3)
 		s.end()
 	})
+	add("the figures of a snapshot are of one moment", 2, nil, func(s *sim) {
+		s.pool(0, of(2, 4))
+		s.Go("looks", func() {
+			for range 2 {
+				if n := s.root.Snapshot(); n.Busy != n.WorkersIn { // nothing runs inline
+					s.Failf("%d are busy, and %d are workers: %+v", n.Busy, n.WorkersIn, n)
+				}
+			}
+		})
+		s.submit(0, 0)
+		s.submit(0, 1)
+		s.end()
+	})
 	add("a worker passes a tombstone, then begins a task: a watchdog sees that", 2, nil, func(s *sim) {
 		s.drops = true
 		s.pool(2, conf{Max: 1, Capacity: 4})

@@ -285,7 +285,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: a lane has a lease after a task has joined a strand", models: "strands/",
 		old: "\tif l.leaf().Queued() || l.muted && l.kids() == nil {\n",
 		new: "\tif true {\n"},
-	{name: "kernel: a snapshot looks at head twice", tests: "TestH10_Queued",
+	{name: "kernel: a snapshot looks at head twice", models: "snapshots/the figures", tests: "TestH10_Queued",
 		old: "s.Busy-l.inline-int(l.hosts), l.moves",
 		new: "l.workersIn()-int(l.hosts), l.moves"},
 	// ----- keep -----
