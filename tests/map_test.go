@@ -620,3 +620,18 @@ func TestMapDoesNotWaitForItemsThatWillNotStart(t *testing.T) {
 		}
 	}
 }
+
+// Close drops the items that have not begun. To ForEach that is the end of the pool, once.
+func TestForEachSaysOnceThatItsPoolWasClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		time.AfterFunc(time.Second, func() { p.Close() })
+		err := shoal.ForEach(bg, p, upTo(20), func(context.Context, int) error { time.Sleep(time.Minute); return nil })
+		if err == nil || err.Error() != shoal.ErrClosed.Error() || !errors.Is(err, shoal.ErrClosed) {
+			t.Errorf("ForEach returned %v, want ErrClosed once", err)
+		}
+		if n := p.Stats().Dropped; n == 0 {
+			t.Error("no item was dropped")
+		}
+	})
+}
