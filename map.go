@@ -68,7 +68,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 	}
 	var errs []error
 	run := func(its context.Context, v T) (own bool, err error) {
-		if err = f(its, v); err != nil && p.lane.Stops() && same(err, its.Err()) && !same(err, ctx.Err()) { // Close has ended its
+		if err = f(its, v); err != nil && same(err, its.Err()) && !same(err, ctx.Err()) { // Close has ended its
 			return false, ErrClosed
 		}
 		return true, err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoal-go/shoal"
@@ -634,4 +635,47 @@ func TestForEachSaysOnceThatItsPoolWasClosed(t *testing.T) {
 			t.Error("no item was dropped")
 		}
 	})
+}
+
+// Errors of f are its own also while the pool closes, whatever they are.
+func TestForEachKeepsTheErrorsOfItemsWhileItsPoolCloses(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(4)...)
+		time.AfterFunc(time.Second, func() { p.Close() })
+		err := shoal.ForEach(bg, p, upTo(4), func(ctx context.Context, i int) error {
+			<-ctx.Done()
+			return []error{errBoom, shoal.ErrDropped, ctx.Err(), ctx.Err()}[i]
+		})
+		if want := errors.Join(errBoom, shoal.ErrDropped, shoal.ErrClosed); err == nil || err.Error() != want.Error() {
+			t.Errorf("ForEach returned %v, want %v", err, want)
+		}
+	})
+}
+
+// A result that is there is yielded before more than one further item is taken.
+func TestMapYieldsWhatIsThere(t *testing.T) {
+	for name, mapOf := range mappers {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPool(t, fixed(1)...)
+				yielded := 0
+				in := func(yield func(int) bool) {
+					for i := range 10 {
+						synctest.Wait() // all items that were taken have their results
+						if yielded < i-1 {
+							t.Errorf("item %d is taken, and %d results are yielded", i, yielded)
+						}
+						if !yield(i) {
+							return
+						}
+					}
+				}
+				for _, err := range mapOf(bg, p, in, double) {
+					must(t, err)
+					yielded++
+				}
+				shutClean(t, p)
+			})
+		})
+	}
 }
