@@ -151,7 +151,6 @@ type mapping[In, Out any] struct {
 	ordered bool
 	caller  helper
 	left    int                     // accepted, not yielded; only the goroutine that ranges uses it
-	over    bool                    // results are not yielded any more; guarded like results
 	results fifo[*mapTask[In, Out]] // to be yielded, the first one next: all items if ordered, else those that are resolved
 }
 
@@ -163,7 +162,7 @@ type mapTask[In, Out any] struct {
 	out      Out
 	err      error
 	resolved bool
-	panicked *PanicError // what it has panicked with, if that is to be yielded
+	panicked *PanicError // what it has panicked with; written before it is resolved
 }
 
 func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
@@ -257,9 +256,6 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 // end cancels what has not begun, and waits until no item runs. Panics that are not yielded are
 // reported.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
-	m.mu.Lock()
-	m.over = true
-	m.mu.Unlock()
 	cancel(nil) // what has not begun does not begin: next withdraws it
 	for m.left > 0 {
 		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
@@ -274,12 +270,8 @@ func (t *mapTask[In, Out]) Run() (err error) {
 }
 
 func (t *mapTask[In, Out]) Returns(err error) bool {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
-	if !t.m.over {
-		t.panicked, _ = err.(*PanicError)
-	}
-	return !t.m.over
+	t.panicked, _ = err.(*PanicError)
+	return true // or it is reported by end
 }
 
 func (t *mapTask[In, Out]) Resolve(err error) {

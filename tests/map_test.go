@@ -679,3 +679,27 @@ func TestMapYieldsWhatIsThere(t *testing.T) {
 		})
 	}
 }
+
+// In a task, Map runs the next item or none: another one may wait until the loop body has had the next.
+func TestMapRunsInItsTaskOnlyTheNextItem(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		var had [10]chan struct{} // closed when the body has had the result
+		for i := range had {
+			had[i] = make(chan struct{})
+		}
+		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+			for i, err := range shoal.Map(ctx, p, upTo(len(had)), func(_ context.Context, i int) (int, error) {
+				if time.Sleep(time.Second); i > 0 {
+					<-had[i-1]
+				}
+				return i, nil
+			}) {
+				must(t, err)
+				close(had[i])
+			}
+			return nil
+		}))
+		shutClean(t, p)
+	})
+}

@@ -176,9 +176,9 @@ var mutants = []mutant{
 		new: " && i < 0 {"},
 
 	// ----- clients of the kernel -----
-	{name: "a panic is thought to be yielded after a loop was left", tests: "TestReviewAPanicAfter",
-		old: "return !t.m.over",
-		new: "return true"},
+	{name: "in a task Map runs items that must wait for the loop body", tests: "TestMapRunsInItsTask",
+		old: "	if m.ordered {\n		return m.caller",
+		new: "	if false {\n		return m.caller"},
 	{name: "a panic that is not yielded is not logged", tests: "TestReviewAPanicAfter",
 		old: "t.panicked, _ = err.(*PanicError)",
 		new: "_, _ = err.(*PanicError)"},
