@@ -208,3 +208,52 @@ func (p *Pool) guard(f func()) {
 
 // callback is guard for a function with that name, which must not end its goroutine.
 func (p *Pool) callback(name string, f func()) { p.guard(func() { p.noGoexit(name, f) }) }
+
+// A failures holds the errors of tasks, or of items: the first one, which ends the others, or all.
+type failures struct {
+	mu      sy.Mutex    // guards what follows
+	collect bool        // constant
+	first   error       // that ended the others
+	late    error       // if errors are not collected: what is returned if there is no other one
+	all     []taskError // if errors are collected
+}
+
+// A taskError is the error of a task, or an item, and its place among others.
+type taskError struct {
+	place int
+	err   error
+}
+
+// note notes an error, and reports whether result returns it. If errors are not collected, or if
+// ends is set, the error ends the others: note calls end with the first such error.
+func (f *failures) note(place int, err error, ends bool, end func(error)) (kept bool) {
+	f.mu.Lock()
+	ends = ends || !f.collect
+	first := ends && f.first == nil
+	if first {
+		f.first = err
+	}
+	if kept = first || !ends; kept && f.collect {
+		f.all = append(f.all, taskError{place, err})
+	}
+	f.mu.Unlock()
+	if first {
+		end(err)
+	}
+	return kept
+}
+
+// result is the first error, or all, in the order of their places.
+func (f *failures) result() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.collect {
+		return cmp.Or(f.first, f.late)
+	}
+	slices.SortStableFunc(f.all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
+	errs := make([]error, len(f.all))
+	for i, e := range f.all {
+		errs[i] = e.err
+	}
+	return errors.Join(errs...)
+}

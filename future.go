@@ -240,8 +240,8 @@ type awaited struct {
 	oldest, newest *call // of those that are listed: tasks that have not begun, and some that have
 }
 
-// list lists c, unless it has begun.
-func (a *awaited) list(c *call) {
+// list lists c, unless it has begun. If it is to wake them, the waiters look whether they have to run c.
+func (a *awaited) list(c *call, wake bool) {
 	a.mu.Lock()
 	if c.Waits() {
 		if a.trim(); a.oldest == nil {
@@ -251,7 +251,11 @@ func (a *awaited) list(c *call) {
 		}
 		a.newest = c
 	}
-	a.unlockAndWake() // a waiter may have to run it
+	if wake {
+		a.unlockAndWake()
+	} else {
+		a.mu.Unlock()
+	}
 }
 
 // unbegun is the oldest task that is listed and has not begun; nil: there is none. It does not leave
@@ -277,6 +281,9 @@ func (a *awaited) withdraw(err error) {
 func (a *awaited) trim() {
 	for a.oldest != nil && !a.oldest.Waits() {
 		a.oldest = take(&a.oldest.Next) // a task that has ended must not hold others in memory
+	}
+	if a.oldest == nil {
+		a.newest = nil
 	}
 }
 

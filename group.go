@@ -3,9 +3,7 @@ package shoal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	_ "sync/atomic" // so that the compiler inlines the atomics, to which package sy gives other names
 
 	"github.com/shoal-go/shoal/internal/kernel"
@@ -283,25 +281,28 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	case err != nil:
 		t.f = nil // t may live as long as the group
 	default:
-		if r.list(&t.call); r.ended.Load() { // end may have looked at the list before
+		if r.list(&t.call, r.g.helps); r.Err() != nil { // who withdraws may have looked at the list before
 			r.withdraw(r.Err())
 		}
 	}
 	return err
 }
 
-// end ends r's context because of cause, and withdraws what has not begun.
+// end ends r's context because of cause, and has what has not begun withdrawn: not here, as it may be much, and
+// the caller a worker.
 func (r *round) end(cause error) {
 	r.lazyContext.end(cause)
-	r.withdraw(r.Err())
+	if r.unbegun() != nil {
+		sy.Go(func() { r.withdraw(r.Err()) })
+	}
 }
 
-// endWithParent makes the end of the parent call end, until stop is called.
-func (r *round) endWithParent() (stop func() bool) {
+// follow makes the end of the parent withdraw what has not begun, until stop is called.
+func (r *round) follow() (stop func() bool) {
 	stop = func() bool { return false }
 	defer func() { _ = recover() }() // the parent's Done may panic
 	if r.parent.Done() != nil {
-		stop = sy.AfterDone(r.parent, func() { r.end(context.Cause(r.parent)) })
+		stop = sy.AfterDone(r.parent, func() { r.withdraw(r.Err()) })
 	}
 	return stop
 }
@@ -312,6 +313,7 @@ func (r *round) leave(place int, err error) {
 		r.fail(place, err)
 	}
 	r.mu.Lock()
+	r.trim()
 	for r.tasks--; len(r.atLimit) > 0 && !r.isFull(); r.atLimit = r.atLimit[1:] {
 		r.atLimit[0].Set() // also if its Go does not wait any more
 	}
@@ -324,9 +326,17 @@ func (r *round) leave(place int, err error) {
 	r.end(context.Canceled) // those in Wait do that too, if there are any yet
 }
 
-// fail notes an error, and reports whether Wait returns it.
+// fail notes an error, and reports whether Wait returns it. The error of the ended context is noted once, and
+// unless errors are collected, any other one comes before it.
 func (r *round) fail(place int, err error) (kept bool) {
-	return r.errs.note(place, err, same(err, r.Err()), r.end) // the error of the ended context is noted once
+	ended := same(err, r.Err())
+	if ended && !r.g.collect {
+		r.errs.mu.Lock()
+		r.errs.late = err
+		r.errs.mu.Unlock()
+		return false
+	}
+	return r.errs.note(place, err, ended, r.end)
 }
 
 // Wait parks until all of the group's tasks have ended, and returns the first
@@ -365,16 +375,29 @@ func (g *Group) WaitContext(ctx context.Context) error {
 		r.gate.Shut()
 	}
 	r.waited = true
+	over := r.over()
 	r.mu.Unlock()
-	if !h.any() { // a helper comes to all tasks itself
-		defer r.endWithParent()()
-	}
+	var stop func() bool // of follow, if that was called
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
 	var err error
-	if h.any() || ctx.Done() != nil {
+	switch {
+	case over:
+	case h.any() || ctx.Done() != nil:
 		sy.Reach("wait for a group")
-		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) })
-	} else {
+		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome {
+			got := h.help(r.unbegun, n)
+			if got != kernel.Ran && stop == nil { // else the caller comes to all tasks itself
+				stop = r.follow()
+			}
+			return got
+		})
+	default:
 		sy.Reach("wait for a round")
+		stop = r.follow()
 		r.gate.Wait()
 	}
 	switch {
@@ -384,54 +407,6 @@ func (g *Group) WaitContext(ctx context.Context) error {
 		return err
 	}
 	return cmp.Or(r.errs.result(), err)
-}
-
-// A failures holds the errors of tasks, or of items: the first one, which ends the others, or all.
-type failures struct {
-	mu      sy.Mutex    // guards what follows
-	collect bool        // constant
-	first   error       // that ended the others
-	all     []taskError // if errors are collected
-}
-
-// A taskError is the error of a task, or an item, and its place among others.
-type taskError struct {
-	place int
-	err   error
-}
-
-// note notes an error, and reports whether result returns it. If errors are not collected, or if
-// ends is set, the error ends the others: note calls end with the first such error.
-func (f *failures) note(place int, err error, ends bool, end func(error)) (kept bool) {
-	f.mu.Lock()
-	ends = ends || !f.collect
-	first := ends && f.first == nil
-	if first {
-		f.first = err
-	}
-	if kept = first || !ends; kept && f.collect {
-		f.all = append(f.all, taskError{place, err})
-	}
-	f.mu.Unlock()
-	if first {
-		end(err)
-	}
-	return kept
-}
-
-// result is the first error, or all, in the order of their places.
-func (f *failures) result() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.collect {
-		return f.first
-	}
-	slices.SortStableFunc(f.all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
-	errs := make([]error, len(f.all))
-	for i, e := range f.all {
-		errs[i] = e.err
-	}
-	return errors.Join(errs...)
 }
 
 // Stop cancels the group's context, and then waits and returns as [Group.Wait] does. Use it

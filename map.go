@@ -224,7 +224,7 @@ func (m *mapping[In, Out]) submit(v In) error {
 		t.Resolve(err)
 		return err
 	}
-	m.list(&t.call)
+	m.list(&t.call, false) // nobody waits now
 	return nil
 }
 
@@ -256,7 +256,8 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 // end cancels what has not begun, and waits until no item runs. Panics that are not yielded are
 // reported.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
-	cancel(nil) // what has not begun does not begin: next withdraws it
+	cancel(nil) // what has not begun does not begin
+	m.withdraw(context.Canceled)
 	for m.left > 0 {
 		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
 			m.p.report(t.panicked, false, func() {})

@@ -86,6 +86,8 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		case r.Queued > 0:
 		case r.Blocked > 0:
 			waits = some(r.Blocked, "submitter waits", "submitters wait")
+		case r.Below.Queued > 0:
+			waits = some(r.Below.Queued, "task", "tasks") + " queued in sub-pools"
 		default:
 			waits = "tasks beyond the capacity wait"
 		}

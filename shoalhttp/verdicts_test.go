@@ -130,6 +130,24 @@ func TestVerdictOnTasksThatHang(t *testing.T) {
 	})
 }
 
+func TestVerdictOnAStallByTasksOfSubPools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("parent"), shoal.WithMaxWorkers(2))
+		h := newPage(t, shoalhttp.WithPools(p))
+		for range 2 {
+			sub, err := p.Sub()
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(t, sub, 1)
+			sub.Submit(func() {})
+		}
+		rows(t, h)
+		time.Sleep(time.Minute)
+		says(t, rows(t, h)["parent"], "stalled", 3, "all 2 workers busy, all in tasks of sub-pools, 2 tasks queued in sub-pools, nothing finished for at least 1m02s")
+	})
+}
+
 func TestVerdictOnAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(3))

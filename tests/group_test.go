@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/internal/testpool"
@@ -98,6 +99,96 @@ func TestGroupWaitDoesNotWaitForWhatWillNotStart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// So it is in a task that would have to run the group's tasks itself, and may not: their pool is at its maximum.
+func TestGroupWaitInATaskDoesNotWaitForWhatWillNotStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(4)...)
+		sub := newSub(t, p, shoal.WithMaxWorkers(1))
+		must(t, sub.Submit(func() { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := p.SubmitWait(ctx, func(ctx context.Context) error {
+			g := sub.Group(ctx)
+			g.Go(func(context.Context) error { t.Error("a task starts"); return nil })
+			return g.Wait()
+		})
+		wantErr(t, "Wait", err, context.DeadlineExceeded)
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("Wait took %v, want 1s", d)
+		}
+		shutClean(t, p)
+	})
+}
+
+// The error of a task that runs says more than that of the context for those that do not start.
+func TestGroupStopReturnsTheErrorOfATaskThatRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		g := p.Group(bg)
+		g.Go(func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom })
+		g.Go(fine)
+		synctest.Wait()
+		wantErr(t, "Stop", g.Stop(), errBoom)
+		g.Go(fine)
+		must(t, g.Wait())
+		g.Go(func(ctx context.Context) error { <-ctx.Done(); return nil })
+		g.Go(fine)
+		synctest.Wait()
+		wantErr(t, "Stop", g.Stop(), context.Canceled)
+		shutClean(t, p)
+	})
+}
+
+// A bigTracer puts a big value into the context of each task.
+type bigTracer struct {
+	shoal.Tracer
+	refs []weak.Pointer[[1 << 16]byte]
+}
+
+func (b *bigTracer) Submitted(ctx context.Context, p *shoal.Pool, kind string) context.Context {
+	v := new([1 << 16]byte)
+	b.refs = append(b.refs, weak.Make(v))
+	return context.WithValue(b.Tracer.Submitted(ctx, p, kind), runKey{}, v)
+}
+
+// alive is how many of refs are in memory.
+func alive[T any](refs []weak.Pointer[T]) (n int) {
+	for range 5 {
+		runtime.GC()
+	}
+	for _, r := range refs {
+		if r.Value() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// A group holds nothing of a task that has ended, though others have not.
+func TestGroupHoldsNoTaskThatHasEnded(t *testing.T) {
+	b := &bigTracer{Tracer: new(recordingTracer)}
+	p := newPool(t, fixed(2, shoal.WithTracer(b))...)
+	g := p.Group(bg)
+	gate := make(chan struct{})
+	g.Go(func(context.Context) error { <-gate; return nil })
+	release := hold(t, p, 1)
+	for range 10 {
+		g.Go(fine)
+	}
+	release()
+	for p.Stats().InFlight > 1 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := alive(b.refs); n > 2 { // that of the worker may be the last one
+		t.Errorf("of 10 tasks that have ended and one that runs %d are in memory", n)
+	}
+	close(gate)
+	must(t, g.Wait())
+	shutClean(t, p)
 }
 
 func TestGroupFirstErrorCancelsTheOthers(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/internal/testpool"
@@ -702,4 +703,38 @@ func TestMapRunsInItsTaskOnlyTheNextItem(t *testing.T) {
 		}))
 		shutClean(t, p)
 	})
+}
+
+// A Map that is over holds no item, though the context of one is kept.
+func TestMapHoldsNoItemThatIsOver(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	for name, mapOf := range map[string]func(context.Context, *shoal.Pool, iter.Seq[*[1 << 16]byte], func(context.Context, *[1 << 16]byte) (int, error)) iter.Seq2[int, error]{
+		"Map": shoal.Map[*[1 << 16]byte, int], "MapUnordered": shoal.MapUnordered[*[1 << 16]byte, int],
+	} {
+		var refs []weak.Pointer[[1 << 16]byte]
+		var kept context.Context
+		release := hold(t, p, 1)
+		in := func(yield func(*[1 << 16]byte) bool) {
+			for range 20 {
+				v := new([1 << 16]byte)
+				if refs = append(refs, weak.Make(v)); !yield(v) {
+					return
+				}
+			}
+			release()
+		}
+		for _, err := range mapOf(bg, p, in, func(ctx context.Context, _ *[1 << 16]byte) (int, error) {
+			if kept == nil {
+				kept = ctx
+			}
+			return 0, nil
+		}) {
+			must(t, err)
+		}
+		if n := alive(refs); n > 1 {
+			t.Errorf("%s: %d of 20 items are in memory, want that of the context only", name, n)
+		}
+		runtime.KeepAlive(kept)
+	}
+	shutClean(t, p)
 }

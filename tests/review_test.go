@@ -911,6 +911,49 @@ func TestReviewDroppingATurnIsNoEndOfAStall(t *testing.T) {
 	})
 }
 
+// Tasks of two sub-pools hold all workers of the parent: it is stalled if a task of a sub-pool waits for one
+// of them, and not if all that wait are held up in the sub-pool itself.
+func TestReviewAStallOfTheParentByTasksOfSubPools(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		most    int // of each sub-pool
+		paused  bool
+		stalled time.Duration
+	}{
+		{"they wait for the parent's workers", 3, false, time.Minute},
+		{"they are at their own maximum", 2, false, 0},
+		{"they are paused", 3, true, 0},
+	} {
+		inBubble(t, func(t *testing.T) {
+			root := newPool(t, fixed(4)...)
+			gate := make(chan struct{})
+			for range 2 {
+				mid := newSub(t, root)
+				sub := newSub(t, mid, shoal.WithMaxWorkers(c.most))
+				for range 2 {
+					must(t, sub.Submit(func() { <-gate }))
+				}
+				synctest.Wait()
+				if c.paused {
+					mid.Pause()
+				}
+				must(t, sub.Submit(func() {}))
+			}
+			synctest.Wait()
+			root.Stats()
+			time.Sleep(time.Minute)
+			if s := root.Stats(); s.Stalled != c.stalled {
+				t.Errorf("%s: stalled for %v, want %v: %d of %d run", c.name, s.Stalled, c.stalled, s.Running, s.MaxWorkers)
+			}
+			for _, mid := range root.Subs() {
+				mid.Resume()
+			}
+			close(gate)
+			shutClean(t, root)
+		})
+	}
+}
+
 // A pool is stalled if its own tasks use up the maximum of a pool above it, and also if more wait than its
 // capacity allows for.
 func TestReviewAStallBelowALowerMaximum(t *testing.T) {

@@ -93,6 +93,16 @@ func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
 // free reports whether one more worker may be busy in l. Locked.
 func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 
+// freeUpTo reports whether l, and each lane above it, up to but not including a, is free. Locked.
+func (l *Lane) freeUpTo(a *Lane) bool {
+	for ; l != a; l = l.up {
+		if !l.free() {
+			return false
+		}
+	}
+	return true
+}
+
 // fence makes each goroutine that has looked at l, or at what bounds l, and is about to take a task
 // without the lock, come to the lock instead. That look is out of date: fewer workers may be busy
 // from now on, or a task comes without a ticket. Since head may return to its old value, its flag

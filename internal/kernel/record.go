@@ -23,7 +23,7 @@ import (
 // Any goroutine may move state from waiting, by compare-and-swap, once r was accepted, so that its
 // ticket is in the line. The goroutine that has done so runs the task or gives it its result, and
 // alone writes state afterwards. The other fields are written before r is submitted, or by the
-// goroutine that runs it.
+// goroutine that runs it, unless they say otherwise.
 type Record struct {
 	Body  Body
 	Lane  *Lane // nil: none yet

@@ -22,6 +22,7 @@ type Snapshot struct {
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
 	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
+	WaitsBelow                                   bool // a task in a lane below waits for one of its workers
 }
 
 // Snapshot takes one.
@@ -44,7 +45,9 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count, true)
 	for _, b := range below {
 		s.WorkersIn += b.workersIn() - int(b.hosts)
-		b.place.moves = b.moves(b.count(), false)
+		n := b.count()
+		s.WaitsBelow = s.WaitsBelow || n.Waiting > 0 && b.freeUpTo(l)
+		b.place.moves = b.moves(n, false)
 		s.Moves += b.place.moves
 	}
 	if l.up != nil {

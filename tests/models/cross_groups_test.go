@@ -357,6 +357,26 @@ var crossGroups = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "cross/the parent of a group ends in a task that has no place in the group's sub-pool", Bound: 2, Reach: []string{"no place"}, Run: onPool(func(s *sim) {
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1)}, shoal.WithMaxWorkers(2))
+		s.drops = true
+		gate := sy.MakeLatch()
+		ctx := explore.NewContext()
+		u := s.begin(ctx, 0, func(ctx context.Context) error {
+			g := s.sub.Group(ctx)
+			g.Go(s.does(1, nothing))
+			g.Wait() // the task of the sub-pool must not keep it
+			gate.Open()
+			return nil
+		})
+		s.sub.Submit(func() { gate.Wait() })
+		s.Go("canceler", ctx.Cancel)
+		u.Wait(context.Background())
+		if s.times(0) == 0 {
+			gate.Open()
+		}
+		s.shutdown()
+	})},
 	{Name: "cross/the context of a Map ends in a paused pool", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
