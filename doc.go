@@ -107,6 +107,9 @@
 //   - [ErrDropped], or the error of its context, if the task was accepted and
 //     did not run.
 //
+// A task that waits may run the other task itself. If that one calls runtime.Goexit,
+// both end, and there is nobody to get the answer.
+//
 // The handler of [WithPanicHandler] gets every panic. Without a handler, a panic
 // that no caller could get is logged: that of Submit's task, but not that of a
 // Future that nobody waits for. With [WithCrashOnPanic] a panic ends the

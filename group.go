@@ -109,7 +109,8 @@ func (c *groupConfig) apply(opts []GroupOption) {
 //
 // A group has one pool. If an error of any of several groups is to end all of them,
 // give them one context of [context.WithCancelCause], and let a task that fails call
-// its cancel with the error.
+// its cancel with the error. If tasks of two groups call Go of each other's group,
+// neither Wait is the end of both.
 //
 // A task of p, or of a pool of p's family, that makes a group may wait for it.
 // Wait then runs the tasks of the group that have not started, so groups in
@@ -351,7 +352,7 @@ func (r *round) fail(place int, err error) (kept bool) {
 // not on another goroutine: that one would run them too.
 //
 // The end of each task synchronizes before the return of Wait. Wait may be
-// called any number of times, and returns the same until Go or TryGo is called again.
+// called any number of times, and returns the same errors until Go or TryGo is called again.
 func (g *Group) Wait() error { return g.WaitContext(context.Background()) }
 
 // WaitContext is [Group.Wait] with a context. If ctx ends first, it returns the

@@ -160,7 +160,7 @@ func (c *config) validate() error {
 	if most < 1 || most > MaxWorkers {
 		most = math.MaxInt
 	}
-	check(c, "WithMinWorkers", w.Min, 0, most, "0 … the maximum of workers")
+	check(c, "WithMinWorkers", w.Min, 0, most, fmt.Sprintf("0 … %d, the maximum of workers", l.Max))
 	if c.sizer == nil {
 		c.bad("WithSizing(nil): want a Sizer")
 	} else if r, ok := c.sizer.(*rated); ok {
@@ -194,8 +194,8 @@ func WithName(name string) Option { return option(func(c *config) { c.name = nam
 
 // WithMaxWorkers sets the maximum of live workers, whether they run a task or
 // not: 1 … 1<<24. The pool never has more, except after [Pool.Resize] has
-// lowered the maximum, until the tasks beyond it have ended. The default is
-// GOMAXPROCS at the time of [New].
+// lowered the maximum, until the tasks beyond it have ended and their workers have
+// left. The default is GOMAXPROCS at the time of [New].
 //
 // Tasks that [Spawn] and [CallerRuns] run, and the caller's share of [Range],
 // [ForEachSlice] and [MapSlice], run on no worker and do not count.
@@ -342,6 +342,10 @@ func WithTiming(t Timing) Option {
 // While there are too few workers, pools of higher priority come first,
 // whatever that means for the others. A worker that runs a task of lower
 // priority changes over when the task has ended. See [Pool.Sub].
+//
+// The priority does not change. To change that of a tenant, make a new sub-pool for
+// it, and call [Pool.Drain] of the old one. Until that has ended, each of the two may
+// run tasks up to its own maximum.
 //
 // The priority counts among the pools of one parent. For interactive before
 // background over all tenants, make these two classes the children of the root,

@@ -411,8 +411,9 @@ func (p *Pool) Drain() { p.lane.End(false, nil) }
 // Close ends the pool at once. It refuses new tasks and drops what is queued:
 // those tasks count in [Stats].Dropped, and callers that wait for them get
 // [ErrDropped]. It cancels the contexts of running tasks, waits for them, and
-// returns nil when no goroutine of the pool exists any more. A task without a
-// context cannot be interrupted; Close waits for it too.
+// returns nil when no goroutine of the pool exists any more, but for the last
+// instructions of one that ends. A task without a context cannot be interrupted;
+// Close waits for it too.
 //
 // If a task of the pool or of its sub-pools calls Close, it begins all that and
 // returns [ErrWouldDeadlock], since it cannot wait for the task that calls it. A

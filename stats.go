@@ -17,7 +17,7 @@ import (
 //
 // holds exactly, no counter is smaller than in an earlier snapshot, and Failed
 // ≤ Completed. Workers ≤ MaxWorkers holds too, except after [Pool.Resize] has
-// lowered the maximum, until the tasks beyond it have ended.
+// lowered the maximum, until the tasks beyond it have ended and their workers have left.
 //
 // A task that is not accepted because its context has ended, or because the pool is
 // closed, counts nowhere.

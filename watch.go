@@ -50,8 +50,8 @@ func WithStallAfter(d time.Duration) Option {
 // cost. The report comes between d and 1.25 d after the task began, plus the
 // delays of the timer; never before. A task that ends sooner may go unreported.
 // One report is about all tasks that have become slow since the last look and
-// still run. Tasks that do not run on a worker are not watched. d must be at
-// least 1 ms.
+// still run. Tasks that do not run on a worker are not watched, nor are those of
+// sub-pools: set it there too. d must be at least 1 ms.
 func WithSlowTask(d time.Duration) Option { return option(func(c *config) { c.watch.slowTask = d }) }
 
 // WithAlarmHandler sets a function that is called with every alarm of
@@ -178,7 +178,7 @@ type RunningTask struct {
 const maxStacks = 100_000
 
 // OldestTasks returns the n tasks that have been running longest, oldest first,
-// with their stacks. It shows why a pool is stuck.
+// with their stacks. It shows why a pool is stuck. Tasks of sub-pools are among them.
 //
 // To print the stacks the whole process stops, as for the profile
 // /debug/pprof/goroutine?debug=2: about 1 ms for each 1,000 goroutines. In a
