@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -593,6 +594,51 @@ func TestKeyedGivesBackWhatALongLineTook(t *testing.T) {
 	p.Wait()
 	if grown := heapInUse() - before; grown > most {
 		t.Errorf("%d bytes more after %d tasks of a key", grown, tasks)
+	}
+	runtime.KeepAlive(k)
+	shutClean(t, p)
+}
+
+// A shard with many keys that are busy forgets one that is idle, and no other.
+func TestKeyedKeepsTheOrderOfManyKeysWhileOthersGoIdle(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const keys = 3000
+		p := newPool(t, shoal.WithMaxWorkers(keys+1))
+		k := shoal.NewKeyed[int](p)
+		var runs [keys]atomic.Int32
+		task := func(key int) func() {
+			return func() {
+				if runs[key].Add(1) > 1 {
+					t.Errorf("key %d: two tasks run at once", key)
+				}
+				time.Sleep(time.Duration(1+key%2) * time.Minute) // the even keys are idle first
+				runs[key].Add(-1)
+			}
+		}
+		for key := range keys {
+			must(t, k.Submit(key, task(key)))
+		}
+		time.Sleep(time.Minute + time.Second)
+		for key := range keys {
+			must(t, k.Submit(key, task(key)))
+		}
+		shutClean(t, p)
+	})
+}
+
+// A key that is idle is not kept in memory.
+func TestKeyedHoldsNoKeyThatIsIdle(t *testing.T) {
+	p := newPool(t, fixed(2)...)
+	k := shoal.NewKeyed[*[1 << 16]byte](p)
+	var refs []weak.Pointer[[1 << 16]byte]
+	for range 100 {
+		key := new([1 << 16]byte)
+		refs = append(refs, weak.Make(key))
+		must(t, k.Submit(key, func() {}))
+	}
+	p.Wait()
+	if n := alive(refs); n > 0 {
+		t.Errorf("%d of 100 idle keys are in memory", n)
 	}
 	runtime.KeepAlive(k)
 	shutClean(t, p)
