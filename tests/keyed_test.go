@@ -643,3 +643,52 @@ func TestKeyedHoldsNoKeyThatIsIdle(t *testing.T) {
 	runtime.KeepAlive(k)
 	shutClean(t, p)
 }
+
+// A key whose tasks never run out has memory for those that wait, and holds none that has run.
+func TestKeyedHoldsOnlyTasksThatWait(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	k := shoal.NewKeyed[int](p)
+	gate := make(chan struct{})
+	task := func() { <-gate }
+	for range 3 {
+		must(t, k.Submit(1, task))
+	}
+	before := heapInUse()
+	for range 200_000 {
+		must(t, k.Submit(1, task))
+		gate <- struct{}{}
+	}
+	if grown := heapInUse() - before; grown > 1<<20 {
+		t.Errorf("%d bytes more after 200000 tasks, of which 3 wait at a time", grown)
+	}
+	for range 3 {
+		gate <- struct{}{}
+	}
+	p.Wait()
+	for n := 1; n <= 20; n++ {
+		k := shoal.NewKeyed[int](p)
+		var refs []weak.Pointer[[1 << 16]byte]
+		submit := func() {
+			v := new([1 << 16]byte)
+			refs = append(refs, weak.Make(v))
+			must(t, k.Submit(1, func() { <-gate; v[0]++ }))
+		}
+		for range n {
+			submit()
+		}
+		for range n/2 + 1 {
+			gate <- struct{}{}
+		}
+		submit() // moves those that wait to the front
+		for range n - n/2 {
+			gate <- struct{}{}
+		}
+		p.Wait()
+		must(t, p.SubmitWait(bg, fine)) // so that the worker holds the last task no more
+		if n := alive(refs); n > 0 {
+			t.Errorf("of %d tasks that have run, %d are in memory", len(refs), n)
+		}
+		runtime.KeepAlive(k)
+	}
+	shutClean(t, p)
+}

@@ -475,3 +475,21 @@ func TestLocalOfThePoolThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// A task that began inline before there was any Local has nowhere to keep a resource.
+func TestLocalMadeInATaskThatRunsInline(t *testing.T) {
+	p := newPool(t, fixed(1, shoal.WithQueueCapacity(0), shoal.WithFullPolicy(shoal.CallerRuns))...)
+	release := hold(t, p, 1)
+	ran := false
+	must(t, p.SubmitContext(bg, func(ctx context.Context) {
+		l := shoal.NewLocal(p, func(int) (int, error) { return 1, nil }, nil)
+		_, err := l.Get(ctx)
+		wantErr(t, "Get", err, shoal.ErrNotInTask)
+		ran = true
+	}))
+	if !ran {
+		t.Error("the task was not run by its caller")
+	}
+	release()
+	shutClean(t, p)
+}
