@@ -50,9 +50,9 @@ type Stats struct {
 	MaxWorkers  int
 
 	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
-	// is stalled while all workers that it may have are inside tasks, other
-	// tasks, or at capacity 0 submitters, wait for them, and no task ends: as when
-	// tasks wait for tasks that are queued behind them. Tasks that wait in a sub-pool
+	// is stalled while all workers that it may have are inside tasks, other tasks or
+	// submitters wait for them, and no task ends: as when tasks wait for tasks that
+	// are queued behind them. Tasks that wait in a sub-pool
 	// count, unless that is paused or at its own maximum. The time is never too large.
 	// It counts from the first call of Stats that finds the pool so, or from the first
 	// look of the watchdog, which comes at most a quarter of its smallest threshold
@@ -124,9 +124,9 @@ func (p *Pool) statsLocked() Stats {
 		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn), BusyTime: time.Duration(k.BusyTime),
 		Stalls: p.watch.stalls, SlowTasks: p.watch.slowTasks,
 	}
-	// A pool is stuck while all workers that it may have are inside tasks, and other tasks, or at
-	// capacity 0 submitters, wait for them.
-	stuck := k.Full && (k.Waiting > 0 || k.WaitsBelow || p.capacity == 0 && s.Blocked > 0)
+	// A pool is stuck while all workers that it may have are inside tasks, and other tasks or submitters
+	// wait for them.
+	stuck := k.Full && (k.Waiting > 0 || k.WaitsBelow || k.Blocked > 0)
 	switch d := &p.watch; {
 	case !stuck:
 		d.since = 0

@@ -256,7 +256,7 @@ func TestReviewHistogramsOfOthers(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"Count": 3}`), &h); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), histogramOf(1).Merge(h), h.Merge(histogramOf(1))} {
+	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), h.Since(histogramOf(1)), histogramOf(1).Merge(h), h.Merge(histogramOf(1))} {
 		m.Quantile(0.5)
 	}
 }
@@ -322,4 +322,24 @@ func FuzzHistogram(f *testing.F) {
 			t.Errorf("quantile %v is %v, want %v or up to 1/16 more", q, got, want)
 		}
 	})
+}
+
+func TestHistogramSinceNothingOrLater(t *testing.T) {
+	var zero shoal.Histogram
+	one, two := histogramOf(time.Second), histogramOf(time.Second, time.Minute)
+	for _, c := range []struct {
+		what      string
+		got       shoal.Histogram
+		count     uint64
+		sum, most time.Duration
+	}{
+		{"since nothing was recorded", two.Since(zero), 2, time.Minute + time.Second, time.Minute},
+		{"of nothing", zero.Since(two), 0, 0, 0},
+		{"since itself", two.Since(two), 0, 0, 0},
+		{"since a later one", one.Since(two), 1, time.Second, time.Second},
+	} {
+		if c.got.Count != c.count || c.got.Sum() != c.sum || c.got.Max() != c.most {
+			t.Errorf("%s: %d durations, %v in all, at most %v; want %d, %v, %v", c.what, c.got.Count, c.got.Sum(), c.got.Max(), c.count, c.sum, c.most)
+		}
+	}
 }

@@ -493,3 +493,14 @@ func TestLocalMadeInATaskThatRunsInline(t *testing.T) {
 	release()
 	shutClean(t, p)
 }
+
+// A Local without a close function closes nothing, and says nothing.
+func TestLocalWithoutClose(t *testing.T) {
+	p := newPool(t, fixed(1, shoal.WithPanicHandler(func(e *shoal.PanicError) { t.Error(e) }))...)
+	l := shoal.NewLocal(p, func(int) (int, error) { return 1, nil }, nil)
+	must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+		_, err := l.Get(ctx)
+		return err
+	}))
+	shutClean(t, p)
+}

@@ -911,6 +911,59 @@ func TestReviewDroppingATurnIsNoEndOfAStall(t *testing.T) {
 	})
 }
 
+// A pause is no part of a stall, though no task ends meanwhile. Nor is that of the sub-pool whose tasks wait.
+func TestReviewAStallBeforeAPauseIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		sub := newSub(t, p)
+		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		must(t, sub.Submit(func() {}))
+		stalled := func(what string, want time.Duration) {
+			t.Helper()
+			if s := p.Stats(); s.Stalled != want {
+				t.Errorf("%s: stalled for %v, want %v", what, s.Stalled, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		stalled("at the first look", 0)
+		time.Sleep(time.Minute)
+		stalled("a minute later", time.Minute)
+		for _, paused := range []*shoal.Pool{p, sub} {
+			paused.Pause()
+			stalled("while it is paused", 0)
+			time.Sleep(time.Minute)
+			paused.Resume()
+			stalled("after the pause", 0)
+			time.Sleep(time.Minute)
+			stalled("a minute after it", time.Minute)
+		}
+		shutClean(t, p)
+	})
+}
+
+// Submitters that wait for capacity that canceled tasks hold wait too.
+func TestReviewAStallOfSubmittersOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		for range 3 { // two places are given back at once, then no more
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			p.SubmitWait(ctx, fine)
+			cancel()
+		}
+		go p.Submit(func() {})
+		synctest.Wait()
+		p.Stats()
+		time.Sleep(time.Minute)
+		if s := p.Stats(); s.Stalled != time.Minute || s.Blocked != 1 || s.Queued != 0 {
+			t.Errorf("stalled for %v, %d blocked, %d queued, want 1m, 1, 0", s.Stalled, s.Blocked, s.Queued)
+		}
+		shutClean(t, p)
+	})
+}
+
 // Tasks of two sub-pools hold all workers of the parent: it is stalled if a task of a sub-pool waits for one
 // of them, and not if all that wait are held up in the sub-pool itself.
 func TestReviewAStallOfTheParentByTasksOfSubPools(t *testing.T) {
