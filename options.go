@@ -156,11 +156,9 @@ func check[T int | time.Duration](c *config, option string, value, least, most T
 func (c *config) validate() error {
 	l, w := &c.lane, &c.crew
 	check(c, "WithMaxWorkers", l.Max, 1, MaxWorkers, "")
-	most := l.Max
-	if most < 1 || most > MaxWorkers {
-		most = math.MaxInt
+	if w.Min < 0 || w.Min > l.Max && l.Max >= 1 {
+		c.bad("WithMinWorkers(%d): want 0 … %d, the maximum of workers", w.Min, l.Max)
 	}
-	check(c, "WithMinWorkers", w.Min, 0, most, fmt.Sprintf("0 … %d, the maximum of workers", l.Max))
 	if c.sizer == nil {
 		c.bad("WithSizing(nil): want a Sizer")
 	} else if r, ok := c.sizer.(*rated); ok {
