@@ -344,8 +344,9 @@ func (r *round) fail(place int, err error) (kept bool) {
 // error, or all errors with [CollectErrors]. The error of a task that panicked
 // is a [*PanicError]. If the task called [runtime.Goexit], the error is
 // [ErrGoexit]; if it was discarded, [ErrDropped]; and if it was not started because
-// the context had ended, the context's error. Wait does not wait until a worker
-// comes to such a task: once the context has ended, it waits only for those that run.
+// the context had ended, the context's error. Without CollectErrors that one is
+// returned only if there is no other. Wait does not wait until a worker comes to such
+// a task: once the context has ended, it waits only for those that run.
 //
 // In the task that made the group, Wait runs tasks of the group itself; if one
 // of them calls runtime.Goexit, it ends that goroutine. Call Wait in the task,
