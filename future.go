@@ -234,13 +234,13 @@ func (w *waker) unlockAndWake() {
 	open(wake)
 }
 
-// An awaited holds tasks of which a waiter may run those that have not begun.
+// An awaited holds tasks that a waiter may run itself, or withdraw, while they have not begun.
 type awaited struct {
 	waker
 	oldest, newest *call // of those that are listed: tasks that have not begun, and some that have
 }
 
-// list lists c, unless it has begun. If it is to wake them, the waiters look whether they have to run c.
+// list lists c, unless it has begun. If wake is set, the waiters are woken: one of them may have to run c.
 func (a *awaited) list(c *call, wake bool) {
 	a.mu.Lock()
 	if c.Waits() {
@@ -268,11 +268,12 @@ func (a *awaited) unbegun() *call {
 	return a.oldest
 }
 
-// withdraw cancels the tasks that are listed and have not begun: they resolve with err.
-func (a *awaited) withdraw(err error) {
+// withdraw cancels the tasks that are listed and have not begun: they resolve with the error of their context, which
+// has ended, before withdraw returns. Meanwhile others may begin some of them.
+func (a *awaited) withdraw() {
 	for c := a.unbegun(); c != nil; c = a.unbegun() {
-		if !c.Withdraw(err) && c.Waits() {
-			return // the pool is about to drop it, and all others
+		if !c.Withdraw(c.Body.Refused()) && c.Waits() {
+			return // its lane stops, and is about to drop it, and all others
 		}
 	}
 }

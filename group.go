@@ -278,32 +278,30 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	t.Context, t.r, t.f, t.place = r, r, f, place
 	t.Init(t, &p.lane)
 	err := p.submitBy(by, &t.call, t, &t.Context, "Group")
-	switch {
-	case err != nil:
+	if err != nil {
 		t.f = nil // t may live as long as the group
-	default:
-		if r.list(&t.call, r.g.helps); r.Err() != nil { // who withdraws may have looked at the list before
-			r.withdraw(r.Err())
-		}
+	} else if r.list(&t.call, r.g.helps); r.Err() != nil { // whoever withdraws may have found the list without t
+		r.withdraw()
 	}
 	return err
 }
 
-// end ends r's context because of cause, and has what has not begun withdrawn: not here, as it may be much, and
-// the caller a worker.
+// end ends r's context because of cause, and starts a goroutine that withdraws what has not begun: the caller may
+// be a worker. If the pool stops, all that is dropped.
 func (r *round) end(cause error) {
 	r.lazyContext.end(cause)
-	if r.unbegun() != nil {
-		sy.Go(func() { r.withdraw(r.Err()) })
+	if r.unbegun() != nil && !r.g.p.lane.Stops() {
+		sy.Go(r.withdraw)
 	}
 }
 
-// follow makes the end of the parent withdraw what has not begun, until stop is called.
+// follow makes the end of the parent, too, withdraw what has not begun, until stop is called. If the parent's Done
+// panics, the tasks wait for a worker instead.
 func (r *round) follow() (stop func() bool) {
 	stop = func() bool { return false }
-	defer func() { _ = recover() }() // the parent's Done may panic
+	defer func() { _ = recover() }()
 	if r.parent.Done() != nil {
-		stop = sy.AfterDone(r.parent, func() { r.withdraw(r.Err()) })
+		stop = sy.AfterDone(r.parent, r.withdraw)
 	}
 	return stop
 }
@@ -314,7 +312,7 @@ func (r *round) leave(place int, err error) {
 		r.fail(place, err)
 	}
 	r.mu.Lock()
-	r.trim()
+	r.trim() // so that it holds no task that has ended
 	for r.tasks--; len(r.atLimit) > 0 && !r.isFull(); r.atLimit = r.atLimit[1:] {
 		r.atLimit[0].Set() // also if its Go does not wait any more
 	}

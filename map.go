@@ -235,8 +235,8 @@ func (m *mapping[In, Out]) isReady() bool {
 
 // next is the next item to yield. It waits for the item, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
-	if err := m.await(m.ctx, &m.p.lane, m.isReady, m.help); err != nil {
-		m.withdraw(err)
+	if m.await(m.ctx, &m.p.lane, m.isReady, m.help) != nil {
+		m.withdraw()
 		m.await(context.Background(), &m.p.lane, m.isReady, m.help)
 	}
 	m.left--
@@ -257,7 +257,7 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 // reported.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
-	m.withdraw(context.Canceled)
+	m.withdraw()
 	for m.left > 0 {
 		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
 			m.p.report(t.panicked, false, func() {})

@@ -226,7 +226,7 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 // A task that waits keeps its place in the queue until a worker comes to it. One that
 // its waiter runs, or that [Future.Cancel] cancels, gives its place back at once. So
 // does a task whose context ends while [Pool.SubmitWait], [Group.Wait] or [Map] waits
-// for it. If the context of another task ends ([Pool.SubmitContext], [Go]), or if
+// for it and runs no other one itself. If the context of another task ends ([Pool.SubmitContext], [Go]), or if
 // Cancel ends a task of a key, the place is kept. So for requests whose client may
 // leave use SubmitWait, a Group, or Go and Cancel: else clients that have left may
 // keep the queue full. At most as many places as the capacity and the maximum of

@@ -29,7 +29,7 @@ const maxAlarmTasks = 10
 // submitters wait for them, and no task ends: as when tasks wait for tasks that are
 // queued behind them, or all wait for one lock. Tasks that wait in a sub-pool count,
 // unless that is paused or at its own maximum. A waiting task that is cancelled, or
-// that its waiter runs, counts as one that has ended. A sub-pool whose workers are
+// that its waiter runs, counts as one that has ended, unless it is one of a sub-pool. A sub-pool whose workers are
 // held by tasks of others is not stalled: then the pool above it is. So set it for
 // the pool that has the workers too. d must be at least 1 ms.
 //
