@@ -105,7 +105,7 @@ func snapshotModels() (ms []suite.Model) {
 		s.end()
 	})
 	add("the figures of a snapshot are of one moment", 2, nil, func(s *sim) {
-		s.pool(0, of(2, 4))
+		s.pool(2, of(2, 4))
 		s.Go("looks", func() {
 			for range 2 {
 				if n := s.root.Snapshot(); n.Busy != n.WorkersIn { // nothing runs inline
