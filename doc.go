@@ -158,9 +158,9 @@
 // counts it in Canceled or in Dropped.
 //
 // While a task waits in the queue, and the pool is not paused, a worker that is
-// free, or may be started, is on its way to it. No task belongs to a worker before it starts, so a task that
-// hangs delays no other while a worker is free. A new worker first yields to
-// workers that are making progress (see [Auto]).
+// free, or may be started, is on its way to it. No task belongs to a worker before
+// it starts, so a task that hangs delays no other while a worker is free. A new
+// worker first yields to workers that are making progress (see [Auto]).
 //
 // The tasks that one goroutine submits are taken from the queue in the order of
 // their submission (see [Pool.Submit]). There are never more workers

@@ -214,7 +214,7 @@ type failures struct {
 	mu      sy.Mutex    // guards what follows
 	collect bool        // constant
 	first   error       // that ended the others
-	late    error       // if errors are not collected: what is returned if there is no other one
+	last    error       // if errors are not collected: what is returned if there is no other one
 	all     []taskError // if errors are collected
 }
 
@@ -243,12 +243,19 @@ func (f *failures) note(place int, err error, ends bool, end func(error)) (kept 
 	return kept
 }
 
+// noteLast notes an error that is returned only if there is no other one. It ends nothing.
+func (f *failures) noteLast(err error) {
+	f.mu.Lock()
+	f.last = err
+	f.mu.Unlock()
+}
+
 // result is the first error, or all, in the order of their places.
 func (f *failures) result() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.collect {
-		return cmp.Or(f.first, f.late)
+		return cmp.Or(f.first, f.last)
 	}
 	slices.SortStableFunc(f.all, func(a, b taskError) int { return cmp.Compare(a.place, b.place) })
 	errs := make([]error, len(f.all))

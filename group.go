@@ -330,9 +330,7 @@ func (r *round) leave(place int, err error) {
 func (r *round) fail(place int, err error) (kept bool) {
 	ended := same(err, r.Err())
 	if ended && !r.g.collect {
-		r.errs.mu.Lock()
-		r.errs.late = err
-		r.errs.mu.Unlock()
+		r.errs.noteLast(err)
 		return false
 	}
 	return r.errs.note(place, err, ended, r.end)

@@ -964,6 +964,32 @@ func TestReviewAStallOfSubmittersOnly(t *testing.T) {
 	})
 }
 
+// So do submitters of a sub-pool: it is the parent whose worker they wait for.
+func TestReviewAStallOfTheParentBySubmittersOfASubPool(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1)...)
+		sub := newSub(t, p, shoal.WithQueueCapacity(1))
+		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		for range 4 { // two places are given back at once, then no more
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			sub.SubmitWait(ctx, fine)
+			cancel()
+		}
+		go sub.Submit(func() {})
+		synctest.Wait()
+		p.Stats()
+		time.Sleep(time.Minute)
+		if s := sub.Stats(); s.Blocked != 1 || s.Queued != 0 || s.Stalled != 0 {
+			t.Errorf("of the sub-pool %d are blocked, %d queued, stalled for %v, want 1, 0, 0", s.Blocked, s.Queued, s.Stalled)
+		}
+		if s := p.Stats(); s.Stalled != time.Minute {
+			t.Errorf("the parent is stalled for %v, want 1m", s.Stalled)
+		}
+		shutClean(t, p)
+	})
+}
+
 // Tasks of two sub-pools hold all workers of the parent: it is stalled if a task of a sub-pool waits for one
 // of them, and not if all that wait are held up in the sub-pool itself.
 func TestReviewAStallOfTheParentByTasksOfSubPools(t *testing.T) {
