@@ -229,6 +229,7 @@ func TestReviewAPanicAfterALoopWasLeftIsLogged(t *testing.T) {
 				p := newPool(t, opts...)
 				yielded := 0
 				for _, err := range loop(bg, p, slices.Values([]int{0, 1, 2, 3}), func(ctx context.Context, i int) (int, error) {
+					time.Sleep(time.Millisecond) // until all items are submitted: one that is ready before is yielded, and may end the loop
 					switch i {
 					case 1:
 						time.Sleep(time.Second)
