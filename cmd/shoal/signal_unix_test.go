@@ -3,6 +3,7 @@
 package main
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	shoalsql "github.com/shoal-go/shoal/contrib/sql"
 )
 
 // A worker is a process of shoal work that runs a shell script for each job.
@@ -59,6 +62,28 @@ func startWorkerAs(t *testing.T, change func(*exec.Cmd), n int, script string, a
 	t.Cleanup(func() { w.Process.Kill() })
 	w.await("the commands to begin", func() bool { return len(w.files("began*")) == n })
 	return w
+}
+
+// freeze stops w with SIGSTOP, but not while it writes to its queue: then no other process could.
+func (w *worker) freeze() {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", shoalsql.SQLiteDSN(filepath.Join(w.dir, "queue", "jobs.db")))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin() // has the only lock for writing
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(w.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		w.t.Fatalf("the worker is not stopped: %v, %v", status, err)
+	}
 }
 
 func (w *worker) place() []string { return []string{"-dir", filepath.Join(w.dir, "queue")} }
@@ -465,9 +490,7 @@ func TestARunThatIsLost(t *testing.T) {
 		"-json":          {`"result":"lost"`, `"dead":0,"lost":1,`},
 	} {
 		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = c.Stderr }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", "-lease", "200ms", "-empty", "1s", flag)
-		if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		w.freeze()
 		if out, said := doWork(t, append(w.place(), "-lease", "200ms", "-do", "print")...); out != "0\n" {
 			t.Errorf("another worker has done %q\n%s", out, said)
 		}
