@@ -291,7 +291,7 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 func (r *round) end(cause error) {
 	r.lazyContext.end(cause)
 	if r.unbegun() != nil && !r.g.p.lane.Stops() {
-		sy.Go(r.withdraw)
+		r.g.p.lane.Go(r.withdraw)
 	}
 }
 

@@ -28,6 +28,17 @@ func Env() *M {
 // Go starts a thread of the model.
 func (m *M) Go(name string, f func()) { m.r.start(name, m.r.current, f) }
 
+// Left is the names of the threads that the code under test has started by [Go], and that have not
+// ended. Asking is no access: not every order of it and of the end of a thread is explored.
+func (m *M) Left() (names []string) {
+	for _, t := range m.r.threads {
+		if t.asked && !t.ended {
+			names = append(names, t.name)
+		}
+	}
+	return names
+}
+
 // After makes f run when all threads have ended. It is for checks.
 func (m *M) After(f func()) { m.after = append(m.after, f) }
 

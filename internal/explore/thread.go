@@ -39,6 +39,7 @@ type thread struct {
 	ended bool
 	kill  bool // must end without doing anything more
 	timer bool // waits for a time that need not come
+	asked bool // was started by Go
 }
 
 // A coro runs one thread after the other.

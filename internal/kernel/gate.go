@@ -80,6 +80,15 @@ func (l *Lane) later(f func()) {
 	})
 }
 
+// Go calls f on a goroutine of its own. l does not end before f has returned.
+func (l *Lane) Go(f func()) {
+	l.crew.read(l.retain)
+	sy.Go(func() {
+		defer l.Release()
+		f()
+	})
+}
+
 // retain keeps l from its end until release. Locked.
 func (l *Lane) retain() { l.holds++ }
 

@@ -35,6 +35,7 @@ type sim struct {
 	done     sy.Latch
 	workers  int  // the most there may be
 	drops    bool // accepted tasks may be dropped
+	second   bool // there is a second pool, which has not ended
 
 	sub    *shoal.Pool
 	keys   *shoal.Keyed[string]
@@ -270,6 +271,9 @@ func (s *sim) shutdown() {
 // gone: when Close or Shutdown returns, nothing of the pool is left. (Its last
 // goroutine has nothing more to do than to return.)
 func (s *sim) gone(what string) {
+	if left := s.Left(); len(left) > 0 && !s.second {
+		s.Failf("after %s %v are left", what, left)
+	}
 	if st := s.p.Stats(); st.State != shoal.Closed || st.Workers != 0 || st.InFlight != 0 {
 		s.Failf("after %s: %v, %d workers, %d tasks", what, st.State, st.Workers, st.InFlight)
 	}
