@@ -267,11 +267,9 @@ func (l *Lane) runInline(it queue.Item, detached bool, depth int) error {
 		return nil
 	}
 	l.spawned++
-	l.retain()
 	l.crew.leave()
 	sy.Reach("spawn")
-	sy.Go(func() {
-		defer l.Release()
+	l.Go(func() { // l does not end before that, since the caller is busy in it
 		pprof.SetGoroutineLabels(l.crew.Labels)
 		l.runHere(it, place, l, 0)
 	})
