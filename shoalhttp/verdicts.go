@@ -89,7 +89,7 @@ func (h *Page) judgeLocked(t *tracked, now time.Time) {
 		case r.Below.Queued > 0:
 			waits = some(r.Below.Queued, "task", "tasks") + " queued in sub-pools"
 		default:
-			waits = "others wait for them" // tasks beyond the capacity, or submitters of sub-pools
+			waits = "others wait" // tasks beyond the capacity, or submitters of sub-pools
 		}
 		text := fmt.Sprintf("%s, %s, nothing finished%s", busy, waits, lasting(stall))
 		if j := r.oldest(now, patience); j != nil {
