@@ -485,6 +485,9 @@ func TestThePaceIsTheKernels(t *testing.T) {
 }
 
 func TestEachPaceRowKeepsToItsPins(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, and is the same on each machine")
+	}
 	for _, row := range paceRows {
 		for i, pin := range row.pins {
 			if pin == (pacePin{}) {
@@ -510,6 +513,9 @@ func TestEachPaceRowKeepsToItsPins(t *testing.T) {
 
 // TestEachFigureOfThePaceIsForARow: with another one, the row suffers.
 func TestEachFigureOfThePaceIsForARow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, and is the same on each machine")
+	}
 	took := func(r paceResult) float64 { return r.took }
 	mb := func(r paceResult) float64 { return r.mb }
 	park := func(r paceResult) float64 { return r.park }
