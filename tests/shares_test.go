@@ -212,8 +212,11 @@ func TestSharesOfTrees(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			root := inner("root", 1, 0, tree.below...)
 			d := 10 * time.Second
+			if testing.Short() {
+				d /= 4
+			}
 			if tree.workers == 1 {
-				d = 500 * ms // very many tasks
+				d /= 20 // very many tasks
 			}
 			root.run(t, tree.workers, d)
 			root.leaves(func(l *node) {
