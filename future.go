@@ -157,7 +157,7 @@ func (c *waitedCall) isResolved() bool { return c.resolved }
 
 // await parks until c is resolved, or until ctx ends: then it returns ctx's
 // error. If ctx, or the stack, shows that a task of c's family is the caller,
-// await runs c, if c has not started.
+// await runs c, if c has not started. If c's own context ends meanwhile, c is withdrawn.
 func (c *waitedCall) await(ctx context.Context) error {
 	if c.is(c.isResolved) {
 		return nil
@@ -166,8 +166,11 @@ func (c *waitedCall) await(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.waker.await(ctx, c.Lane, c.isResolved, func(n kernel.Nudger) kernel.Outcome { return h.claim(&c.call, n) })
+	help := func(n kernel.Nudger) kernel.Outcome { return h.claim(&c.call, n) }
+	return c.waker.await(ctx, c.Lane, c.isResolved, help, func() func() bool { return follow(c.parent, ctx.Done(), c) })
 }
+
+func (c *waitedCall) withdraw() { c.Withdraw(c.Refused()) }
 
 // A waker wakes the goroutines that wait for something.
 type waker struct {
@@ -183,9 +186,13 @@ func (w *waker) is(over func() bool) bool {
 }
 
 // await parks until over, which it calls with the lock, reports true, or until ctx ends: then it
-// returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can.
-func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome) error {
+// returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can. If help has not
+// run the first one, await calls follow, unless that is nil, and stop when it returns: meanwhile the end of
+// another context withdraws tasks.
+func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome, follow func() (stop func() bool)) error {
 	var n kernel.Nudger // notified when the limit that kept help from running a task may be gone
+	stop := dontStop
+	defer func() { stop() }()
 	for !w.is(over) {
 		if err := ctx.Err(); err != nil && !w.is(over) {
 			return err // and does not help
@@ -193,6 +200,9 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 		got := help(nil)
 		if got == kernel.Ran {
 			continue
+		}
+		if follow != nil {
+			stop, follow = follow(), nil
 		}
 		if got == kernel.NoPlace && n == nil {
 			n = &waiting{w}
@@ -208,6 +218,21 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 	}
 	return nil
 }
+
+// follow makes the end of ctx withdraw w, until stop is called. It does not if ctx's Done is known, or panics.
+func follow(ctx context.Context, known <-chan struct{}, w interface{ withdraw() }) (stop func() bool) {
+	defer func() {
+		if recover() != nil {
+			stop = dontStop
+		}
+	}()
+	if done := ctx.Done(); done == nil || done == known {
+		return dontStop
+	}
+	return sy.AfterDone(ctx, w.withdraw)
+}
+
+func dontStop() bool { return false }
 
 // waiting is the Nudger of one waiter: each waiter has its own.
 type waiting struct{ *waker }

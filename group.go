@@ -295,16 +295,8 @@ func (r *round) end(cause error) {
 	}
 }
 
-// follow makes the end of the parent, too, withdraw what has not begun, until stop is called. If the parent's Done
-// panics, the tasks wait for a worker instead.
-func (r *round) follow() (stop func() bool) {
-	stop = func() bool { return false }
-	defer func() { _ = recover() }()
-	if r.parent.Done() != nil {
-		stop = sy.AfterDone(r.parent, r.withdraw)
-	}
-	return stop
-}
+// follow makes the end of the parent, too, withdraw what has not begun, until stop is called.
+func (r *round) follow() (stop func() bool) { return follow(r.parent, nil, r) }
 
 // leave counts a task as ended, with err. The last one ends the round, if Wait was called.
 func (r *round) leave(place int, err error) {
@@ -375,27 +367,15 @@ func (g *Group) WaitContext(ctx context.Context) error {
 	r.waited = true
 	over := r.over()
 	r.mu.Unlock()
-	var stop func() bool // of follow, if that was called
-	defer func() {
-		if stop != nil {
-			stop()
-		}
-	}()
 	var err error
 	switch {
 	case over:
 	case h.any() || ctx.Done() != nil:
 		sy.Reach("wait for a group")
-		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome {
-			got := h.help(r.unbegun, n)
-			if got != kernel.Ran && stop == nil { // else the caller comes to all tasks itself
-				stop = r.follow()
-			}
-			return got
-		})
+		err = r.await(ctx, &g.p.lane, r.over, func(n kernel.Nudger) kernel.Outcome { return h.help(r.unbegun, n) }, r.follow)
 	default:
 		sy.Reach("wait for a round")
-		stop = r.follow()
+		defer r.follow()()
 		r.gate.Wait()
 	}
 	switch {

@@ -235,9 +235,9 @@ func (m *mapping[In, Out]) isReady() bool {
 
 // next is the next item to yield. It waits for the item, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
-	if m.await(m.ctx, &m.p.lane, m.isReady, m.help) != nil {
+	if m.await(m.ctx, &m.p.lane, m.isReady, m.help, nil) != nil {
 		m.withdraw()
-		m.await(context.Background(), &m.p.lane, m.isReady, m.help)
+		m.await(context.Background(), &m.p.lane, m.isReady, m.help, nil)
 	}
 	m.left--
 	m.mu.Lock()

@@ -378,6 +378,39 @@ func TestStatsShowAStall(t *testing.T) {
 	})
 }
 
+// A Wait whose context lives sees the end of the task's own context, and frees the task's place, although no
+// worker comes to it.
+func TestFutureWaitDoesNotWaitForAWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+		keys := shoal.NewKeyed[int](p)
+		f := func(context.Context) (int, error) { t.Error("the task starts"); return 0, nil }
+		for _, begin := range []func(ctx context.Context) *shoal.Future[int]{
+			func(ctx context.Context) *shoal.Future[int] { return shoal.Go(ctx, p, f) },
+			func(ctx context.Context) *shoal.Future[int] { return shoal.GoKeyed(ctx, keys, 1, f) },
+		} {
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			u := begin(ctx)
+			other, cancelOther := context.WithTimeout(bg, time.Minute)
+			began := time.Now()
+			_, err := u.Wait(other)
+			wantErr(t, "Wait", err, context.DeadlineExceeded)
+			if d := time.Since(began); d != time.Second {
+				t.Errorf("Wait returned after %v, want a second", d)
+			}
+			select {
+			case <-u.Done():
+			default:
+				t.Error("there is no result")
+			}
+			cancel()
+			cancelOther()
+		}
+		must(t, p.Close())
+	})
+}
+
 func TestFutureMakesTwoAllocations(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(2))
 	if n := testing.AllocsPerRun(5000, func() { shoal.Go(bg, p, one).Wait(bg) }); n > 2 {

@@ -16,8 +16,8 @@ import (
 //	free capacity = capacity + max + inline + tombstones − (granted − tickets taken + busy)
 //
 // with one load of h. The lease counts as given out. The result can only be too low: without the
-// lock, others only take tickets and finish. A tombstone takes no capacity, but it keeps a cell. So
-// no more than capacity + max tombstones are counted here, which bounds the memory of a line.
+// lock, others only take tickets and finish. A tombstone takes no capacity, but it keeps a cell until a
+// worker passes it, or compact frees it.
 //
 // granted is a 64-bit number, so counts of tasks do not wrap like the 38 bits of a ticket.
 // Everything here is guarded by the owner's lock; only offer, offerSome and Hold of the line take
@@ -79,8 +79,7 @@ func (a *account) tombstones(n int) { a.tombs += uint64(n) }
 // freeCapacity is how many permits may still be given out.
 func (a *account) freeCapacity() int64 {
 	h := a.head.Load()
-	all := int64(a.capacity) + int64(a.max)
-	return all + int64(a.inline) + min(int64(a.tombs), all) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
+	return int64(a.capacity) + int64(a.max+a.inline) + int64(a.tombs) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
 }
 
 // findCapacity is freeCapacity. If there is none it recalls the lease, and looks again.

@@ -214,6 +214,7 @@ func (c *Crew) announce() {
 
 // settle restores R and L in l: it announces, looks and acts.
 func (l *Lane) settle() {
+	l.compact()
 	for {
 		l.mark(l.muted, l.wantsSlowPath())
 		w := l.firstBlocked()

@@ -114,6 +114,28 @@ func isTombstone(it queue.Item) bool {
 	return r != nil && !r.Waits()
 }
 
+// compact frees the cells of tombstones, if they are more than half of what waits, and more than may wait
+// else. It takes all tickets, and gives the tasks that still wait new ones, in their order; if such a task is
+// timed, its wait counts from now on. The lease is recalled and the lock is held, so no other task comes
+// between them. The caller is busy meanwhile, so that the lane is not quiescent. Locked.
+func (l *Lane) compact() {
+	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
+		return
+	}
+	sy.Reach("compact")
+	l.recall()
+	l.enterLocked()
+	for it := range l.from(l.takeManyLocked(mask)) {
+		if isTombstone(it) {
+			l.tombstones(-1)
+			continue
+		}
+		l.skip(1) // its ticket: the task gets another one
+		l.putLocked(it)
+	}
+	l.exit()
+}
+
 // discard ends task it with err instead of running it, unless it was claimed. The caller owns its
 // ticket, and has counted it. If it is a strand, the first task of that ends; the strand goes on.
 func discard(it queue.Item, err error) {

@@ -247,6 +247,42 @@ func recordModels() (ms []suite.Model) {
 		s.wait(a)
 		s.end()
 	})
+	add("places of withdrawn tasks come back, however many", 3, []string{"compact"}, func(s *sim) {
+		s.drops = true
+		s.pool(1, of(1, 1))
+		e, began := sy.MakeEvent(), sy.MakeEvent()
+		s.and(0, 0, func() { began.Set(); e.Wait() })
+		began.Wait()
+		for i := 1; i < 6; i++ {
+			b := s.record(0, i, nil)
+			if err := s.giveRecord(b, Reject); err != nil {
+				s.Failf("record %d: %v", i, err)
+			}
+			b.Withdraw(errTask)
+		}
+		e.Set()
+		s.end()
+	})
+	add("a submitter waits for the place of a task that is withdrawn, after many", 2, []string{"compact", "wait for capacity"}, func(s *sim) {
+		s.drops = true
+		s.pool(2, of(1, 1))
+		e, began := sy.MakeEvent(), sy.MakeEvent()
+		s.and(0, 0, func() { began.Set(); e.Wait() })
+		began.Wait()
+		for i := 1; i < 3; i++ {
+			b := s.record(0, i, nil)
+			s.giveRecord(b, Block)
+			b.Withdraw(errTask)
+		}
+		b := s.record(0, 3, nil)
+		s.giveRecord(b, Block)
+		came := sy.MakeLatch()
+		s.Go("submitter", func() { s.submit(0, 4); came.Open() })
+		b.Withdraw(errTask)
+		came.Wait() // while the only worker is inside its task
+		e.Set()
+		s.end()
+	})
 	add("withdraw beside a worker", 3, []string{"withdraw"}, func(s *sim) {
 		s.drops = true
 		s.pool(2, of(1, 4))

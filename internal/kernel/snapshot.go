@@ -22,7 +22,7 @@ type Snapshot struct {
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
 	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
-	WaitsBelow                                   bool // a task or a submitter in a lane below waits for one of its workers
+	WaitsBelow                                   bool // a task in a lane below waits for one of its workers
 }
 
 // Snapshot takes one.
@@ -46,7 +46,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	for _, b := range below {
 		s.WorkersIn += b.workersIn() - int(b.hosts)
 		n := b.count()
-		s.WaitsBelow = s.WaitsBelow || (n.Waiting > 0 || b.blocked.Len() > 0) && b.freeUpTo(l)
+		s.WaitsBelow = s.WaitsBelow || n.Waiting > 0 && b.freeUpTo(l)
 		b.place.moves = b.moves(n, false)
 		s.Moves += b.place.moves
 	}

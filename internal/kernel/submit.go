@@ -129,7 +129,6 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			case depth <= maxNesting && l.inline < mostInline:
 				return l.runInline(it, false, depth+1)
 			}
-			l.compact()
 			l.accept(it)
 			c.leave()
 			return nil
@@ -172,29 +171,6 @@ func (l *Lane) accept(it queue.Item) {
 		l.putLocked(it)
 		l.crew.list(l)
 	}
-}
-
-// compact frees the cells of tombstones, if there are more of them than the account allows for: a task
-// that submits beyond the capacity, and itself runs what it waits for, could make any number. compact
-// takes all tickets, and gives the tasks that still wait new ones, in their order; if such a task is
-// timed, its wait counts from now on. The lease was recalled and the lock is held, so no other task
-// comes between them. The caller is busy meanwhile, so that the lane is not quiescent. Locked.
-func (l *Lane) compact() {
-	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
-		return
-	}
-	sy.Reach("compact")
-	l.recall()
-	l.enterFrom(l)
-	for it := range l.from(l.takeManyLocked(mask)) {
-		if isTombstone(it) {
-			l.tombstones(-1)
-			continue
-		}
-		l.skip(1) // its ticket: the task gets another one
-		l.putLocked(it)
-	}
-	l.exitTo(l)
 }
 
 // displace discards the oldest task, and admits task it instead. It returns false if there was

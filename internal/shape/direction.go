@@ -21,6 +21,7 @@ var upward = map[string]string{
 	// The gate is where everything that must hold is restored: it asks each client for its part.
 	"gate.go Lane.settleQuiet":       "the exit looks for quiescence",
 	"gate.go Lane.grantReservations": "the exit gives free places to those who wait for some",
+	"gate.go Lane.compact":           "the exit frees the cells of tombstones",
 	"gate.go Lane.accept":            "the exit admits the first waiter",
 	"gate.go Crew.wakeSamplers":      "the exit wakes what rests with the workers",
 	"gate.go Crew.check":             "models look at the state at each exit",

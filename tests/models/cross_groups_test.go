@@ -377,6 +377,31 @@ var crossGroups = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "cross/the context of a Future ends in a paused pool", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		s.p.Pause()
+		ctx := explore.NewContext()
+		u := s.begin(ctx, 0, nothing)
+		s.Go("canceler", ctx.Cancel)
+		if _, err := u.Wait(context.Background()); err != context.Canceled { // the pause must not keep it
+			s.Failf("Wait = %v", err)
+		}
+		s.p.Resume()
+		s.shutdown()
+	})},
+	{Name: "cross/the context of a Future ends while a worker comes to it, and another one waits", Bound: 2, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		ctx := explore.NewContext()
+		u, v := s.begin(ctx, 0, nothing), s.begin(context.Background(), 1, nothing)
+		s.Go("canceler", ctx.Cancel)
+		if _, err := u.Wait(context.Background()); (err == nil) != (s.times(0) == 1) {
+			s.Failf("%d: %v", s.times(0), err)
+		}
+		s.result(context.Background(), 1, v)
+		s.shutdown()
+	})},
 	{Name: "cross/the context of a Map ends in a paused pool", Bound: 2, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true
