@@ -50,7 +50,8 @@
 //
 // WithMaxWorkers bounds how many tasks run. That protects what they use: a
 // database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait. That
-// bounds memory, and the age of the oldest task, unless tasks submit tasks.
+// bounds memory, and how long a task waits, unless tasks submit tasks or it waits for
+// its key.
 //
 // MapSlice, ForEachSlice and Range also run f on the goroutine that calls them,
 // which is no worker. So k callers at once may add k calls of f. If the maximum
@@ -125,7 +126,7 @@
 // queued, cancels the contexts of running tasks, and returns a [*ShutdownError]
 // that counts both. [Pool.Close] drops what is queued at once, cancels what
 // runs, and waits for it. When Close or Shutdown returns nil, no goroutine of
-// the pool exists.
+// the pool exists, but for the last instructions of one.
 //
 // End an http.Server before the pool: it waits for its handlers, which may wait for
 // tasks. One context bounds both:

@@ -31,8 +31,8 @@ type futureTask[T any] struct {
 //
 // f is given a context derived from ctx. That context ends with ctx, when f
 // returns, and when the pool is closed. If ctx ends before f has started, f
-// does not run, and the result is ctx's error, from when a worker comes to it or
-// [Future.Cancel] is called. The result of a task that is discarded is
+// does not run, and the result is ctx's error: at once if somebody is in
+// [Future.Wait], else when a worker comes to the task. The result of a task that is discarded is
 // [ErrDropped], that of a panic a [*PanicError], which is not logged, that of
 // runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
@@ -113,9 +113,8 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
-// [Stats].Canceled. Its place in the queue is given back then, within the bound that
-// [WithQueueCapacity] states; if only its context ends, it is not. For a task of a key
-// see [GoKeyed]. Cancel does not interrupt a task that runs: for that, cancel its context.
+// [Stats].Canceled. Its place in the queue is given back then; if its context ends while
+// nobody is in Wait, it is not. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }
@@ -167,10 +166,10 @@ func (c *waitedCall) await(ctx context.Context) error {
 		return err
 	}
 	help := func(n kernel.Nudger) kernel.Outcome { return h.claim(&c.call, n) }
-	return c.waker.await(ctx, c.Lane, c.isResolved, help, func() func() bool { return follow(c.parent, ctx.Done(), c) })
+	return c.waker.await(ctx, c.Lane, c.isResolved, help, func() func() { return follow(c.parent, ctx.Done(), c) })
 }
 
-func (c *waitedCall) withdraw() { c.Withdraw(c.Refused()) }
+func (c *waitedCall) parentEnded() { c.Withdraw(c.parent.Err()) }
 
 // A waker wakes the goroutines that wait for something.
 type waker struct {
@@ -189,9 +188,9 @@ func (w *waker) is(over func() bool) bool {
 // returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can. If help has not
 // run the first one, await calls follow, unless that is nil, and stop when it returns: meanwhile the end of
 // another context withdraws tasks.
-func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome, follow func() (stop func() bool)) error {
+func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome, follow func() (stop func())) error {
 	var n kernel.Nudger // notified when the limit that kept help from running a task may be gone
-	stop := dontStop
+	stop := func() {}
 	defer func() { stop() }()
 	for !w.is(over) {
 		if err := ctx.Err(); err != nil && !w.is(over) {
@@ -219,20 +218,25 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 	return nil
 }
 
-// follow makes the end of ctx withdraw w, until stop is called. It does not if ctx's Done is known, or panics.
-func follow(ctx context.Context, known <-chan struct{}, w interface{ withdraw() }) (stop func() bool) {
-	defer func() {
-		if recover() != nil {
-			stop = dontStop
+// follow makes the end of ctx call end of f, until stop is called; when stop has returned, end has. It does not if
+// ctx's Done is known, or panics.
+func follow(ctx context.Context, known <-chan struct{}, f interface{ parentEnded() }) (stop func()) {
+	stop = func() {}
+	defer func() { _ = recover() }()
+	if done := ctx.Done(); done != nil && done != known {
+		over := sy.MakeLatch()
+		undo := sy.AfterDone(ctx, func() {
+			defer over.Open()
+			f.parentEnded()
+		})
+		stop = func() {
+			if !undo() {
+				over.Wait() // the pool may end once the caller has returned
+			}
 		}
-	}()
-	if done := ctx.Done(); done == nil || done == known {
-		return dontStop
 	}
-	return sy.AfterDone(ctx, w.withdraw)
+	return stop
 }
-
-func dontStop() bool { return false }
 
 // waiting is the Nudger of one waiter: each waiter has its own.
 type waiting struct{ *waker }
@@ -293,11 +297,11 @@ func (a *awaited) unbegun() *call {
 	return a.oldest
 }
 
-// withdraw cancels the tasks that are listed and have not begun: they resolve with the error of their context, which
-// has ended, before withdraw returns. Meanwhile others may begin some of them.
-func (a *awaited) withdraw() {
+// withdraw cancels the tasks that are listed and have not begun: they resolve with the error of ctx, which has ended,
+// before withdraw returns. Meanwhile others may begin some of them.
+func (a *awaited) withdraw(ctx context.Context) {
 	for c := a.unbegun(); c != nil; c = a.unbegun() {
-		if !c.Withdraw(c.Body.Refused()) && c.Waits() {
+		if !c.Withdraw(ctx.Err()) && c.Waits() {
 			return // its lane stops, and is about to drop it, and all others
 		}
 	}

@@ -20,7 +20,8 @@ import (
 // A group may be used again after Wait. It begins anew, with a context of its
 // own and no error. Any number of goroutines may call its methods, also its own
 // tasks. Only Wait and Stop must not be called by a task of the group, which
-// would wait for itself for ever. [Stats].Stalled shows that if no worker is left.
+// would wait for itself for ever. [Stats].Stalled shows that if no worker is left and
+// others wait.
 type Group struct {
 	p      *Pool
 	parent context.Context
@@ -281,7 +282,7 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	if err != nil {
 		t.f = nil // t may live as long as the group
 	} else if r.list(&t.call, r.g.helps); r.Err() != nil { // whoever withdraws may have found the list without t
-		r.withdraw()
+		r.withdraw(r)
 	}
 	return err
 }
@@ -291,12 +292,14 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 func (r *round) end(cause error) {
 	r.lazyContext.end(cause)
 	if r.unbegun() != nil && !r.g.p.lane.Stops() {
-		r.g.p.lane.Go(r.withdraw)
+		r.g.p.lane.Go(r.parentEnded)
 	}
 }
 
 // follow makes the end of the parent, too, withdraw what has not begun, until stop is called.
-func (r *round) follow() (stop func() bool) { return follow(r.parent, nil, r) }
+func (r *round) follow() (stop func()) { return follow(r.parent, nil, r) }
+
+func (r *round) parentEnded() { r.withdraw(r) }
 
 // leave counts a task as ended, with err. The last one ends the round, if Wait was called.
 func (r *round) leave(place int, err error) {

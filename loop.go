@@ -237,8 +237,10 @@ func (l *loop) join() {
 	l.mu.Lock()
 	l.wants.Store(0)
 	l.mu.Unlock()
-	for h := l.helpers; h != nil; h = h.before {
-		if !h.Withdraw(context.Canceled) {
+	for h := take(&l.helpers); h != nil; h = take(&h.before) {
+		if h.Withdraw(context.Canceled) {
+			h.l, h.parent = nil, nil // h is in memory until a worker comes to its ticket
+		} else {
 			sy.Reach("wait for a helper")
 			h.latch().Wait()
 		}

@@ -182,7 +182,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 		limit := p.lookAhead()
 		for v := range in {
 			for m.left > 0 && (m.left >= limit || m.is(m.isReady)) {
-				if t := m.next(); !yield(t.out, t.err) {
+				if t := m.next(); !yield(take(&t.out), t.err) {
 					return
 				}
 			}
@@ -191,7 +191,7 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 			}
 		}
 		for m.left > 0 {
-			if t := m.next(); !yield(t.out, t.err) {
+			if t := m.next(); !yield(take(&t.out), t.err) {
 				return
 			}
 		}
@@ -236,7 +236,7 @@ func (m *mapping[In, Out]) isReady() bool {
 // next is the next item to yield. It waits for the item, or runs it.
 func (m *mapping[In, Out]) next() *mapTask[In, Out] {
 	if m.await(m.ctx, &m.p.lane, m.isReady, m.help, nil) != nil {
-		m.withdraw()
+		m.withdraw(m.ctx)
 		m.await(context.Background(), &m.p.lane, m.isReady, m.help, nil)
 	}
 	m.left--
@@ -257,7 +257,6 @@ func (m *mapping[In, Out]) help(n kernel.Nudger) kernel.Outcome {
 // reported.
 func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 	cancel(nil) // what has not begun does not begin
-	m.withdraw()
 	for m.left > 0 {
 		if t := m.next(); t.panicked != nil && m.p.onPanic == nil { // else the handler has it
 			m.p.report(t.panicked, false, func() {})
@@ -266,7 +265,7 @@ func (m *mapping[In, Out]) end(cancel context.CancelCauseFunc) {
 }
 
 func (t *mapTask[In, Out]) Run() (err error) {
-	t.out, err = t.m.f(t.given(), t.in)
+	t.out, err = t.m.f(t.given(), take(&t.in))
 	return err
 }
 
@@ -277,6 +276,7 @@ func (t *mapTask[In, Out]) Returns(err error) bool {
 
 func (t *mapTask[In, Out]) Resolve(err error) {
 	m := t.m
+	take(&t.in) // t is in memory until a worker comes to its ticket, also if it did not run
 	m.mu.Lock()
 	t.err, t.resolved = err, true
 	if !m.ordered {

@@ -225,12 +225,11 @@ func WithSizing(s Sizer) Option { return ofRoot("WithSizing", func(c *config) { 
 //
 // A task that waits keeps its place in the queue until a worker comes to it. One that
 // its waiter runs, or that [Future.Cancel] cancels, gives its place back at once. So
-// does a task whose context ends while [Pool.SubmitWait], [Group.Wait] or [Map] waits
-// for it and runs no other one itself. If the context of another task ends ([Pool.SubmitContext], [Go]), or if
-// Cancel ends a task of a key, the place is kept. So for requests whose client may
+// does a task whose context ends while [Pool.SubmitWait], [Future.Wait], [Group.Wait] or
+// [Map] waits for it and runs no other one itself. If the context of another task ends,
+// or if a task of a key is cancelled, the place is kept. So for requests whose client may
 // leave use SubmitWait, a Group, or Go and Cancel: else clients that have left may
-// keep the queue full. At most as many places as the capacity and the maximum of
-// workers together are given back before workers come to them.
+// keep the queue full.
 //
 // Four kinds of tasks are accepted beyond the capacity, because to wait could
 // stop the pool:

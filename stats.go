@@ -49,11 +49,12 @@ type Stats struct {
 	MinWorkers  int
 	MaxWorkers  int
 
-	// Stalled is how long the pool has been stalled, and 0 if it is not. A pool
+	// Stalled is how long the pool has been stalled, and 0 if it is not. In a busy pool
+	// that is well it is less than the time between the ends of two tasks. A pool
 	// is stalled while all workers that it may have are inside tasks, other tasks or
 	// submitters wait for them, and no task ends: as when tasks wait for tasks that
 	// are queued behind them. Those that wait in a sub-pool count, unless that, or one
-	// between, is paused or at its own maximum. The time counts from the first call of
+	// between, is paused, or at a maximum lower than the pool's. The time counts from the first call of
 	// Stats that finds the pool so, or from the first look of the watchdog, which comes
 	// at most a quarter of its smallest threshold late; see [WithStallAfter].
 	Stalled time.Duration

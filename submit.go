@@ -159,6 +159,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 		sy.Reach("outlive the context")
 		c.latch().Wait() // it has begun, or is being dropped
 	}
+	c.f = nil // c is in memory until a worker comes to its ticket, also if it did not run
 	return c.err
 }
 

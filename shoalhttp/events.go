@@ -54,7 +54,7 @@ func (h *Page) serveEvents(w http.ResponseWriter, r *http.Request, changes bool)
 		}
 		return c.Flush() == nil
 	}
-	v, first := h.join(changes)
+	v, first := h.join(changes, r)
 	defer h.leave(v)
 	if !send(hello) || !send(first) {
 		return
@@ -100,10 +100,13 @@ func (h *Page) tellLocked() (was *Snapshot) {
 }
 
 // join adds a viewer and returns what it is to be sent first: what those that are there know.
-func (h *Page) join(changes bool) (*viewer, message) {
+func (h *Page) join(changes bool, r *http.Request) (*viewer, message) {
 	v := &viewer{changes: changes, next: make(chan message, 1), gone: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		h.endWithLocked(s)
+	}
 	if h.told.snapshot == nil {
 		h.latestLocked()
 		h.tellLocked()
@@ -115,6 +118,26 @@ func (h *Page) join(changes bool) (*viewer, message) {
 	h.viewers = append(h.viewers, v)
 	h.lookOnLocked()
 	return v, h.told.all
+}
+
+// endWithLocked makes the streams end when s shuts down. Else s would wait for them. Those of another
+// server end too; their clients connect again.
+func (h *Page) endWithLocked(s *http.Server) {
+	if slices.Contains(h.servers, weak.Make(s)) {
+		return
+	}
+	h.servers = append(h.servers, weak.Make(s))
+	page := weak.Make(h)
+	s.RegisterOnShutdown(func() {
+		if h := page.Value(); h != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for _, v := range h.viewers {
+				close(v.gone)
+			}
+			h.viewers = nil
+		}
+	})
 }
 
 func (h *Page) leave(v *viewer) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,38 @@ import (
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/shoalhttp"
 )
+
+// A server that shuts down does not wait for those who look at the page.
+func TestStreamsEndWithTheirServer(t *testing.T) {
+	h := newPage(t, shoalhttp.WithPools(newPool(t, shoal.WithName("a"))))
+	for range 2 { // with a server each
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: h}
+		go server.Serve(l)
+		var bodies []io.ReadCloser
+		for _, name := range []string{"events", "changes", "events"} {
+			resp, err := http.Get("http://" + l.Addr().String() + "/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bodies = append(bodies, resp.Body)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		cancel()
+		for _, b := range bodies {
+			if _, err := io.Copy(io.Discard, b); err != nil {
+				t.Errorf("a stream ends with %v", err)
+			}
+			b.Close()
+		}
+	}
+}
 
 func TestEvents(t *testing.T) {
 	p := newPool(t, shoal.WithName("a"))

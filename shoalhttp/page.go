@@ -91,6 +91,7 @@
 // Streams are compressed for clients that take gzip, once for all of them. A browser that shows
 // 1,000 pools is sent 0.2 kB a second while none works, and 44 kB while all do, where snapshots
 // would be 776 kB and 870 kB. At most 64 clients read streams; one more ends that of the oldest.
+// Streams end when [http.Server.Shutdown] is called for their server.
 //
 // stats.json has 0.8 kB for each pool and sub-pool: with 5,000 sub-pools it is 3.9 MB, and takes 0.1
 // to 0.2 s to make.
@@ -111,6 +112,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 )
@@ -180,7 +182,8 @@ type Page struct {
 	pools   []*tracked
 	sample  sample
 	ticks   ticks
-	viewers []*viewer // the oldest first
+	viewers []*viewer                   // the oldest first
+	servers []weak.Pointer[http.Server] // whose shutdown ends them
 	told    told
 	timer   *time.Timer // of the next look; see [Page.lookOnLocked]
 	pace    time.Duration

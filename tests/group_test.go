@@ -168,6 +168,49 @@ func alive[T any](refs []weak.Pointer[T]) (n int) {
 	return n
 }
 
+// What was withdrawn holds nothing of the caller's, though no worker has come to its ticket.
+func TestWhatWasWithdrawnHoldsNothing(t *testing.T) {
+	type block = [1 << 16]byte
+	p := newPool(t, fixed(2)...)
+	release := hold(t, p, 2)
+	for name, call := range map[string]func(v *block){
+		"SubmitWait": func(v *block) {
+			ctx, cancel := context.WithCancel(bg)
+			time.AfterFunc(time.Millisecond, cancel)
+			p.SubmitWait(ctx, func(context.Context) error { v[0]++; return nil })
+		},
+		"Range": func(v *block) {
+			must(t, shoal.Range(bg, p, 2, func(_ context.Context, lo, _ int) error { v[lo]++; return nil }))
+		},
+		"Go": func(v *block) {
+			shoal.Go(bg, p, func(context.Context) (int, error) { v[0]++; return 0, nil }).Cancel()
+		},
+		"Group": func(v *block) {
+			g := p.Group(bg)
+			g.Go(func(context.Context) error { v[0]++; return nil })
+			g.Stop()
+		},
+		"Map": func(v *block) {
+			ctx, cancel := context.WithCancel(bg)
+			in := func(yield func(*block) bool) { yield(v); cancel() }
+			for range shoal.Map(ctx, p, in, func(_ context.Context, v *block) (int, error) { v[0]++; return 0, nil }) {
+			}
+		},
+	} {
+		var refs []weak.Pointer[block]
+		for range 10 {
+			v := new(block)
+			refs = append(refs, weak.Make(v))
+			call(v)
+		}
+		if n := alive(refs); n > 0 {
+			t.Errorf("%s: %d of 10 are in memory", name, n)
+		}
+	}
+	release()
+	shutClean(t, p)
+}
+
 // A group holds nothing of a task that has ended, though others have not.
 func TestGroupHoldsNoTaskThatHasEnded(t *testing.T) {
 	b := &bigTracer{Tracer: new(recordingTracer)}

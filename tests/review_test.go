@@ -1037,6 +1037,56 @@ func TestReviewAStallOfTheParentByTasksOfSubPools(t *testing.T) {
 	}
 }
 
+// All workers hang in a sub-pool whose maximum is the default, that of its parent.
+func TestReviewAStallOfTheParentByOneSubPool(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, fixed(2)...)
+		sub := newSub(t, p)
+		gate := make(chan struct{})
+		for range 3 {
+			must(t, sub.Submit(func() { <-gate }))
+		}
+		synctest.Wait()
+		p.Stats()
+		time.Sleep(time.Minute)
+		if s := p.Stats(); s.Stalled != time.Minute {
+			t.Errorf("stalled for %v, want a minute", s.Stalled)
+		}
+		close(gate)
+		shutClean(t, p)
+	})
+}
+
+// Clients that come and give up do not hide a stall of what waits all the time. But a moment at which nothing
+// waits ends one.
+func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
+	for others, want := range []time.Duration{0, time.Minute} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1)...)
+			gate := make(chan struct{})
+			must(t, p.Submit(func() { <-gate }))
+			for range others {
+				must(t, p.Submit(func() {}))
+			}
+			synctest.Wait()
+			var s shoal.Stats
+			for range 61 {
+				ctx, cancel := context.WithTimeout(bg, time.Second)
+				looked := make(chan struct{})
+				time.AfterFunc(time.Second/2, func() { s = p.Stats(); close(looked) })
+				wantErr(t, "SubmitWait", p.SubmitWait(ctx, fine), context.DeadlineExceeded)
+				cancel()
+				<-looked
+			}
+			if s.Stalled != want {
+				t.Errorf("while %d others wait, stalled for %v, want %v", others, s.Stalled, want)
+			}
+			close(gate)
+			shutClean(t, p)
+		})
+	}
+}
+
 // A pool is stalled if its own tasks use up the maximum of a pool above it, and also if more wait than its
 // capacity allows for.
 func TestReviewAStallBelowALowerMaximum(t *testing.T) {

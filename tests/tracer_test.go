@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/shoal-go/shoal"
 )
@@ -456,4 +457,43 @@ func TestRuntimeTraceThatBeginsAmongShortTasks(t *testing.T) {
 			t.Errorf("after %d tasks: %q is not in the trace", 500+7*i, want)
 		}
 	}
+}
+
+// A detachingTracer gives each task a context that does not end with the caller's.
+type detachingTracer struct{ refused *[]error }
+
+func (t detachingTracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context.Context {
+	return context.WithoutCancel(ctx)
+}
+
+func (t detachingTracer) Started(ctx context.Context, _ *shoal.Pool, _ string) (context.Context, func(error)) {
+	return ctx, nil
+}
+
+func (t detachingTracer) Refused(_ context.Context, _ *shoal.Pool, _ string, err error) {
+	*t.refused = append(*t.refused, err)
+}
+
+// What is withdrawn has the error of the context that has ended, also if the task has another one.
+func TestItemsWithDetachedContextsAreRefusedWithAnError(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var refused []error
+		p := newPool(t, fixed(1, shoal.WithTracer(detachingTracer{&refused}))...)
+		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		err := shoal.ForEach(ctx, p, slices.Values([]int{0, 1, 2}), func(context.Context, int) error {
+			t.Error("an item runs")
+			return nil
+		})
+		wantErr(t, "ForEach", err, context.DeadlineExceeded)
+		g := p.Group(bg)
+		g.Go(func(context.Context) error { t.Error("a task runs"); return nil })
+		wantErr(t, "Stop", g.Stop(), context.Canceled)
+		want := []error{context.DeadlineExceeded, context.DeadlineExceeded, context.DeadlineExceeded, context.Canceled}
+		if !slices.Equal(refused, want) {
+			t.Errorf("refused with %v, want %v", refused, want)
+		}
+		must(t, p.Close())
+	})
 }

@@ -177,22 +177,15 @@ func Choose(n int) int {
 
 // Go starts a thread that the code under test asked for.
 func Go(f func()) {
-	if t := spawn(f); t != nil {
-		t.asked = true
-	}
-}
-
-// spawn starts a thread, unless the run is over.
-func spawn(f func()) *thread {
 	r := now
 	if r == nil {
 		panic("explore: Go outside of a model")
 	}
 	if r.current.kill {
-		return nil
+		return
 	}
 	r.spawned++
-	return r.start(fmt.Sprintf("go%d", r.spawned), r.current, f)
+	r.start(fmt.Sprintf("go%d", r.spawned), r.current, f).asked = true
 }
 
 // Reach notes that a model came to a place that it must come to.
@@ -377,7 +370,7 @@ func (c *Context) Cancel() {
 	for _, a := range c.after {
 		if a.live {
 			a.live = false
-			spawn(a.f)
+			Go(a.f)
 		}
 	}
 	for _, child := range c.children {
@@ -390,7 +383,7 @@ func (c *Context) Cancel() {
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	Access(&c.o, Write, "AfterFunc")
 	if c.ended.on {
-		spawn(f)
+		Go(f)
 		return func() bool { return false }
 	}
 	a := &afterFunc{f, true}

@@ -80,9 +80,17 @@ func (l *Lane) later(f func()) {
 	})
 }
 
-// Go calls f on a goroutine of its own. l does not end before f has returned.
+// Go calls f on a goroutine of its own, unless l has ended. l does not end before f has returned.
 func (l *Lane) Go(f func()) {
-	l.crew.read(l.retain)
+	ended := false
+	l.crew.read(func() {
+		if ended = l.ended; !ended {
+			l.retain()
+		}
+	})
+	if ended {
+		return
+	}
 	sy.Go(func() {
 		defer l.Release()
 		f()

@@ -93,10 +93,11 @@ func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
 // free reports whether one more worker may be busy in l. Locked.
 func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 
-// freeUpTo reports whether l, and each lane above it, up to but not including a, is free. Locked.
+// freeUpTo reports whether l, and each lane above it, up to but not including a, is neither paused nor at a maximum that
+// is lower than a's. Locked.
 func (l *Lane) freeUpTo(a *Lane) bool {
 	for ; l != a; l = l.up {
-		if !l.free() {
+		if l.paused || l.max < a.max && l.atMax() {
 			return false
 		}
 	}

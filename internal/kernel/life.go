@@ -44,19 +44,14 @@ type tally struct {
 	dropped, canceled, failed, spawned, rejected uint64
 
 	passed  uint64 // tombstones that workers have come to, and tasks that were found canceled when they were to begin
-	stirred uint64 // other signs that the lane is not stuck: see Snapshot.Moves
+	stirred uint64 // other signs that l is not stuck: a task is claimed, no task waits any more, a pause begins or ends
 }
 
 // moves is a number that grows when a task begins on a worker of l, whose count is n, or ends, and never
-// falls: a worker that takes a ticket is busy, also if it then begins no task. If
-// all is set, it also grows when a waiting task is canceled or claimed, and when a pause begins or
-// ends. If it has not changed while l was at its maximum, l has made no progress. Locked.
-func (l *Lane) moves(n Count, all bool) uint64 {
-	ended := n.Submitted - n.InFlight - l.dropped
-	if !all {
-		return 2*(ended-l.canceled) + uint64(n.Busy-l.inline) + l.passed
-	}
-	return 2*ended + uint64(n.Busy-l.inline) + l.passed + l.stirred
+// falls: a worker that takes a ticket is busy, also if it then begins no task. If neither that nor stirred has
+// changed while l was at its maximum, l has made no progress. Locked.
+func (l *Lane) moves(n Count) uint64 {
+	return 2*(n.Submitted-n.InFlight-l.dropped-l.canceled) + uint64(n.Busy-l.inline) + l.passed
 }
 
 // A LaneConfig is what a lane is made with.
@@ -182,7 +177,7 @@ func (l *Lane) finish() {
 		return
 	}
 	l.leaf().Remove()
-	l.place.moves = l.moves(l.count(), false)
+	l.place.moves = l.moves(l.count())
 	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }

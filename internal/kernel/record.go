@@ -283,12 +283,14 @@ func (r *Record) Withdraw(err error) bool {
 		return false
 	}
 	sy.Reach("withdraw")
-	l.retain() // as later does, but that allocates
-	l.stirred++
+	l.retain()   // as later does, but that allocates
 	if !r.Kept { // else it is counted when its strand comes to it
 		l.tombstones(+1)
 		l.canceled++
 		l.crew.touch(l)
+	}
+	if l.count().Waiting == 0 {
+		l.stirred++
 	}
 	l.crew.leave()
 	r.Body.Over(err)

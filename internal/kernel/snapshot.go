@@ -42,12 +42,12 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count, true)
+	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred
 	for _, b := range below {
 		s.WorkersIn += b.workersIn() - int(b.hosts)
 		n := b.count()
 		s.WaitsBelow = s.WaitsBelow || n.Waiting > 0 && b.freeUpTo(l)
-		b.place.moves = b.moves(n, false)
+		b.place.moves = b.moves(n)
 		s.Moves += b.place.moves
 	}
 	if l.up != nil {

@@ -165,7 +165,7 @@ func places(own string) (withModels, withTests []string) {
 	if own != kernel {
 		withTests = append(withTests, kernel)
 	}
-	return append(withModels, kernel), append(withTests, "./tests")
+	return append(withModels, kernel, "./tests/models"), append(withTests, "./tests")
 }
 
 // find returns the one of files that has text, and its content.

@@ -377,6 +377,24 @@ var crossGroups = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "cross/an error of a group and a task on two workers", Bound: 3, Night: 3, Run: onPool(func(s *sim) {
+		s.pool(0, shoal.WithMaxWorkers(2))
+		s.drops = true
+		g := s.p.Group(context.Background())
+		g.Go(func(context.Context) error { return errors.New("x") })
+		g.Go(s.does(1, nothing))
+		s.shutdown()
+	})},
+	{Name: "cross/Stop from aside while the pool is shut down", Bound: 3, Run: onPool(func(s *sim) {
+		s.pool(0)
+		s.drops = true
+		g := s.p.Group(context.Background())
+		g.Go(s.does(0, nothing))
+		wait := s.beside("stopper", func() { g.Stop() })
+		s.shutdown()
+		wait()
+		s.gone("Stop")
+	})},
 	{Name: "cross/the context of a Future ends in a paused pool", Bound: 3, Reach: []string{"withdraw"}, Run: onPool(func(s *sim) {
 		s.pool(0)
 		s.drops = true

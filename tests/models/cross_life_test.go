@@ -127,6 +127,7 @@ var crossLife = []suite.Model{
 	{Name: "cross/a task of a key, its context ends, and Close", Bound: 2, Run: onPool(func(s *sim) {
 		s.keyedPool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
+		s.others = true // that of the context, until Wait returns
 		ctx := explore.NewContext()
 		s.Go("canceler", ctx.Cancel)
 		wait := s.beside("stopper", s.close)

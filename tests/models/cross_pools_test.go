@@ -19,12 +19,12 @@ import (
 func (s *sim) another() (q *shoal.Pool, end func()) {
 	q = shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0), shoal.WithTiming(shoal.TimingOff),
 		shoal.WithIdleTimeout(shoal.Forever), shoal.WithSpin(0), shoal.WithSizing(shoal.Eager())))
-	s.second = true
+	s.others = true
 	return q, func() {
 		if err := q.Shutdown(context.Background()); err != nil {
 			s.Failf("Shutdown: %v", err)
 		}
-		s.second = false
+		s.others = false
 		if st := q.Stats(); st.InFlight != 0 || st.Workers != 0 || st.Submitted != st.Completed+st.Dropped+st.Canceled {
 			s.Failf("at the end: %+v", st)
 		}

@@ -35,7 +35,7 @@ type sim struct {
 	done     sy.Latch
 	workers  int  // the most there may be
 	drops    bool // accepted tasks may be dropped
-	second   bool // there is a second pool, which has not ended
+	others   bool // there may be goroutines that are not the pool's
 
 	sub    *shoal.Pool
 	keys   *shoal.Keyed[string]
@@ -271,7 +271,7 @@ func (s *sim) shutdown() {
 // gone: when Close or Shutdown returns, nothing of the pool is left. (Its last
 // goroutine has nothing more to do than to return.)
 func (s *sim) gone(what string) {
-	if left := s.Left(); len(left) > 0 && !s.second {
+	if left := s.Left(); len(left) > 0 && !s.others {
 		s.Failf("after %s %v are left", what, left)
 	}
 	if st := s.p.Stats(); st.State != shoal.Closed || st.Workers != 0 || st.InFlight != 0 {
