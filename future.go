@@ -61,7 +61,6 @@ func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, erro
 		err = submit(&u.t.contextCall)
 	}
 	if err != nil {
-		u.t.SetOver()
 		u.t.Resolve(err)
 	}
 	return u, err

@@ -134,12 +134,16 @@ func TestVerdictOnAStallByTasksOfSubPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, shoal.WithName("parent"), shoal.WithMaxWorkers(2))
 		h := newPage(t, shoalhttp.WithPools(p))
+		var subs []*shoal.Pool
 		for range 2 {
 			sub, err := p.Sub()
 			if err != nil {
 				t.Fatal(err)
 			}
 			hold(t, sub, 1)
+			subs = append(subs, sub)
+		}
+		for _, sub := range subs { // now that no worker is free
 			sub.Submit(func() {})
 		}
 		rows(t, h)

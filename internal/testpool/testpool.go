@@ -44,7 +44,7 @@ var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Worker\)\.(main|main-fm|end|end\.func1|end\.deferwrap\d|resume)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|armReclaim\.func1)\(` +
-		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|later\.func1|Follow\.func1\.1|nextSample\.func1|Go\.func1|Go\.func1\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|later\.func1|Follow\.func1\.1|nextSample\.func1|Go\.func\d|Go\.func\d\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Delayed\)\.(due|due-fm)\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)

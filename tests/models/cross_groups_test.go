@@ -377,6 +377,24 @@ var crossGroups = []suite.Model{
 		}
 		s.shutdown()
 	})},
+	{Name: "cross/a task of a group comes, and has no place, when its waiter has seen none", Bound: 2, Night: 3, Reach: []string{"no place"}, Run: onPool(func(s *sim) {
+		s.related(0, []shoal.Option{shoal.WithMaxWorkers(1), shoal.WithPriority(-1)}, shoal.WithMaxWorkers(2))
+		over := sy.MakeLatch()
+		u := s.begin(context.Background(), 0, func(ctx context.Context) error {
+			g := s.sub.Group(ctx)
+			g.Go(s.does(1, func(context.Context) error {
+				s.p.Submit(func() { over.Wait() }) // for the worker that runs this
+				g.Go(s.does(2, nothing))
+				return nil
+			}))
+			err := g.Wait()
+			over.Open()
+			return err
+		})
+		s.result(context.Background(), 0, u)
+		s.hasRun(2, "Wait")
+		s.shutdown()
+	})},
 	{Name: "cross/an error of a group and a task on two workers", Bound: 3, Night: 3, Run: onPool(func(s *sim) {
 		s.pool(0, shoal.WithMaxWorkers(2))
 		s.drops = true
