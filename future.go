@@ -102,6 +102,9 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 		return none, errNilContext
 	}
 	if err := f.t.await(ctx); err != nil {
+		if up := f.t.parent; up != nil && up.Err() != nil { // ctx may be that, or end with it
+			f.t.parentEnded()
+		}
 		return none, err
 	}
 	return f.t.val, f.t.err
@@ -184,9 +187,9 @@ func (w *waker) is(over func() bool) bool {
 }
 
 // await parks until over, which it calls with the lock, reports true, or until ctx ends: then it
-// returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can. If help has not
-// run the first one, await calls follow, unless that is nil, and stop when it returns: meanwhile the end of
-// another context withdraws tasks.
+// returns ctx's error. Before it parks it calls help, which runs awaited tasks of l if it can. When help
+// has run nothing for the first time, await calls follow, unless that is nil, and stop when it returns: meanwhile
+// the end of another context withdraws tasks.
 func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, help func(kernel.Nudger) kernel.Outcome, follow func() (stop func())) error {
 	var n kernel.Nudger // notified when the limit that kept help from running a task may be gone
 	stop := func() {}
@@ -217,24 +220,27 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 	return nil
 }
 
-// follow makes the end of ctx call end of f, until stop is called; when stop has returned, end has. It does not if
-// ctx's Done is known, or panics.
+// follow makes the end of ctx call f's parentEnded, until stop is called; if ctx has ended by then, that has
+// returned when stop returns. If ctx's Done is known, or panics, follow does nothing.
 func follow(ctx context.Context, known <-chan struct{}, f interface{ parentEnded() }) (stop func()) {
 	stop = func() {}
 	defer func() { _ = recover() }()
-	if done := ctx.Done(); done != nil && done != known {
-		over := sy.MakeLatch()
-		undo := sy.AfterDone(ctx, func() {
-			defer over.Open()
+	if done := ctx.Done(); done == nil || done == known {
+		return stop
+	}
+	over := sy.MakeLatch()
+	undo := sy.AfterDone(ctx, func() {
+		defer over.Open()
+		f.parentEnded()
+	})
+	return func() {
+		switch {
+		case !undo():
+			over.Wait() // the pool may end once the caller has returned
+		case ctx.Err() != nil:
 			f.parentEnded()
-		})
-		stop = func() {
-			if !undo() {
-				over.Wait() // the pool may end once the caller has returned
-			}
 		}
 	}
-	return stop
 }
 
 // waiting is the Nudger of one waiter: each waiter has its own.

@@ -275,8 +275,8 @@ func (t *mapTask[In, Out]) Returns(err error) bool {
 }
 
 func (t *mapTask[In, Out]) Resolve(err error) {
-	m := t.m
-	take(&t.in) // t is in memory until a worker comes to its ticket, also if it did not run
+	m := take(&t.m) // t is in memory until a worker comes to its ticket, also if it did not run
+	take(&t.in)
 	m.mu.Lock()
 	t.err, t.resolved = err, true
 	if !m.ordered {

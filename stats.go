@@ -130,8 +130,8 @@ func (p *Pool) statsLocked() Stats {
 	switch d := &p.watch; {
 	case !stuck:
 		d.since = 0
-	case d.since == 0 || d.moves != k.Moves:
-		d.moves, d.since = k.Moves, p.lane.Now()+1
+	case d.since == 0 || d.moves != k.Moves || d.lulls != k.Lulls && !k.WaitsBelow:
+		d.moves, d.lulls, d.since = k.Moves, k.Lulls, p.lane.Now()+1
 	default:
 		s.Stalled = time.Duration(max(0, before+1-d.since))
 	}

@@ -90,6 +90,7 @@ type watchdog struct {
 
 	since             int64         // when a stall was noticed first, by the pool's clock, plus 1; 0: there is none
 	moves             uint64        // see [kernel.Snapshot], at that time
+	lulls             uint32        // likewise
 	told              int64         // since of the stall that was reported last
 	slow              map[int]int64 // the tasks that were reported as slow, by worker
 	stalls, slowTasks uint64

@@ -104,12 +104,13 @@ func (h *Page) join(changes bool, r *http.Request) (*viewer, message) {
 	v := &viewer{changes: changes, next: make(chan message, 1), gone: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
-		h.endWithLocked(s)
-	}
 	if h.told.snapshot == nil {
 		h.latestLocked()
 		h.tellLocked()
+	}
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && h.shutsDownLocked(s) {
+		close(v.gone)
+		return v, h.told.all
 	}
 	if len(h.viewers) == maxViewers {
 		close(h.viewers[0].gone)
@@ -120,24 +121,30 @@ func (h *Page) join(changes bool, r *http.Request) (*viewer, message) {
 	return v, h.told.all
 }
 
-// endWithLocked makes the streams end when s shuts down. Else s would wait for them. Those of another
-// server end too; their clients connect again.
-func (h *Page) endWithLocked(s *http.Server) {
-	if slices.Contains(h.servers, weak.Make(s)) {
-		return
+// shutsDownLocked reports whether s shuts down. At its first call for s it makes the streams end then: else s would
+// wait for them. Those of another server end too; their clients connect again.
+func (h *Page) shutsDownLocked(s *http.Server) bool {
+	page, server := weak.Make(h), weak.Make(s)
+	begun, known := h.servers[server]
+	if known {
+		return begun
 	}
-	h.servers = append(h.servers, weak.Make(s))
-	page := weak.Make(h)
+	if h.servers == nil {
+		h.servers = make(map[weak.Pointer[http.Server]]bool)
+	}
+	h.servers[server] = false
 	s.RegisterOnShutdown(func() {
 		if h := page.Value(); h != nil {
 			h.mu.Lock()
 			defer h.mu.Unlock()
+			h.servers[server] = true
 			for _, v := range h.viewers {
 				close(v.gone)
 			}
 			h.viewers = nil
 		}
 	})
+	return false
 }
 
 func (h *Page) leave(v *viewer) {

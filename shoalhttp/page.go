@@ -182,8 +182,8 @@ type Page struct {
 	pools   []*tracked
 	sample  sample
 	ticks   ticks
-	viewers []*viewer                   // the oldest first
-	servers []weak.Pointer[http.Server] // whose shutdown ends them
+	viewers []*viewer                          // the oldest first
+	servers map[weak.Pointer[http.Server]]bool // whose shutdown ends them; true: it has begun
 	told    told
 	timer   *time.Timer // of the next look; see [Page.lookOnLocked]
 	pace    time.Duration

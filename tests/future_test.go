@@ -378,21 +378,25 @@ func TestStatsShowAStall(t *testing.T) {
 	})
 }
 
-// A Wait whose context lives sees the end of the task's own context, and frees the task's place, although no
-// worker comes to it.
+// A Wait sees the end of the task's own context, and frees the task's place, although no worker comes to it.
 func TestFutureWaitDoesNotWaitForAWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
 		must(t, p.Submit(func() { time.Sleep(time.Hour) }))
 		keys := shoal.NewKeyed[int](p)
 		f := func(context.Context) (int, error) { t.Error("the task starts"); return 0, nil }
-		for _, begin := range []func(ctx context.Context) *shoal.Future[int]{
+		for i, begin := range []func(ctx context.Context) *shoal.Future[int]{
+			func(ctx context.Context) *shoal.Future[int] { return shoal.Go(ctx, p, f) },
 			func(ctx context.Context) *shoal.Future[int] { return shoal.Go(ctx, p, f) },
 			func(ctx context.Context) *shoal.Future[int] { return shoal.GoKeyed(ctx, keys, 1, f) },
 		} {
+			own := i == 0
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			u := begin(ctx)
 			other, cancelOther := context.WithTimeout(bg, time.Minute)
+			if own {
+				other = ctx
+			}
 			began := time.Now()
 			_, err := u.Wait(other)
 			wantErr(t, "Wait", err, context.DeadlineExceeded)

@@ -1039,34 +1039,86 @@ func TestReviewAStallOfTheParentByTasksOfSubPools(t *testing.T) {
 
 // All workers hang in a sub-pool whose maximum is the default, that of its parent.
 func TestReviewAStallOfTheParentByOneSubPool(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPool(t, fixed(2)...)
-		sub := newSub(t, p)
-		gate := make(chan struct{})
-		for range 3 {
-			must(t, sub.Submit(func() { <-gate }))
-		}
-		synctest.Wait()
-		p.Stats()
-		time.Sleep(time.Minute)
-		if s := p.Stats(); s.Stalled != time.Minute {
-			t.Errorf("stalled for %v, want a minute", s.Stalled)
-		}
-		close(gate)
-		shutClean(t, p)
-	})
+	for _, capacity := range []int{0, 1} { // at 0 a submitter waits
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(2)...)
+			sub := newSub(t, p, shoal.WithQueueCapacity(capacity))
+			gate := make(chan struct{})
+			for range 2 {
+				must(t, sub.Submit(func() { <-gate }))
+			}
+			go sub.Submit(func() {})
+			synctest.Wait()
+			p.Stats()
+			time.Sleep(time.Minute)
+			if s := p.Stats(); s.Stalled != time.Minute {
+				t.Errorf("capacity %d: stalled for %v, want a minute", capacity, s.Stalled)
+			}
+			close(gate)
+			shutClean(t, p)
+		})
+	}
+}
+
+// How long a task has waited is not forgotten when cells are freed.
+func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
+	for _, timing := range []shoal.Timing{shoal.TimingFull, shoal.TimingSampled} {
+		inBubble(t, func(t *testing.T) {
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(200), shoal.WithTiming(timing))...)
+			gate := make(chan struct{})
+			must(t, p.Submit(func() { <-gate }))
+			synctest.Wait()
+			for range 100 {
+				must(t, p.Submit(func() {}))
+			}
+			time.Sleep(time.Hour)
+			for range 1000 {
+				u, err := shoal.TryGo(bg, p, func(context.Context) (int, error) { return 1, nil })
+				must(t, err)
+				u.Cancel()
+			}
+			close(gate)
+			p.Wait()
+			long := uint64(0)
+			for end, n := range p.Stats().WaitTime.Buckets() {
+				if end > time.Hour {
+					long += n
+				} else if end > 1 { // the first task has not waited
+					t.Errorf("%v: a wait of less than %v", timing, end)
+				}
+			}
+			if timing == shoal.TimingFull && long != 100 {
+				t.Errorf("%d of 100 waits were measured", long)
+			}
+			shutClean(t, p)
+		})
+	}
 }
 
 // Clients that come and give up do not hide a stall of what waits all the time. But a moment at which nothing
 // waits ends one.
 func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
-	for others, want := range []time.Duration{0, time.Minute} {
+	for _, c := range []struct {
+		name     string
+		capacity int
+		own      int // other tasks that wait
+		below    bool
+		want     time.Duration
+	}{
+		{"nothing else waits", 1, 0, false, 0},
+		{"nothing else waits, capacity 0", 0, 0, false, 0},
+		{"a task waits", 2, 1, false, 2 * time.Minute},
+		{"a task waits below", 1, 0, true, 2 * time.Minute},
+	} {
 		inBubble(t, func(t *testing.T) {
-			p := newPool(t, fixed(1)...)
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(c.capacity))...)
 			gate := make(chan struct{})
 			must(t, p.Submit(func() { <-gate }))
-			for range others {
+			for range c.own {
 				must(t, p.Submit(func() {}))
+			}
+			if c.below {
+				must(t, newSub(t, p).Submit(func() {}))
 			}
 			synctest.Wait()
 			var s shoal.Stats
@@ -1077,9 +1129,10 @@ func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
 				wantErr(t, "SubmitWait", p.SubmitWait(ctx, fine), context.DeadlineExceeded)
 				cancel()
 				<-looked
+				time.Sleep(time.Second)
 			}
-			if s.Stalled != want {
-				t.Errorf("while %d others wait, stalled for %v, want %v", others, s.Stalled, want)
+			if s.Stalled != c.want {
+				t.Errorf("%s: stalled for %v, want %v", c.name, s.Stalled, c.want)
 			}
 			close(gate)
 			shutClean(t, p)

@@ -953,6 +953,61 @@ func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 	}
 }
 
+// A task that waits for a place in a sub-pool gets it when a worker leaves, also if cells were freed there meanwhile.
+func TestAWaiterGetsItsPlaceAfterCellsWereFreed(t *testing.T) {
+	leaving, goOn := make(chan struct{}, 100), make(chan struct{})
+	var armed atomic.Bool
+	p := newPool(t, fixed(2, shoal.WithMaxTasksPerWorker(1), shoal.WithWorkerHooks(nil, func(int) {
+		if armed.Load() {
+			leaving <- struct{}{}
+			<-goOn
+		}
+	}))...)
+	sub := newSub(t, p, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(2), shoal.WithPriority(-1))
+	start, waiting, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	one := func(context.Context) (int, error) { return 1, nil }
+	must(t, p.SubmitContext(bg, func(ctx context.Context) {
+		<-start
+		u := shoal.Go(ctx, sub, one)
+		close(waiting)
+		u.Wait(ctx)
+		close(done)
+	}))
+	for range 20 {
+		must(t, sub.SubmitWait(bg, fine))
+		time.Sleep(2 * time.Millisecond)
+	}
+	began, gate := make(chan struct{}), make(chan struct{})
+	must(t, sub.Submit(func() { close(began); <-gate }))
+	<-began
+	close(start)
+	<-waiting
+	time.Sleep(50 * time.Millisecond) // it finds no place
+	for range 8 {
+		u, err := shoal.TryGo(bg, sub, one)
+		must(t, err)
+		u.Cancel()
+	}
+	armed.Store(true)
+	close(gate)
+	<-leaving // the worker; no other one comes
+	giveUp := make(chan struct{})
+	must(t, p.Submit(func() {
+		select {
+		case <-done:
+		case <-giveUp:
+		}
+	}))
+	close(goOn)
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("the task waits in vain")
+	}
+	close(giveUp)
+	shutClean(t, p)
+}
+
 // The parent may have more workers, but has no CPU for them: those that serve the sub-pool
 // are to take turns.
 func TestOwnTasksHaveTheirShareBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {

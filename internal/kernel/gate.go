@@ -256,7 +256,7 @@ func (l *Lane) settle() {
 // must come to the lock.
 func (l *Lane) wantsSlowPath() bool {
 	w := l.firstBlocked()
-	return w != nil && !w.called || len(l.reservers) > 0 || l.paused || l.crew.root.paused || l.workersIn()+l.below > l.max ||
+	return w != nil && !w.called || len(l.reservers)+len(l.nudgers) > 0 || l.paused || l.crew.root.paused || l.workersIn()+l.below > l.max ||
 		ticketOf(l.head.Load())+1 == l.fenced
 }
 

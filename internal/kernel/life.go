@@ -44,7 +44,7 @@ type tally struct {
 	dropped, canceled, failed, spawned, rejected uint64
 
 	passed  uint64 // tombstones that workers have come to, and tasks that were found canceled when they were to begin
-	stirred uint64 // other signs that l is not stuck: a task is claimed, no task waits any more, a pause begins or ends
+	stirred uint64 // other signs that l is not stuck: a task is claimed, a pause begins or ends
 }
 
 // moves is a number that grows when a task begins on a worker of l, whose count is n, or ends, and never

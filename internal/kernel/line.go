@@ -108,6 +108,9 @@ func (l *line) putLocked(it queue.Item) {
 	l.put(seg, ticketOf(l.tail.Add(ticketOne)-ticketOne), it)
 }
 
+// untimed is the stamp of a timed ticket whose task had another one before, which was not timed.
+const untimed = -1
+
 // backlog is the number of tickets that wait to be taken. Without the lock it may be huge for a moment, while
 // dropCells moves head and then tail.
 func (l *line) backlog() uint64 {

@@ -108,30 +108,45 @@ func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	return it, true
 }
 
+// manyTombs tombstones are not worth the time that it takes to free their cells. What they hold of the caller's
+// stays in memory.
+const manyTombs = 1 << 12
+
 // isTombstone reports whether task it was begun by a goroutine that does not own its ticket.
 func isTombstone(it queue.Item) bool {
 	r := recordOf(it)
 	return r != nil && !r.Waits()
 }
 
-// compact frees the cells of tombstones, if they are more than half of what waits, and more than may wait
-// else. It takes all tickets, and gives the tasks that still wait new ones, in their order; if such a task is
-// timed, its wait counts from now on. The lease is recalled and the lock is held, so no other task comes
-// between them. The caller is busy meanwhile, so that the lane is not quiescent. Locked.
+// compact frees the cells of tombstones, if they are many, and more than half of what waits. It takes all tickets,
+// and gives the tasks that still wait new ones, in their order. The lease is recalled and the lock is held, so no
+// other task comes between them. The caller is busy meanwhile, so that the lane is not quiescent, and sets the
+// slow-path flag, so that nobody takes a task before it has the stamp of its old ticket. settle computes the flag
+// anew. Locked.
 func (l *Lane) compact() {
-	if l.tombs <= l.capacity+uint64(l.max) || 2*l.tombs <= l.backlog() {
+	if l.tombs <= min(l.capacity+uint64(l.max), manyTombs) || 2*l.tombs <= l.backlog() {
 		return
 	}
 	sy.Reach("compact")
 	l.recall()
 	l.enterLocked()
-	for it := range l.from(l.takeManyLocked(mask)) {
-		if isTombstone(it) {
+	l.mark(l.muted, true)
+	seg, t, n := l.takeManyLocked(mask)
+	for i := range n {
+		it, stamp := queue.Item{}, int64(untimed)
+		at := (t + i) & mask
+		if it, seg = l.fetch(seg, at); isTombstone(it) {
 			l.tombstones(-1)
 			continue
 		}
+		if l.timed(at) {
+			stamp = *seg.Stamp(at)
+		}
 		l.skip(1) // its ticket: the task gets another one
 		l.putLocked(it)
+		if is := (ticketOf(l.tail.Load()) - 1) & mask; l.timed(is) {
+			*l.back.Load().Stamp(is) = stamp
+		}
 	}
 	l.exit()
 }
@@ -270,6 +285,13 @@ func (l *Lane) Unstrand(n Nudger) {
 	})
 }
 
+// givenUp is called when what waited has given up. Locked.
+func (l *Lane) givenUp() {
+	if l.blocked.Len() == 0 && l.count().Waiting == 0 {
+		l.lulls++
+	}
+}
+
 // Withdraw cancels r, unless r has begun or is about to be dropped, and reports whether it did: then
 // r resolves with err.
 func (r *Record) Withdraw(err error) bool {
@@ -289,9 +311,7 @@ func (r *Record) Withdraw(err error) bool {
 		l.canceled++
 		l.crew.touch(l)
 	}
-	if l.count().Waiting == 0 {
-		l.stirred++
-	}
+	l.givenUp()
 	l.crew.leave()
 	r.Body.Over(err)
 	r.Body.Resolve(err)

@@ -20,9 +20,10 @@ type Snapshot struct {
 	WorkersIn                                    int    // workers busy here, and in the lanes below
 	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
+	Lulls                                        uint32 // see sched
 	Open, Paused, Ended                          bool
 	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
-	WaitsBelow                                   bool // a task in a lane below waits for one of its workers
+	WaitsBelow                                   bool // a task or a submitter in a lane below waits for one of its workers
 }
 
 // Snapshot takes one.
@@ -42,11 +43,11 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred
+	s.WorkersIn, s.Moves, s.Lulls = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred, l.lulls
 	for _, b := range below {
 		s.WorkersIn += b.workersIn() - int(b.hosts)
 		n := b.count()
-		s.WaitsBelow = s.WaitsBelow || n.Waiting > 0 && b.freeUpTo(l)
+		s.WaitsBelow = s.WaitsBelow || (n.Waiting > 0 || b.blocked.Len() > 0) && b.freeUpTo(l)
 		b.place.moves = b.moves(n)
 		s.Moves += b.place.moves
 	}

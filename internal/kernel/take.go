@@ -111,7 +111,7 @@ func (w *Worker) comeIn() (queue.Item, bool) {
 func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
 	l := w.at
 	it, seg := l.fetch(seg, t)
-	if l.timed(t) {
+	if l.timed(t) && *seg.Stamp(t) != untimed {
 		w.timed, w.started = true, sy.Since(*l.epoch)
 		w.waited = w.started - *seg.Stamp(t)
 		w.since.Store(w.started + grow.Ahead)
