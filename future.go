@@ -78,7 +78,8 @@ func (t *futureTask[T]) Resolve(err error) {
 }
 
 // Wait parks until there is a result and returns it. If ctx ends first, Wait
-// returns ctx's error, and the task goes on.
+// returns ctx's error, and the task goes on, unless its own context has ended before
+// it has started.
 //
 // If ctx is the context of a task of the same pool, or derived from it, and f
 // has not started, Wait runs f itself, on the spot. So tasks that wait for
