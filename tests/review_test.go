@@ -1067,7 +1067,7 @@ func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
 			p := newPool(t, fixed(1, shoal.WithQueueCapacity(200), shoal.WithTiming(timing))...)
 			gate := make(chan struct{})
 			must(t, p.Submit(func() { <-gate }))
-			synctest.Wait()
+			time.Sleep(time.Hour)
 			for range 100 {
 				must(t, p.Submit(func() {}))
 			}
@@ -1081,10 +1081,10 @@ func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
 			p.Wait()
 			long := uint64(0)
 			for end, n := range p.Stats().WaitTime.Buckets() {
-				if end > time.Hour {
+				if end > time.Hour && end < time.Hour+5*time.Minute {
 					long += n
 				} else if end > 1 { // the first task has not waited
-					t.Errorf("%v: a wait of less than %v", timing, end)
+					t.Errorf("%v: a wait of less than %v, want an hour", timing, end)
 				}
 			}
 			if timing == shoal.TimingFull && long != 100 {

@@ -319,7 +319,7 @@ var mutants = []mutant{
 		new: "h.help(r.unbegun, n) }, nil)"},
 	{name: "the end of its own context withdraws nothing of a Future", models: "cross/the context of a Future", tests: "TestFutureWaitDoesNotWait",
 		old: "follow(c.parent, ctx.Done(), c) })",
-		new: "dontStop })"},
+		new: "func() {} })"},
 	{name: "the error of the context comes before that of a task", tests: "TestGroupStopReturnsTheError",
 		old: "	if ended && !r.g.collect {",
 		new: "	if false {"},
