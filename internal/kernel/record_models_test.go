@@ -249,7 +249,7 @@ func recordModels() (ms []suite.Model) {
 	})
 	add("places of withdrawn tasks come back, however many", 3, []string{"compact"}, func(s *sim) {
 		s.drops = true
-		s.pool(1, of(1, 1))
+		s.pool(6, of(1, 1))
 		e, began := sy.MakeEvent(), sy.MakeEvent()
 		s.and(0, 0, func() { began.Set(); e.Wait() })
 		began.Wait()
@@ -265,7 +265,7 @@ func recordModels() (ms []suite.Model) {
 	})
 	add("a submitter waits for the place of a task that is withdrawn, after many", 2, []string{"compact", "wait for capacity"}, func(s *sim) {
 		s.drops = true
-		s.pool(2, of(1, 1))
+		s.pool(5, of(1, 1))
 		e, began := sy.MakeEvent(), sy.MakeEvent()
 		s.and(0, 0, func() { began.Set(); e.Wait() })
 		began.Wait()
@@ -281,6 +281,25 @@ func recordModels() (ms []suite.Model) {
 		b.Withdraw(errTask)
 		came.Wait() // while the only worker is inside its task
 		e.Set()
+		s.end()
+	})
+	add("tombstones are freed as the worker finishes, and Wait", 3, []string{"compact"}, func(s *sim) {
+		s.drops = true
+		s.pool(6, of(1, 2))
+		e, began := sy.MakeEvent(), sy.MakeEvent()
+		s.and(0, 0, func() { began.Set(); e.Wait() })
+		began.Wait()
+		for i := 2; i < 5; i++ {
+			b := s.record(0, i, nil)
+			s.giveRecord(b, Reject)
+			b.Withdraw(errTask)
+		}
+		s.submit(0, 1)
+		b := s.record(0, 5, nil)
+		s.giveRecord(b, Reject)
+		s.Go("waiter", func() { s.wait(0); s.hasRun("Wait returned", 0, 1) })
+		e.Set()
+		b.Withdraw(errTask)
 		s.end()
 	})
 	add("withdraw beside a worker", 3, []string{"withdraw"}, func(s *sim) {
