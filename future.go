@@ -32,9 +32,9 @@ type futureTask[T any] struct {
 // f is given a context derived from ctx. That context ends with ctx, when f
 // returns, and when the pool is closed. If ctx ends before f has started, f
 // does not run, and the result is ctx's error: at once if somebody is in
-// [Future.Wait], else when a worker comes to the task. The result of a task that is discarded is
-// [ErrDropped], that of a panic a [*PanicError], which is not logged, that of
-// runtime.Goexit [ErrGoexit].
+// [Future.Wait], else when a worker comes to the task. The result of a task that
+// is discarded is [ErrDropped], that of a panic a [*PanicError], which is not
+// logged, that of runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	u, _ := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, p.policy, "Future") })
 	return u
@@ -104,7 +104,7 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	}
 	if err := f.t.await(ctx); err != nil {
 		if up := f.t.parent; up != nil && up.Err() != nil { // ctx may be that, or end with it
-			f.t.parentEnded()
+			f.t.contextEnded()
 		}
 		return none, err
 	}
@@ -117,7 +117,8 @@ func (f *Future[T]) Done() <-chan struct{} { return f.t.latch().C() }
 // Cancel prevents the task from running if it has not started, and reports
 // whether it did. The result is [context.Canceled] then, and the task counts in
 // [Stats].Canceled. Its place in the queue is given back then; if its context ends while
-// nobody is in Wait, it is not. For a task of a key see [GoKeyed]. Cancel does not interrupt a task that runs: for that, cancel its context.
+// nobody is in Wait, it is not. For a task of a key see [GoKeyed]. Cancel does not
+// interrupt a task that runs: for that, cancel its context.
 func (f *Future[T]) Cancel() bool {
 	return f.t.Withdraw(context.Canceled)
 }
@@ -172,7 +173,7 @@ func (c *waitedCall) await(ctx context.Context) error {
 	return c.waker.await(ctx, c.Lane, c.isResolved, help, func() func() { return follow(c.parent, ctx.Done(), c) })
 }
 
-func (c *waitedCall) parentEnded() { c.Withdraw(c.parent.Err()) }
+func (c *waitedCall) contextEnded() { c.Withdraw(c.parent.Err()) }
 
 // A waker wakes the goroutines that wait for something.
 type waker struct {
@@ -221,9 +222,9 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 	return nil
 }
 
-// follow makes the end of ctx call f's parentEnded, until stop is called; if ctx has ended by then, that has
+// follow makes the end of ctx call f's contextEnded, until stop is called; if ctx has ended by then, that has
 // returned when stop returns. If ctx's Done is known, or panics, follow does nothing.
-func follow(ctx context.Context, known <-chan struct{}, f interface{ parentEnded() }) (stop func()) {
+func follow(ctx context.Context, known <-chan struct{}, f interface{ contextEnded() }) (stop func()) {
 	stop = func() {}
 	defer func() { _ = recover() }()
 	if done := ctx.Done(); done == nil || done == known {
@@ -232,14 +233,14 @@ func follow(ctx context.Context, known <-chan struct{}, f interface{ parentEnded
 	over := sy.MakeLatch()
 	undo := sy.AfterDone(ctx, func() {
 		defer over.Open()
-		f.parentEnded()
+		f.contextEnded()
 	})
 	return func() {
 		switch {
 		case !undo():
 			over.Wait() // the pool may end once the caller has returned
 		case ctx.Err() != nil:
-			f.parentEnded()
+			f.contextEnded()
 		}
 	}
 }

@@ -282,7 +282,7 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	if err != nil {
 		t.f = nil // t may live as long as the group
 	} else if r.list(&t.call, r.g.helps); r.Err() != nil { // whoever withdraws may have found the list without t
-		r.withdraw(r)
+		r.contextEnded()
 	}
 	return err
 }
@@ -292,14 +292,14 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 func (r *round) end(cause error) {
 	r.lazyContext.end(cause)
 	if r.unbegun() != nil && !r.g.p.lane.Stops() {
-		r.g.p.lane.Go(r.parentEnded)
+		r.g.p.lane.Go(r.contextEnded)
 	}
 }
 
 // follow makes the end of the parent, too, withdraw what has not begun, until stop is called.
 func (r *round) follow() (stop func()) { return follow(r.parent, nil, r) }
 
-func (r *round) parentEnded() { r.withdraw(r) }
+func (r *round) contextEnded() { r.withdraw(r) }
 
 // leave counts a task as ended, with err. The last one ends the round, if Wait was called.
 func (r *round) leave(place int, err error) {

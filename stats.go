@@ -54,9 +54,10 @@ type Stats struct {
 	// is stalled while all workers that it may have are inside tasks, other tasks or
 	// submitters wait for them, and no task ends: as when tasks wait for tasks that
 	// are queued behind them. Those that wait in a sub-pool count, unless that, or one
-	// between, is paused, or at a maximum lower than the pool's. The time counts from the first call of
-	// Stats that finds the pool so, or from the first look of the watchdog, which comes
-	// at most a quarter of its smallest threshold late; see [WithStallAfter].
+	// between, is paused, or at a maximum lower than the pool's. The time counts from
+	// the first call of Stats that finds the pool so, or from the first look of the
+	// watchdog, which comes at most a quarter of its smallest threshold late; see
+	// [WithStallAfter].
 	Stalled time.Duration
 
 	// BusyTime is the time in which workers were not parked, summed over all workers

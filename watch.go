@@ -30,9 +30,9 @@ const maxAlarmTasks = 10
 // queued behind them, or all wait for one lock. Those that wait in a sub-pool count,
 // unless that, or one between, is paused, or at a maximum lower than the pool's. A stall
 // ends, too, when a waiting task of the pool itself is run by its waiter, and when all
-// of them are cancelled. A sub-pool whose workers are held by tasks of others is not stalled: then
-// the pool above it is. So set it for the pool that has the workers too. d must be at
-// least 1 ms.
+// of them are cancelled. A sub-pool whose workers are held by tasks of others is not
+// stalled: then the pool above it is. So set it for the pool that has the workers too.
+// d must be at least 1 ms.
 //
 // Each stall is reported once: by a warning in the log with the stacks of the
 // oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,
