@@ -235,6 +235,14 @@ func (s *sim) and(k, i int, f func()) {
 	}
 }
 
+// held submits task i to lane k, and returns when it has begun. It ends when e is set.
+func (s *sim) held(k, i int) (e sy.Event) {
+	e, began := sy.MakeEvent(), sy.MakeEvent()
+	s.and(k, i, func() { began.Set(); e.Wait() })
+	began.Wait()
+	return e
+}
+
 // try submits task i, which may be refused.
 func (s *sim) try(k, i int, f func()) bool {
 	return s.give(k, i, s.task(k, i, f), Reject, nil) == nil

@@ -88,9 +88,7 @@ func looksModels() (ms []suite.Model) {
 	add("a lane has become an inner one", 2, nil, func(s *sim) {
 		s.pool(3, conf{Max: 2, Capacity: 4})
 		m := s.sub(0, LaneConfig{Max: 1, Capacity: 4, Priority: -1})
-		e, began := sy.MakeEvent(), sy.MakeEvent()
-		s.and(0, 2, func() { began.Set(); e.Wait() })
-		began.Wait()
+		e := s.held(0, 2)
 		s.submit(m, 0)
 		s.and(s.sub(m, first), 1, sy.Yield)
 		e.Set()

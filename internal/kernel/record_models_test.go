@@ -250,9 +250,7 @@ func recordModels() (ms []suite.Model) {
 	add("places of withdrawn tasks come back, however many", 3, []string{"compact"}, func(s *sim) {
 		s.drops = true
 		s.pool(6, of(1, 1))
-		e, began := sy.MakeEvent(), sy.MakeEvent()
-		s.and(0, 0, func() { began.Set(); e.Wait() })
-		began.Wait()
+		e := s.held(0, 0)
 		for i := 1; i < 6; i++ {
 			b := s.record(0, i, nil)
 			if err := s.giveRecord(b, Reject); err != nil {
@@ -266,9 +264,7 @@ func recordModels() (ms []suite.Model) {
 	add("a submitter waits for the place of a task that is withdrawn, after many", 2, []string{"compact", "wait for capacity"}, func(s *sim) {
 		s.drops = true
 		s.pool(5, of(1, 1))
-		e, began := sy.MakeEvent(), sy.MakeEvent()
-		s.and(0, 0, func() { began.Set(); e.Wait() })
-		began.Wait()
+		e := s.held(0, 0)
 		for i := 1; i < 3; i++ {
 			b := s.record(0, i, nil)
 			s.giveRecord(b, Block)
@@ -286,9 +282,7 @@ func recordModels() (ms []suite.Model) {
 	add("tombstones are freed as the worker finishes, and Wait", 3, []string{"compact"}, func(s *sim) {
 		s.drops = true
 		s.pool(6, of(1, 2))
-		e, began := sy.MakeEvent(), sy.MakeEvent()
-		s.and(0, 0, func() { began.Set(); e.Wait() })
-		began.Wait()
+		e := s.held(0, 0)
 		for i := 2; i < 5; i++ {
 			b := s.record(0, i, nil)
 			s.giveRecord(b, Reject)
