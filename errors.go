@@ -63,7 +63,7 @@ func (e *PanicError) Unwrap() error {
 // A ShutdownError is what [Pool.Shutdown] returns if its context ended before
 // every accepted task had run to its end, or if [Pool.Close] dropped tasks. If
 // both counts are 0, every task had ended, and only callbacks were still
-// running: worker hooks, handlers, a Sizer.
+// running: worker hooks, handlers, a Sizer, the lost function of a Reservation.
 type ShutdownError struct {
 	Dropped int   // queued tasks, of sub-pools too, that were discarded before they started; no delayed ones
 	Running int   // tasks that were still running when the pool stopped waiting

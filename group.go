@@ -253,11 +253,8 @@ func (r *round) isFull() bool { return r.g.limit > 0 && r.tasks-len(r.atLimit) >
 // submit hands f, as a task that was counted, to by, which submits it. It reports whether f was
 // accepted. If not, the reason is the group's error, unless it is excuse.
 func (r *round) submit(f func(context.Context) error, place int, by func(queue.Item) error, excuse error) bool {
-	err := r.Err() // put asks again; here it costs no groupTask
-	if f == nil {
-		err = ErrNilTask
-	}
-	if err == nil {
+	err := ErrNilTask
+	if f != nil {
 		err = r.put(f, place, by)
 	}
 	if err == nil {
@@ -391,7 +388,8 @@ func (g *Group) WaitContext(ctx context.Context) error {
 }
 
 // Stop cancels the group's context, and then waits and returns as [Group.Wait] does. Use it
-// with defer: no task of the group outlives the function.
+// with defer: no task of the group outlives the function. If tasks did not start because of
+// Stop, and none failed, it returns [context.Canceled].
 func (g *Group) Stop() error {
 	if g.unable() == nil {
 		g.round.Load().end(context.Canceled)

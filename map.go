@@ -31,7 +31,10 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // from in. So for large items use a sub-pool with a small queue. A Map may be the
 // input of another one, as in the example of a pipeline.
 //
-// Each item is a task. If f takes less than a microsecond, let an item be a slice of
+// Use it on a pool with the policy [Block]. Under [Reject] and [DropOldest] items are
+// lost as soon as other tasks use the queue.
+//
+// Each item is a task. Each loop over the result takes all items anew. If f takes less than a microsecond, let an item be a slice of
 // some hundred values; but first measure the plain loop.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the

@@ -54,7 +54,8 @@ const (
 	// [runtime.Goexit], it ends that goroutine.
 	CallerRuns
 	// DropOldest discards the task that is first in the queue, and accepts the
-	// new one instead: one for one. At capacity 0, or if no task is in the
+	// new one instead: one for one. That may be a task for which a worker is on its
+	// way. At capacity 0, or if no task is in the
 	// queue, it returns [ErrQueueFull]. For tasks of a key see [Keyed.Submit].
 	DropOldest
 )

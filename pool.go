@@ -275,6 +275,8 @@ func (p *Pool) Resume() { p.lane.Resume() }
 // count against the capacity. Tasks that wait beyond the new bound stay in the
 // queue.
 //
+// The maximums of sub-pools stay as they are. The minimum of a sub-pool is always 0.
+//
 // Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
 // error that matches [ErrConfig]. On a pool that is shut down Resize returns
 // [ErrClosed].
@@ -348,9 +350,13 @@ func (p *Pool) onOwnWorker() bool { return p.mayBeInTask() && p.lane.Inside() }
 // mayBeInTask returns false if the caller is in no function that a pool of the family has called.
 func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.lane.MayBeInTask()) }
 
-// Shutdown ends the pool gracefully. It refuses new tasks, also those that
-// running tasks submit, runs those that were accepted, and returns nil when no
-// goroutine of the pool exists any more.
+// Shutdown ends the pool gracefully. It refuses new tasks, runs those that were
+// accepted, and returns nil when no goroutine of the pool exists any more.
+//
+// It refuses also what the accepted tasks submit, by Submit, SubmitWait, a Group, a
+// Future or a Map: they get [ErrClosed]. Range, MapSlice and ForEachSlice go on if they are
+// given the context of the task. So if tasks submit tasks, stop those who begin the
+// work, call Wait, and then Shutdown.
 //
 // If ctx ends first, Shutdown drops what is queued, cancels the contexts of
 // running tasks, and returns a [*ShutdownError] without waiting for them. The

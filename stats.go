@@ -21,6 +21,11 @@ import (
 //
 // A task that is not accepted because its context has ended, or because the pool is
 // closed, counts nowhere.
+//
+// A loop of [Range], [MapSlice] or [ForEachSlice] that returns an error counts as one
+// failed task, and as none if it is part of a task; another participant that calls
+// [runtime.Goexit] counts as failed too. Errors and panics of its function do not
+// count otherwise. The panics reach the handler of [WithPanicHandler].
 type Stats struct {
 	Name  string
 	State State
@@ -28,7 +33,7 @@ type Stats struct {
 	Submitted uint64 // accepted
 	Completed uint64 // started and ended, in whatever way
 	Failed    uint64 // of the completed: panicked, called runtime.Goexit, or returned an error
-	Panicked  uint64 // of the failed: panicked
+	Panicked  uint64 // of the failed: panicked; not in a loop
 	Rejected  uint64 // refused with ErrQueueFull; a Reservation that is used up does not count
 	Dropped   uint64 // accepted, but discarded before they started
 	Canceled  uint64 // accepted, but canceled before they started
@@ -36,7 +41,7 @@ type Stats struct {
 	Stalls    uint64 // alarms of [WithStallAfter]
 	SlowTasks uint64 // tasks that [WithSlowTask] found slow
 
-	InFlight      int // accepted, and neither ended nor discarded
+	InFlight      int // accepted, and neither ended nor discarded; for a moment also those that [DropOldest] displaces
 	Queued        int // of these, waiting; at most QueueCapacity, even if more wait (see [WithQueueCapacity])
 	QueueCapacity int // Unbounded if there is no bound
 	Blocked       int // calls, and due tasks of SubmitAfter, that wait for free capacity; they are not accepted yet
@@ -51,7 +56,7 @@ type Stats struct {
 
 	// Stalled is how long the pool has been stalled, and 0 if it is not. In a busy pool
 	// that is well it is less than the time between the ends of two tasks. A pool
-	// is stalled while all workers that it may have are inside tasks, other tasks or
+	// is stalled while it is not paused, all workers that it may have are inside tasks, other tasks or
 	// submitters wait for them, and no task ends: as when tasks wait for tasks that
 	// are queued behind them. Those that wait in a sub-pool count, unless that, or one
 	// between, is paused, or at a maximum lower than the pool's. The time counts from
@@ -163,7 +168,7 @@ func (s WorkerState) String() string {
 type WorkerStats struct {
 	ID       int
 	State    WorkerState
-	Executed uint64
+	Executed uint64 // tasks that it took from the queue; not those that it ran as part of one that waits for them
 	Failed   uint64 // of the executed
 	// TaskAge is how long the current task has been running, and 0 if there is
 	// none. It is never too large. The pool reads the clock rarely: if it does

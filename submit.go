@@ -124,7 +124,8 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // leave while the task runs uses [Go], [Future.Wait] with ctx, and then [Future.Cancel].
 //
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
-// itself, so that tasks that wait for tasks cannot use up the workers. If ctx does
+// itself, so that tasks that wait for tasks cannot use up the workers. A pool that is shut down
+// refuses the new task all the same. If ctx does
 // not show the caller's task, SubmitWait asks the stack, which takes a microsecond;
 // and if the caller is nested in 64 other tasks, it submits the new one by the
 // [FullPolicy] instead. With the task's context nothing bounds how deep tasks
@@ -132,6 +133,9 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // ends too. If a goroutine that a task has started calls SubmitWait with the task's
 // context, that goroutine runs the new task, beside its own task and beyond the
 // pool's limit.
+//
+// Errors: if the task was not accepted, those of [Pool.SubmitContext], which also says
+// when the call waits for capacity; otherwise that of the task.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err
@@ -173,8 +177,8 @@ func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error 
 // and its Tracer is called. See trace for own, up and kind.
 func (p *Pool) submitBy(submit func(queue.Item) error, c *call, own context.Context, up *context.Context, kind string) error {
 	err := (*up).Err()
+	p.trace(c, own, up, kind)
 	if err == nil {
-		p.trace(c, own, up, kind)
 		err = submit(queue.Record(c))
 	}
 	if err != nil {
@@ -197,7 +201,8 @@ var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
 // If that is not all of them, the error says why it stopped there. If a task is
 // nil, it accepts none, and the error matches [ErrNilTask]. It takes capacity for up to 64
 // tasks in one step, and looks for workers once a step. Otherwise it follows
-// the rules of [Pool.Submit].
+// the rules of [Pool.Submit]. A call that ends with [ErrQueueFull] counts once in
+// [Stats].Rejected.
 func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	if i := slices.IndexFunc(tasks, func(f func()) bool { return f == nil }); i >= 0 {
 		return 0, fmt.Errorf("%w: index %d of %d", ErrNilTask, i, len(tasks))
@@ -225,7 +230,8 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 // it. When it is due, it takes its place in the queue. If there is no free
 // capacity it waits for some, whatever the [FullPolicy], and others may be accepted
 // before it. If the pool is shut down first, the task is dropped, and nobody is
-// told. Then it counts in [Stats].Submitted and Dropped.
+// told. Then it counts in [Stats].Submitted and Dropped, but not in
+// [ShutdownError].Dropped.
 func (p *Pool) SubmitAfter(d time.Duration, task func()) (stop func() bool, err error) {
 	if task == nil {
 		return nil, ErrNilTask
@@ -317,7 +323,8 @@ type Reservation struct {
 // sub-pools.
 //
 // Use the places with [Reservation.Submit], or give them back with
-// [Reservation.Release].
+// [Reservation.Release]. If the pool is shut down at that moment, there may be none:
+// Len is 0, and Submit returns ErrClosed.
 //
 // Errors: [ErrConfig] if n is not positive, [ErrClosed], ctx's own error, and
 // [ErrWouldDeadlock] if ctx is that of a task of the pool or of its sub-pools.

@@ -26,9 +26,9 @@ import (
 // the process.
 //
 // Submitted is called by the submitting goroutine with the context of the call,
-// before the task is accepted. The context that it returns replaces the
-// caller's. If it returns nil, the task keeps the caller's context and is not
-// followed any further.
+// before the task is accepted. It is not called for a nil task or context. The
+// context that it returns replaces the caller's. If it returns nil, the task keeps
+// the caller's context and is not followed any further.
 //
 // Started is called on the task's goroutine right before the task, with a
 // context derived from what Submitted returned. The task is given the context
@@ -38,7 +38,8 @@ import (
 // and do its waiters get the result.
 //
 // Refused is called instead of Started if a submitted task does not run:
-// because it was not accepted, dropped or canceled. err says why. If Close
+// because it was not accepted, dropped or canceled, also if its context had ended
+// before the call. err says why. If Close
 // dropped it, other goroutines may see the pool closed a moment earlier.
 //
 // Each call of Submitted that does not return nil is followed by one call of

@@ -25,12 +25,12 @@ const minAlarm = time.Millisecond
 const maxAlarmTasks = 10
 
 // WithStallAfter makes the pool report when it has been stalled for d. A pool
-// is stalled while all workers that it may have are inside tasks, other tasks or
-// submitters wait for them, and no task ends: as when tasks wait for tasks that are
+// is stalled while it is not paused, all workers that it may have are inside tasks,
+// other tasks or submitters wait for them, and no task ends: as when tasks wait for tasks that are
 // queued behind them, or all wait for one lock. Those that wait in a sub-pool count,
 // unless that, or one between, is paused, or at a maximum lower than the pool's. A stall
-// ends, too, when a waiting task of the pool itself is run by its waiter, and when all
-// of them are cancelled. A sub-pool whose workers are held by tasks of others is not
+// ends, too, when the pool is paused, when a waiting task of the pool itself is run by its
+// waiter, and when all of them are cancelled. A sub-pool whose workers are held by tasks of others is not
 // stalled: then the pool above it is. So set it for the pool that has the workers too.
 // d must be at least 1 ms.
 //

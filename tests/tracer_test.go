@@ -192,6 +192,42 @@ func TestTracerIsToldHowTasksEnd(t *testing.T) {
 		"2 refused by SubmitWait: "+shoal.ErrClosed.Error(), "2 submitted by SubmitWait")
 }
 
+func TestTracerIsToldOfACallWhoseContextHasEnded(t *testing.T) {
+	r := new(recordingTracer)
+	p := openPool(t, fixed(1, shoal.WithTracer(r))...)
+	v, err := p.Reserve(t.Context(), 1)
+	must(t, err)
+	defer v.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := func(context.Context) error { t.Error("ran"); return nil }
+	plain := func(context.Context) { t.Error("ran") }
+	value := func(context.Context) (int, error) { t.Error("ran"); return 0, nil }
+	item := func(context.Context, int) (int, error) { t.Error("ran"); return 0, nil }
+	for name, c := range map[string]struct {
+		kind string
+		call func() error
+	}{
+		"SubmitContext":       {"SubmitContext", func() error { return p.SubmitContext(ctx, plain) }},
+		"Keyed.SubmitContext": {"SubmitContext", func() error { return shoal.NewKeyed[int](p).SubmitContext(ctx, 1, plain) }},
+		"SubmitWait":          {"SubmitWait", func() error { return p.SubmitWait(ctx, f) }},
+		"Go":                  {"Future", func() error { _, err := shoal.Go(ctx, p, value).Wait(t.Context()); return err }},
+		"Group":               {"Group", func() error { g := p.Group(ctx); g.Go(f); return g.Wait() }},
+		"Reservation":         {"Reservation", func() error { return v.Submit(ctx, f, nil) }},
+		"Map": {"Map", func() (err error) {
+			for _, err = range shoal.Map(ctx, p, slices.Values([]int{7}), item) {
+			}
+			return err
+		}},
+		"Range": {"Range", func() error { return shoal.Range(ctx, p, 1, func(context.Context, int, int) error { return f(ctx) }) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantErr(t, name, c.call(), context.Canceled)
+			r.want(t, "1 refused by "+c.kind+": context canceled", "1 submitted by "+c.kind)
+		})
+	}
+}
+
 func TestTracedTasksStillHelp(t *testing.T) { // their contexts tell the pool from inside the tracer's
 	r := new(recordingTracer)
 	p := openPool(t, fixed(1, shoal.WithTracer(r))...)
