@@ -56,13 +56,13 @@ type Stats struct {
 
 	// Stalled is how long the pool has been stalled, and 0 if it is not. In a busy pool
 	// that is well it is less than the time between the ends of two tasks. A pool
-	// is stalled while it is not paused, all workers that it may have are inside tasks, other tasks or
-	// submitters wait for them, and no task ends: as when tasks wait for tasks that
-	// are queued behind them. Those that wait in a sub-pool count, unless that, or one
-	// between, is paused, or at a maximum lower than the pool's. The time counts from
-	// the first call of Stats that finds the pool so, or from the first look of the
-	// watchdog, which comes at most a quarter of its smallest threshold late; see
-	// [WithStallAfter].
+	// is stalled while it is not paused, all workers that it may have are inside tasks,
+	// no task ends, and each look finds that other tasks or submitters wait for them: as
+	// when tasks wait for tasks that are queued behind them. Those that wait in a sub-pool
+	// count, unless that, or one between, is paused, or at a maximum lower than the pool's.
+	// A look is a call of Stats, or one of the watchdog, which comes at most a quarter of its
+	// smallest threshold late; see [WithStallAfter]. The time counts from the first look
+	// that finds the pool so.
 	Stalled time.Duration
 
 	// BusyTime is the time in which workers were not parked, summed over all workers
@@ -136,8 +136,8 @@ func (p *Pool) statsLocked() Stats {
 	switch d := &p.watch; {
 	case !stuck:
 		d.since = 0
-	case d.since == 0 || d.moves != k.Moves || d.lulls != k.Lulls && !k.WaitsBelow:
-		d.moves, d.lulls, d.since = k.Moves, k.Lulls, p.lane.Now()+1
+	case d.since == 0 || d.moves != k.Moves:
+		d.moves, d.since = k.Moves, p.lane.Now()+1
 	default:
 		s.Stalled = time.Duration(max(0, before+1-d.since))
 	}

@@ -26,13 +26,14 @@ const maxAlarmTasks = 10
 
 // WithStallAfter makes the pool report when it has been stalled for d. A pool
 // is stalled while it is not paused, all workers that it may have are inside tasks,
-// other tasks or submitters wait for them, and no task ends: as when tasks wait for tasks that are
-// queued behind them, or all wait for one lock. Those that wait in a sub-pool count,
-// unless that, or one between, is paused, or at a maximum lower than the pool's. A stall
-// ends, too, when the pool is paused, when a waiting task of the pool itself is run by its
-// waiter, and when all of them are cancelled. A sub-pool whose workers are held by tasks of others is not
-// stalled: then the pool above it is. So set it for the pool that has the workers too.
-// d must be at least 1 ms.
+// no task ends, and each look finds that other tasks or submitters wait for them: as when
+// tasks wait for tasks that are queued behind them, or all wait for one lock. There are at
+// least four looks in d. They need not find the same tasks: clients that come and give up
+// do not hide a stall. Those that wait in a sub-pool count, unless that, or one between, is
+// paused, or at a maximum lower than the pool's. A stall ends, too, when a waiting task of
+// the pool itself is run by its waiter. A sub-pool whose workers are held by tasks of others
+// is not stalled: then the pool above it is. So set it for the pool that has the workers
+// too. d must be at least 1 ms.
 //
 // Each stall is reported once: by a warning in the log with the stacks of the
 // oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,
@@ -90,7 +91,6 @@ type watchdog struct {
 
 	since             int64         // when a stall was noticed first, by the pool's clock, plus 1; 0: there is none
 	moves             uint64        // see [kernel.Snapshot], at that time
-	lulls             uint32        // likewise
 	told              int64         // since of the stall that was reported last
 	slow              map[int]int64 // the tasks that were reported as slow, by worker
 	stalls, slowTasks uint64

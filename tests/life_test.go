@@ -1371,3 +1371,34 @@ func TestCloseEndsTheContextsOfTasksThatSpawnRuns(t *testing.T) {
 		closeAll(t, p)
 	})
 }
+
+// A pool that has ended, and is kept for its Stats, keeps no results of tasks that ran as part of others.
+func TestAPoolThatHasEndedKeepsNoResults(t *testing.T) {
+	type block = [1 << 16]byte
+	p := newPool(t, fixed(1)...)
+	var refs []weak.Pointer[block]
+	ran, draining := make(chan struct{}), make(chan struct{})
+	outer := shoal.Go(bg, p, func(ctx context.Context) (int, error) {
+		for range 10 {
+			inner := shoal.Go(ctx, p, func(context.Context) (*block, error) {
+				b := new(block)
+				refs = append(refs, weak.Make(b))
+				return b, nil
+			})
+			inner.Wait(ctx)
+		}
+		close(ran)
+		<-draining
+		return 0, errBoom // so that no worker comes to the places of the inner tasks
+	})
+	<-ran
+	p.Drain()
+	close(draining)
+	_, err := outer.Wait(bg)
+	wantErr(t, "Wait", err, errBoom)
+	must(t, p.Shutdown(bg))
+	if n := alive(refs); n > 0 {
+		t.Errorf("%d of %d results are in memory", n, len(refs))
+	}
+	runtime.KeepAlive(p)
+}

@@ -1095,8 +1095,7 @@ func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
 	}
 }
 
-// Clients that come and give up do not hide a stall of what waits all the time. But a moment at which nothing
-// waits ends one.
+// Clients that come and give up do not hide a stall: each look finds that one waits. But one that finds none ends it.
 func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -1105,8 +1104,8 @@ func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
 		below    bool
 		want     time.Duration
 	}{
-		{"nothing else waits", 1, 0, false, 0},
-		{"nothing else waits, capacity 0", 0, 0, false, 0},
+		{"nothing else waits", 1, 0, false, 2 * time.Minute},
+		{"nothing else waits, capacity 0", 0, 0, false, 2 * time.Minute},
 		{"a task waits", 2, 1, false, 2 * time.Minute},
 		{"a task waits below", 1, 0, true, 2 * time.Minute},
 	} {
@@ -1133,6 +1132,9 @@ func TestReviewAStallWhileClientsGiveUp(t *testing.T) {
 			}
 			if s.Stalled != c.want {
 				t.Errorf("%s: stalled for %v, want %v", c.name, s.Stalled, c.want)
+			}
+			if s = p.Stats(); c.own == 0 && !c.below && s.Stalled != 0 {
+				t.Errorf("%s: nothing waits, and it is stalled for %v", c.name, s.Stalled)
 			}
 			close(gate)
 			shutClean(t, p)

@@ -57,7 +57,6 @@ type sched struct {
 	hosts  int32            // its tasks that run a task of a lane below, in the place of a worker
 	guests int32            // its tasks that run so
 	most   int32            // the most workers in it and below it that were seen at once
-	lulls  uint32           // moments at which nothing waited any more, since the last one had given up; here it takes no memory
 
 	charged int64 // until when its workers' time was charged
 	next    *Lane // the next lane in Crew.dirty

@@ -48,8 +48,9 @@ func (l *Lane) settleQuiet() {
 		l.letGo = nil
 		return
 	}
-	_, _, n := l.takeManyLocked(mask) // tombstones
-	l.tombstones(-int(n))
+	for range l.from(l.takeManyLocked(mask)) { // so that a pool that is kept for its Stats keeps no results
+		l.tombstones(-1)
+	}
 	if l.tombs == 0 { // else a worker has come to one, and comes here when it has passed it
 		l.finish()
 	}

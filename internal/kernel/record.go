@@ -285,13 +285,6 @@ func (l *Lane) Unstrand(n Nudger) {
 	})
 }
 
-// givenUp is called when what waited has given up. Locked.
-func (l *Lane) givenUp() {
-	if l.blocked.Len() == 0 && l.count().Waiting == 0 {
-		l.lulls++
-	}
-}
-
 // Withdraw cancels r, unless r has begun or is about to be dropped, and reports whether it did: then
 // r resolves with err.
 func (r *Record) Withdraw(err error) bool {
@@ -311,7 +304,6 @@ func (r *Record) Withdraw(err error) bool {
 		l.canceled++
 		l.crew.touch(l)
 	}
-	l.givenUp()
 	l.crew.leave()
 	r.Body.Over(err)
 	r.Body.Resolve(err)

@@ -20,7 +20,6 @@ type Snapshot struct {
 	WorkersIn                                    int    // workers busy here, and in the lanes below
 	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
-	Lulls                                        uint32 // see sched
 	Open, Paused, Ended                          bool
 	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
 	WaitsBelow                                   bool // a task or a submitter in a lane below waits for one of its workers
@@ -43,7 +42,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
-	s.WorkersIn, s.Moves, s.Lulls = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred, l.lulls
+	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred
 	for _, b := range below {
 		s.WorkersIn += b.workersIn() - int(b.hosts)
 		n := b.count()

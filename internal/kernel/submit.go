@@ -225,7 +225,6 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context, cancel <-chan
 		case w.place == nil: // admitted or refused before the end of ctx was noticed
 		case !woken:
 			l.unlist(w)
-			l.givenUp()
 			c.leave()
 			return ctx.Err() // without the lock, and not listed: it is a function of the user
 		case l.findCapacity() > 0:
