@@ -46,6 +46,7 @@ var (
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.(leave|armReclaim\.func1)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|later\.func1|Follow\.func1\.1|nextSample\.func1|Go\.func\d|Go\.func\d\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Delayed\)\.(due|due-fm)\(` +
+		`|^github\.com/shoal-go/shoal\.follow\.func\d(\.deferwrap\d)?\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
 	offset = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 )
