@@ -157,8 +157,12 @@ func check[T int | time.Duration](c *config, option string, value, least, most T
 func (c *config) validate() error {
 	l, w := &c.lane, &c.crew
 	check(c, "WithMaxWorkers", l.Max, 1, MaxWorkers, "")
-	if w.Min < 0 || w.Min > l.Max && l.Max >= 1 {
-		c.bad("WithMinWorkers(%d): want 0 … %d, the maximum of workers", w.Min, l.Max)
+	most := l.Max
+	if most < 1 || most > MaxWorkers {
+		most = MaxWorkers
+	}
+	if w.Min < 0 || w.Min > most {
+		c.bad("WithMinWorkers(%d): want 0 … %d, the maximum of workers", w.Min, most)
 	}
 	if c.sizer == nil {
 		c.bad("WithSizing(nil): want a Sizer")
@@ -177,7 +181,7 @@ func (c *config) validate() error {
 		c.bad("WithContext(nil): want a context")
 	}
 	if c.up == nil && (l.Priority != 0 || l.Weight != 1) {
-		c.bad("WithPriority and WithWeight: want a sub-pool")
+		c.bad("WithPriority(%d) and WithWeight(%d): want a sub-pool, else 0 and 1", l.Priority, l.Weight)
 	}
 	check(c, "WithPriority", l.Priority, -maxWeight, maxWeight, "")
 	check(c, "WithWeight", l.Weight, 1, maxWeight, "")

@@ -125,7 +125,7 @@ func (p *Pool) made() bool { return p.kept != nil }
 // pool, its sub-pools, and theirs.
 //
 // A parent does not keep its sub-pools. One that is idle and not referenced is
-// collected, and its counts with it. Keep the *Pool while you want it in
+// collected, and its counts with it, unless its Done was called. Keep the *Pool while you want it in
 // [Pool.Subs], on a page or in metrics.
 //
 // While there are too few workers for all pools of a family, those with the
@@ -363,7 +363,7 @@ func (p *Pool) mayBeInTask() bool { return p.made() && (p.foreign.Load() || p.la
 // error counts the dropped and the running tasks, and unwraps to ctx's error.
 // [Pool.Done] is closed when the running tasks have ended. If nothing was
 // dropped or running at that moment, the result is nil. But if a callback, such
-// as a worker hook, was still running, it is a ShutdownError with both counts 0.
+// as a worker hook, may have been running, it is a ShutdownError with both counts 0.
 // If [Pool.Close] or [WithContext] dropped tasks before, it is a ShutdownError
 // that unwraps to [ErrClosed].
 //
@@ -437,7 +437,7 @@ func (p *Pool) Close() error {
 
 // Done returns a channel that is closed when the last goroutine of the pool has
 // left.
-func (p *Pool) Done() <-chan struct{} { return p.lane.Done().C() }
+func (p *Pool) Done() <-chan struct{} { return p.lane.Ending().C() }
 
 // join waits for the last goroutine of the pool. That goroutine opens done as
 // its last act, and exits a moment later. If done was open already, it may be

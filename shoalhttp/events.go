@@ -108,7 +108,7 @@ func (h *Page) join(changes bool, r *http.Request) (*viewer, message) {
 		h.latestLocked()
 		h.tellLocked()
 	}
-	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && h.shutsDownLocked(s) {
+	if h.shutsDownLocked(r) {
 		close(v.gone)
 		return v, h.told.all
 	}
@@ -121,9 +121,14 @@ func (h *Page) join(changes bool, r *http.Request) (*viewer, message) {
 	return v, h.told.all
 }
 
-// shutsDownLocked reports whether s shuts down. At its first call for s it makes the streams end then: else s would
-// wait for them. Those of another server end too; their clients connect again.
-func (h *Page) shutsDownLocked(s *http.Server) bool {
+// shutsDownLocked reports whether the server of r shuts down. At its first call for a server it makes the streams end
+// then: else the server would wait for them. Those of another server end too; their clients connect again. A server
+// that shuts down calls what it knew by then, so each request comes here, not only the first for a stream.
+func (h *Page) shutsDownLocked(r *http.Request) bool {
+	s, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok {
+		return false
+	}
 	page, server := weak.Make(h), weak.Make(s)
 	begun, known := h.servers[server]
 	if known {

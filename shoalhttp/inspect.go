@@ -44,7 +44,6 @@ func (h *Page) serveWorkers(w http.ResponseWriter, r *http.Request) {
 type stackCache struct {
 	free  chan struct{} // holds a token while the process is looked at: guards what follows
 	at    time.Time
-	pool  *tracked
 	found Stacks
 }
 
@@ -78,7 +77,7 @@ func (c *stackCache) get(r *http.Request, t *tracked, p *shoal.Pool) (found Stac
 	case <-r.Context().Done():
 		return found, false
 	}
-	if c.pool == t && time.Since(c.at) < stacksEvery {
+	if c.found.Pool == t.id && time.Since(c.at) < stacksEvery {
 		return c.found, true
 	}
 	if wait := stacksEvery - time.Since(c.at); wait > 0 { // another one has asked
@@ -106,6 +105,6 @@ func (c *stackCache) get(r *http.Request, t *tracked, p *shoal.Pool) (found Stac
 	case missing > 0:
 		found.Note = "Tasks without a stack have ended meanwhile."
 	}
-	c.at, c.pool, c.found = time.Now(), t, found
+	c.at, c.found = time.Now(), found
 	return found, true
 }

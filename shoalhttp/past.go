@@ -90,7 +90,7 @@ func (h *Page) noteLocked(all []*tracked) {
 		return
 	}
 	k.times = append(k.times, h.sample.at)
-	if len(k.times) > maxPoints {
+	if len(k.times) > maxPoints+1 { // the rates of the first point are of the time since the one before
 		k.times = slices.Delete(k.times, 0, 1)
 		k.first++
 	}
@@ -162,6 +162,10 @@ func (h *Page) historyLocked(t *tracked) History {
 	for i, now := range h.ticks.times {
 		is, ok := t.past.at(h.ticks.first + i)
 		if !ok || !now.After(at) { // it was not seen yet
+			continue
+		}
+		if at == t.past.bornAt && now.Sub(at) > 2*pointEvery { // the points before this one were dropped
+			was, at = is, now
 			continue
 		}
 		measured := is.tick == h.ticks.first+i // else nothing has changed since, so nothing ended

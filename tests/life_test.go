@@ -1402,3 +1402,32 @@ func TestAPoolThatHasEndedKeepsNoResults(t *testing.T) {
 	}
 	runtime.KeepAlive(p)
 }
+
+// Who has the Done of a sub-pool learns of its end, also if nobody has the sub-pool.
+func TestDoneOfASubPoolThatNobodyHas(t *testing.T) {
+	p := newPool(t, fixed(1)...)
+	done := func() <-chan struct{} { return shoal.Must(p.Sub()).Done() }()
+	for range 5 {
+		runtime.GC()
+	}
+	must(t, p.Close())
+	select {
+	case <-done:
+	default:
+		t.Error("the parent has ended, and Done of the sub-pool is open")
+	}
+}
+
+// A worker that passes the place of a task that was withdrawn runs no task.
+func TestWaitContextBesidePlacesOfHelpers(t *testing.T) {
+	p := newPool(t, fixed(3)...)
+	ended, cancel := context.WithCancel(bg)
+	cancel()
+	for range 3000 {
+		must(t, shoal.Range(bg, p, 40, func(context.Context, int, int) error { return nil }))
+		if err := p.WaitContext(ended); err != nil {
+			t.Fatalf("%v, and %+v", err, p.Stats())
+		}
+	}
+	shutClean(t, p)
+}

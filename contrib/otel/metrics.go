@@ -113,10 +113,24 @@ type registration struct {
 type series struct {
 	name   metric.MeasurementOption
 	states []metric.MeasurementOption // the name with each of workerStates
-	pools  []*shoal.Pool              // as of the previous collection
+	pools  []kept                     // as of the previous collection
 	ended  shoal.Stats                // what those that have ended did, so that no counter goes back
 	worked work                       // what those did of durable queues
 	last   shoal.Stats                // what was reported
+}
+
+// A kept is what a pool had done at a collection. It does not keep the pool: a sub-pool that nobody
+// refers to is to be collected.
+type kept struct {
+	pool weak.Pointer[shoal.Pool]
+	did  shoal.Stats
+	work work
+}
+
+func keep(m member) kept {
+	k := kept{pool: weak.Make(m.pool), did: left(m.stats)}
+	k.work.add(jobs.Total(m.pool))
+	return k
 }
 
 func newSeries(name string) *series {
@@ -240,8 +254,8 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 		}
 		now := s.look(there[name])
 		worked := s.worked
-		for _, p := range s.pools {
-			worked.add(jobs.Total(p))
+		for _, k := range s.pools {
+			worked.add(k.work.Stats, k.work.served)
 		}
 		recent := reading{now, now.WaitTime.Since(s.last.WaitTime), now.RunTime.Since(s.last.RunTime), worked}
 		r.made.report(to, &recent, s.name, s.states)
@@ -252,22 +266,26 @@ func (r *registration) collect(_ context.Context, to metric.Observer) error {
 
 // look returns the sum of what is in s, now that those pools are there.
 func (s *series) look(there []member) (sum shoal.Stats) {
-	for _, p := range s.pools {
-		switch {
+	for _, k := range s.pools {
+		switch p := k.pool.Value(); {
+		case p == nil: // it was collected
 		case slices.ContainsFunc(there, func(m member) bool { return m.pool == p }):
+			continue
 		case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
 			there = append(there, member{p, left(p.Stats())})
+			continue
 		default:
-			s.ended = plus(s.ended, left(p.Stats()))
-			s.worked.add(jobs.Total(p))
-			s.worked.Held, s.worked.Running, s.worked.Oldest = 0, 0, jobs.RunningJob{}
+			k = keep(member{p, p.Stats()})
 		}
+		s.ended = plus(s.ended, k.did)
+		s.worked.add(k.work.Stats, k.work.served)
+		s.worked.Held, s.worked.Running, s.worked.Oldest = 0, 0, jobs.RunningJob{}
 	}
 	s.pools = nil
 	sum = s.ended
 	sum.State = shoal.Closed // unless there is one that is not
 	for _, m := range there {
-		s.pools = append(s.pools, m.pool)
+		s.pools = append(s.pools, keep(m))
 		sum = plus(sum, m.stats)
 	}
 	return sum

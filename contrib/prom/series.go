@@ -2,18 +2,22 @@ package prom
 
 import (
 	"strings"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
 )
 
 // A series is what a pool that was added has under one label, with its sub-pools. A registry refuses
-// the whole scrape if two metrics are the same, so the series of a label are reported as one.
+// the whole scrape if two metrics are the same, so the series of a label are reported as one. It keeps
+// no pool: a sub-pool that nobody refers to is to be collected.
 type series struct {
-	pools map[*shoal.Pool]bool    // as of the last scrape
-	moved map[*shoal.Pool]figures // of those that now have another label: what they had counted by then
-	ended figures                 // what those have counted that have ended
+	pools map[pointer]figures // as of the last scrape: what they had counted by then
+	moved map[pointer]figures // of those that now have another label: likewise
+	ended figures             // what those have counted that have ended
 }
+
+type pointer = weak.Pointer[shoal.Pool]
 
 // A place is where a series is.
 type place struct {
@@ -28,9 +32,9 @@ type figures struct {
 	served bool // they work off durable queues, or have done that
 }
 
-// countedBy is what p has counted, without what it has and does at present.
-func countedBy(p *shoal.Pool) (f figures) {
-	f.Stats = counted(p.Stats())
+// countedBy is what p has counted, of its statistics now, without what it has and does at present.
+func countedBy(p *shoal.Pool, now shoal.Stats) (f figures) {
+	f.Stats = counted(now)
 	f.addJobs(jobs.Total(p))
 	f.jobs.Held, f.jobs.Running, f.jobs.Oldest = 0, 0, jobs.RunningJob{}
 	return f
@@ -67,25 +71,30 @@ func (c *Collector) look() map[string]*figures {
 		}
 		s := c.at(at)
 		s.ended, s.moved = b.ended, b.moved
-		for p := range b.pools {
-			switch {
-			case s.pools[p]:
+		for w, last := range b.pools {
+			_, there := s.pools[w]
+			switch p := w.Value(); {
+			case p == nil: // it was collected
+				s.ended.add(last)
+			case there:
 			case seen[p]:
-				s.moved[p] = countedBy(p)
+				s.moved[w] = countedBy(p, p.Stats())
 			case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
-				s.pools[p] = true
-				sum.Stats = plus(counted(p.Stats()), sum.Stats)
+				f := countedBy(p, p.Stats())
+				s.pools[w] = f
+				sum.Stats = plus(f.Stats, sum.Stats)
 				sum.addJobs(jobs.Total(p))
 			default:
-				s.ended.add(countedBy(p))
+				s.ended.add(countedBy(p, p.Stats()))
 			}
 		}
-		for p, f := range s.moved {
-			switch {
-			case s.pools[p]: // it is back, with all that it has counted
-				delete(s.moved, p)
-			case !seen[p] && p.State() == shoal.Closed: // it does not come back
-				delete(s.moved, p)
+		for w, f := range s.moved {
+			_, there := s.pools[w]
+			switch p := w.Value(); {
+			case there: // it is back, with all that it has counted
+				delete(s.moved, w)
+			case p == nil || !seen[p] && p.State() == shoal.Closed: // it does not come back
+				delete(s.moved, w)
 				s.ended.add(f)
 			default:
 				sum.add(f)
@@ -100,7 +109,7 @@ func (c *Collector) look() map[string]*figures {
 func (c *Collector) at(at place) *series {
 	s := c.series[at]
 	if s == nil {
-		s = &series{pools: make(map[*shoal.Pool]bool), moved: make(map[*shoal.Pool]figures)}
+		s = &series{pools: make(map[pointer]figures), moved: make(map[pointer]figures)}
 		c.series[at] = s
 	}
 	return s
@@ -117,7 +126,7 @@ func (c *Collector) visit(all map[string]*figures, seen map[*shoal.Pool]bool, ro
 		sum.Stats = plus(sum.Stats, now)
 	}
 	sum.addJobs(jobs.Total(p))
-	c.at(place{root, label}).pools[p] = true
+	c.at(place{root, label}).pools[weak.Make(p)] = countedBy(p, now)
 	seen[p] = true
 	for _, sub := range p.Subs() {
 		if _, own := c.added[sub]; !own {

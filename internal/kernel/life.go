@@ -141,6 +141,7 @@ type place struct {
 	listed *list.Element // in Crew.subs; nil: the lane has ended, or was collected
 	moves  uint64        // of the lane, as the last snapshot counted them for the lanes above
 	muted  *Lane         // the lane while it is muted: no queue keeps it, and its tasks, in memory then
+	kept   *Lane         // the lane, once somebody may wait for its end who does not keep it
 }
 
 // collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
@@ -155,7 +156,7 @@ func (p *place) collected() {
 func (c *Crew) forget(p *place) {
 	if p.listed != nil {
 		c.subs.Remove(p.listed)
-		p.listed, p.muted = nil, nil
+		p.listed, p.muted, p.kept = nil, nil, nil
 		for a := p.up; a != nil; a = a.up {
 			a.stirred += p.moves
 		}
@@ -352,6 +353,16 @@ func (l *Lane) dropAll() int {
 		})
 	}
 	return int(dropped)
+}
+
+// Ending is Done for a caller that may keep the latch and not l: l is in memory until it has ended.
+func (l *Lane) Ending() sy.Latch {
+	l.crew.read(func() {
+		if p := l.place; p != nil && p.listed != nil {
+			p.kept = l
+		}
+	})
+	return l.Done()
 }
 
 // Done is opened when the last goroutine of the lane has left.
