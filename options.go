@@ -191,8 +191,9 @@ func (c *config) validate() error {
 	return errors.Join(c.faults...)
 }
 
-// WithName sets the name of the pool in a [PanicError], logs, statistics and
-// pprof labels. The default is no name.
+// WithName sets the name of the pool in a [PanicError], logs, statistics, traces and
+// pprof labels. The label of a task in a sub-pool is the name of the pool that has the
+// workers. The default is no name.
 func WithName(name string) Option { return option(func(c *config) { c.name = name }) }
 
 // WithMaxWorkers sets the maximum of live workers, whether they run a task or

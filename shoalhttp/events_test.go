@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/shoalhttp"
@@ -49,6 +50,59 @@ func TestStreamsEndWithTheirServer(t *testing.T) {
 			b.Close()
 		}
 	}
+}
+
+// Nor does it wait for the first stream, which begins while the server shuts down.
+func TestAStreamThatBeginsWhileItsServerShutsDown(t *testing.T) {
+	h := newPage(t, shoalhttp.WithPools(newPool(t, shoal.WithName("a"))))
+	begins, down := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "events") {
+			close(begins)
+			<-down
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer s.Close()
+	get := func(name string) {
+		resp, err := http.Get(s.URL + "/" + name)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	get("stats.json")
+	s.Config.RegisterOnShutdown(func() { close(down) })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		get("events")
+	}()
+	<-begins
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Config.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	<-ended
+}
+
+// What the page found of a pool does not keep it once it was removed.
+func TestARemovedPoolIsNotKeptByItsStacks(t *testing.T) {
+	h := newPage(t)
+	gone := func() weak.Pointer[shoal.Pool] {
+		p := shoal.Must(shoal.New(shoal.WithName("a")))
+		defer p.Close()
+		h.Add(p)
+		defer h.Remove(p)
+		var s shoalhttp.Stacks
+		read(t, h, "stacks.json?pool=1", &s)
+		return weak.Make(p)
+	}()
+	waitUntil(t, "the pool is collected", func() bool { runtime.GC(); return gone.Value() == nil })
+	runtime.KeepAlive(h)
 }
 
 func TestEvents(t *testing.T) {

@@ -323,8 +323,8 @@ type Stats struct {
 	NumWorkers         int
 	TotalQueueDepth    int           // tasks that are queued
 	TotalQueueCapacity int           // that may be queued
-	LatencyAvg         time.Duration // of the execution of a task
-	LatencyMax         time.Duration // the longest
+	LatencyAvg         time.Duration // of the execution of a task on a worker; not on a goroutine of its own
+	LatencyMax         time.Duration // the longest of these
 }
 
 // WorkerStats describes a worker.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -412,6 +413,32 @@ func TestMetricsOfSubPools(t *testing.T) {
 			check(map[string]float64{"root": 1})
 		})
 	}
+}
+
+// A sub-pool that nobody refers to is collected, also if its metrics were. What it had done by then stays.
+func TestDroppedSubPoolsAreCollected(t *testing.T) {
+	reader, mp := newMetrics()
+	p := newPool(t, shoal.WithName("root"), shoal.WithMaxWorkers(2))
+	register(t, mp, p)
+	stays := newSub(t, p, shoal.WithName("request"))
+	for range 20 {
+		s, err := p.Sub(shoal.WithName("request"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s, 1)
+		collect(t, reader)
+	}
+	for range 5 {
+		runtime.GC()
+	}
+	if n := len(p.Subs()); n > 2 { // the last one may still be on the stack
+		t.Errorf("%d of 20 sub-pools that were dropped are in memory", n-1)
+	}
+	if got := values(t, collect(t, reader)["shoal.pool.task.completed"])["root/request"]; got != 20 {
+		t.Errorf("%v tasks are counted, want 20", got)
+	}
+	runtime.KeepAlive(stays)
 }
 
 // The levels of pools that have ended are not in the sum, and where one is not

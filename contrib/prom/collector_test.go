@@ -978,3 +978,27 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 		t.Errorf("Describe has %v, want %v", described, names)
 	}
 }
+
+// A sub-pool that nobody refers to is collected, also if it was scraped. What it had counted by then stays.
+func TestDroppedSubPoolsAreCollected(t *testing.T) {
+	p := newPool(t, "api", shoal.WithMaxWorkers(2))
+	newSub(t, p, "request") // stays
+	_, reg := register(t, p)
+	for range 20 {
+		s, err := p.Sub(shoal.WithName("request"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(s, 1)
+		gather(t, reg)
+	}
+	for range 5 {
+		runtime.GC()
+	}
+	if n := len(p.Subs()); n > 2 { // the last one may still be on the stack
+		t.Errorf("%d of 20 sub-pools that were dropped are in memory", n-1)
+	}
+	if got := completed(t, reg)["api/request"]; got != 20 {
+		t.Errorf("%d tasks are counted, want 20", got)
+	}
+}

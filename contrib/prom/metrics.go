@@ -16,9 +16,9 @@ const (
 	oldestHelp = "Time for which the job that has been inside the handler for longest has been there. None is: 0."
 
 	waitName = "shoal_pool_task_wait_duration_seconds"
-	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.TimingFull."
+	waitHelp = "How long tasks waited from being accepted to their start. Measured for one task in 64, or for every task with shoal.TimingFull; none of those that run on no worker, as by Spawn and CallerRuns."
 	runName  = "shoal_pool_task_run_duration_seconds"
-	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.TimingFull."
+	runHelp  = "How long tasks ran. Measured for one task in 64, or for every task with shoal.TimingFull; none of those that run on no worker, as by Spawn and CallerRuns."
 )
 
 // The labels, and the names of the metrics, are those that contrib/otel's have in Prometheus, so

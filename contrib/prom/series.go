@@ -126,7 +126,9 @@ func (c *Collector) visit(all map[string]*figures, seen map[*shoal.Pool]bool, ro
 		sum.Stats = plus(sum.Stats, now)
 	}
 	sum.addJobs(jobs.Total(p))
-	c.at(place{root, label}).pools[weak.Make(p)] = countedBy(p, now)
+	f := countedBy(p, now)
+	f.Completed += uint64(now.InFlight) // if p is collected before the next scrape, they have ended
+	c.at(place{root, label}).pools[weak.Make(p)] = f
 	seen[p] = true
 	for _, sub := range p.Subs() {
 		if _, own := c.added[sub]; !own {
