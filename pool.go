@@ -323,7 +323,8 @@ func (waitPanic) Unwrap() error { return ErrWouldDeadlock }
 // ctx's error. If ctx is that of a task of the pool or of its sub-pools, it
 // returns [ErrWouldDeadlock] at once. With a ctx that has already ended it does not
 // wait: it returns nil if nothing is queued or running, and ctx's error
-// otherwise.
+// otherwise. A worker that is about to pass the place of a task that was withdrawn counts
+// as running.
 func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -436,7 +437,7 @@ func (p *Pool) Close() error {
 }
 
 // Done returns a channel that is closed when the last goroutine of the pool has
-// left.
+// left. A sub-pool whose Done was called stays in memory until it has ended.
 func (p *Pool) Done() <-chan struct{} { return p.lane.Ending().C() }
 
 // join waits for the last goroutine of the pool. That goroutine opens done as

@@ -154,7 +154,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 				return p.lane.RunInline(it, n+1)
 			}
 		}
-		return p.put(it, kernel.Policy(p.policy), c.parent)
+		return p.put(it, kernel.Policy(p.policy), ctx)
 	}
 	if err := p.submitBy(by, &c.call, &c.waitedCall, &c.parent, "SubmitWait"); err != nil {
 		return err

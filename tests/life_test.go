@@ -1417,17 +1417,3 @@ func TestDoneOfASubPoolThatNobodyHas(t *testing.T) {
 		t.Error("the parent has ended, and Done of the sub-pool is open")
 	}
 }
-
-// A worker that passes the place of a task that was withdrawn runs no task.
-func TestWaitContextBesidePlacesOfHelpers(t *testing.T) {
-	p := newPool(t, fixed(3)...)
-	ended, cancel := context.WithCancel(bg)
-	cancel()
-	for range 3000 {
-		must(t, shoal.Range(bg, p, 40, func(context.Context, int, int) error { return nil }))
-		if err := p.WaitContext(ended); err != nil {
-			t.Fatalf("%v, and %+v", err, p.Stats())
-		}
-	}
-	shutClean(t, p)
-}

@@ -533,27 +533,3 @@ func TestItemsWithDetachedContextsAreRefusedWithAnError(t *testing.T) {
 		must(t, p.Close())
 	})
 }
-
-// A deadlineTracer gives tasks a second.
-type deadlineTracer struct{ recordingTracer }
-
-func (*deadlineTracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context.Context {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	context.AfterFunc(ctx, cancel)
-	return ctx
-}
-
-func TestTheContextOfATracerBoundsTheWaitForCapacity(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPool(t, fixed(1, shoal.WithTracer(new(deadlineTracer)), shoal.WithQueueCapacity(0))...)
-		release := hold(t, p, 1)
-		start := time.Now()
-		wantErr(t, "SubmitContext", p.SubmitContext(bg, func(context.Context) { t.Error("ran") }), context.DeadlineExceeded)
-		wantErr(t, "SubmitWait", p.SubmitWait(bg, func(context.Context) error { t.Error("ran"); return nil }), context.DeadlineExceeded)
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("took %v", took)
-		}
-		release()
-		shutClean(t, p)
-	})
-}

@@ -147,8 +147,7 @@ type place struct {
 // collected forgets a lane that was dropped without an end. Nobody waits for that: End forgets such
 // lanes itself. It must wake no goroutine, as it runs outside of every testing/synctest bubble.
 func (p *place) collected() {
-	c := p.up.crew
-	c.read(func() { c.forget(p) })
+	p.up.crew.read(func() { p.up.crew.forget(p) })
 }
 
 // forget is called when a lane below another one has ended, or was collected. What it has added to the

@@ -57,11 +57,11 @@ func (l *Lane) settleQuiet() {
 }
 
 // quiet reports whether l is quiescent, and how many tickets are given out. Tombstones do not
-// count, also if a worker has just taken one and is about to pass it. Locked.
+// count, but a worker that has taken one is busy until it has passed it. Locked.
 func (l *Lane) quiet() (at uint64, ok bool) {
 	h := l.head.Load() // before tail: others take tickets
 	at = ticketOf(l.tail.Load())
-	return at, (at-ticketOf(h))&mask+numOf(h) == l.tombs && l.parked() == 0
+	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
 }
 
 // wakeQuieters wakes the quieters that wait for a moment when at tickets were given out, or fewer.
