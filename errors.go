@@ -63,7 +63,7 @@ func (e *PanicError) Unwrap() error {
 // A ShutdownError is what [Pool.Shutdown] returns if its context ended before
 // every accepted task had run to its end, or if [Pool.Close] dropped tasks. If
 // both counts are 0, every task had ended, and only callbacks may have been
-// running: worker hooks, handlers, a Sizer, the lost function of a Reservation.
+// running: hooks, handlers, a Sizer, a Tracer, functions of a Local or a Reservation.
 type ShutdownError struct {
 	Dropped int   // queued tasks, of sub-pools too, that were discarded before they started; no delayed ones
 	Running int   // tasks that were still running when the pool stopped waiting

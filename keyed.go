@@ -128,8 +128,8 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 // key, and to wait could stop the pool. If such a task calls [Future.Wait] with
 // its context before there is a result, Wait returns [ErrWouldDeadlock]. If the
 // task calls Wait with another context, Wait returns that error only if f is to
-// be run by a worker, and each worker that could do so is inside a task, even if one of
-// them is about to end. Otherwise it parks.
+// be run by a worker, and each worker that could do so is inside a task, even if one of these
+// tasks is about to end. Otherwise it parks.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
 	var p *Pool
 	if k != nil {

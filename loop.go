@@ -50,10 +50,10 @@ import (
 // Range is called. The caller does not count against that maximum, unless it is
 // a task of p. So k goroutines that call Range at the same time may add k calls
 // of f to it. Use a [Group] or [ForEach] if the maximum protects something that
-// f uses. Range looks for a worker that p has to spare when it begins, when a worker
-// has joined, and when a participant takes a chunk. If f calls Range, workers join the
-// outer loop first. One whose f calls [runtime.Goexit], or that [DropOldest] displaces
-// before it has joined, is not replaced. Range never waits for free capacity of p,
+// f uses. Range asks for one more worker when it begins and when one has joined, and,
+// if p has workers to spare, when a participant takes a chunk. If f calls Range, workers
+// join the outer loop first. A participant that calls [runtime.Goexit], or that [DropOldest]
+// displaces before it has joined, is not replaced. Range never waits for free capacity of p,
 // and never for a task that has not started. So nested calls, to any depth, need
 // one worker, and on a pool that is busy or paused the caller does everything
 // itself.

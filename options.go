@@ -181,7 +181,7 @@ func (c *config) validate() error {
 		c.bad("WithContext(nil): want a context")
 	}
 	if c.up == nil && (l.Priority != 0 || l.Weight != 1) {
-		c.bad("WithPriority(%d) and WithWeight(%d): want a sub-pool, else 0 and 1", l.Priority, l.Weight)
+		c.bad("WithPriority(%d) and WithWeight(%d): they are for sub-pools", l.Priority, l.Weight)
 	}
 	check(c, "WithPriority", l.Priority, -maxWeight, maxWeight, "")
 	check(c, "WithWeight", l.Weight, 1, maxWeight, "")

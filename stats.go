@@ -60,9 +60,9 @@ type Stats struct {
 	// no task ends, and each look finds that other tasks or submitters wait for them: as
 	// when tasks wait for tasks that are queued behind them. Those that wait in a sub-pool
 	// count, unless that, or one between, is paused, or at a maximum lower than the pool's.
-	// A look is a call of Stats, or one of the watchdog, which comes at most a quarter of its
-	// smallest threshold late; see [WithStallAfter]. The time counts from the first look
-	// that finds the pool so.
+	// A look is a call of Stats, or one of the watchdog. The time counts from the first look
+	// that finds the pool so. The watchdog looks four times or more in its smallest threshold;
+	// see [WithStallAfter].
 	Stalled time.Duration
 
 	// BusyTime is the time in which workers were not parked, summed over all workers
@@ -168,7 +168,7 @@ func (s WorkerState) String() string {
 type WorkerStats struct {
 	ID       int
 	State    WorkerState
-	Executed uint64 // tasks that it took from the queue; not those that it ran as part of one that waits for them
+	Executed uint64 // tasks, without those that it ran inside another one: see [Pool.Submit] and [Pool.SubmitWait]
 	Failed   uint64 // of the executed
 	// TaskAge is how long the current task has been running, and 0 if there is
 	// none. It is never too large. The pool reads the clock rarely: if it does

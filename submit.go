@@ -134,8 +134,8 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // context, that goroutine runs the new task, beside its own task and beyond the
 // pool's limit.
 //
-// Errors: if the task was not accepted, those of [Pool.SubmitContext], which also says
-// when the call waits for capacity; otherwise that of the task.
+// It waits for capacity as [Pool.SubmitContext] does, and returns that call's errors if the
+// task was not accepted.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
 	if err := checkArgs(ctx, p, task != nil); err != nil {
 		return err

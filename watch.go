@@ -14,9 +14,9 @@ import (
 )
 
 // The watchdog reports when a pool gets nothing done, and when a task takes too long. While a
-// worker is awake, the watchdog takes a few samples of the pool in the smallest threshold. What a
-// sample sees has lasted at least since the sample that saw it first. So a report is up to a
-// quarter of the threshold late, and never too early. Tasks are not slower for it.
+// worker is awake, the watchdog takes a few samples of the pool in the smallest threshold. That a
+// task runs, or that none has ended, has lasted at least since the sample that saw it first. So a
+// report is up to a quarter of the threshold late, and never too early. Tasks are not slower for it.
 
 // minAlarm is the least threshold of the watchdog.
 const minAlarm = time.Millisecond
@@ -29,7 +29,7 @@ const maxAlarmTasks = 10
 // no task ends, and each look finds that other tasks or submitters wait for them: as when
 // tasks wait for tasks that are queued behind them, or all wait for one lock. There are at
 // least four looks in d. They need not find the same tasks: clients that come and give up
-// do not hide a stall. Those that wait in a sub-pool count, unless that, or one between, is
+// do not hide a stall if one waits at each look. Those that wait in a sub-pool count, unless that, or one between, is
 // paused, or at a maximum lower than the pool's. A stall ends, too, when a waiting task of
 // the pool itself is run by its waiter. A sub-pool whose workers are held by tasks of others
 // is not stalled: then the pool above it is. So set it for the pool that has the workers

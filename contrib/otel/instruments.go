@@ -150,7 +150,7 @@ var gauges = []instrument[float64]{
 			}
 			return r.QueueFill()
 		}},
-	{"shoal.pool.stalled", "s", "Time for which all workers have been inside tasks, tasks have waited, and no task has ended.",
+	{"shoal.pool.stalled", "s", "Time for which all workers have been inside tasks, no task has ended, and each look has found tasks that wait.",
 		func(r *reading) float64 { return r.Stalled.Seconds() }},
 	{"shoal.jobs.oldest_running", "s", "Time for which the job that has been inside the handler for longest has been there. None is: 0. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) float64 {

@@ -129,7 +129,7 @@ type kept struct {
 
 func keep(m member) kept {
 	k := kept{pool: weak.Make(m.pool), did: left(m.stats)}
-	k.did.Completed += uint64(m.stats.InFlight) // if it is collected before the next collection, they have ended
+	k.did.Completed += uint64(m.stats.InFlight) // if it is collected before the next collection, nothing tells how they have ended
 	k.work.add(jobs.Total(m.pool))
 	return k
 }

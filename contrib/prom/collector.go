@@ -30,7 +30,8 @@ import (
 //
 // A sub-pool needs no name. Pools with the same label, such as sub-pools of one parent
 // without a name, are reported as one pool, with the sum of their figures. The counts of a
-// pool that has ended stay in the sum while another one has the label. The time for which
+// pool that has ended stay in the sum while another one has the label; of a sub-pool that was
+// dropped, those of its last scrape. The time for which
 // the sum is stalled is the longest of theirs. Its state is the earliest of theirs in the
 // order open, paused, draining, closed.
 type Collector struct {

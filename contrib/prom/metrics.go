@@ -63,7 +63,7 @@ var numbers = [...]number[shoal.Stats]{
 		func(s *shoal.Stats) float64 { return float64(s.SlowTasks) }},
 	{"shoal_pool_stalls_total", counter, "Stalls that lasted longer than the limit of shoal.WithStallAfter. Without it: 0.",
 		func(s *shoal.Stats) float64 { return float64(s.Stalls) }},
-	{"shoal_pool_stalled_seconds", gauge, "Time for which all workers have been inside tasks, tasks have waited, and no task has ended. Not stalled: 0.",
+	{"shoal_pool_stalled_seconds", gauge, "Time for which all workers have been inside tasks, no task has ended, and each look has found tasks that wait. Not stalled: 0.",
 		func(s *shoal.Stats) float64 { return s.Stalled.Seconds() }},
 	{"shoal_pool_task_in_flight", gauge, "Accepted tasks that have neither ended nor been discarded.",
 		func(s *shoal.Stats) float64 { return float64(s.InFlight) }},

@@ -80,10 +80,10 @@ func (c *Collector) look() map[string]*figures {
 			case seen[p]:
 				s.moved[w] = countedBy(p, p.Stats())
 			case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
+				sum.addJobs(jobs.Total(p)) // before f, in which no count may be lower
 				f := countedBy(p, p.Stats())
 				s.pools[w] = f
 				sum.Stats = plus(f.Stats, sum.Stats)
-				sum.addJobs(jobs.Total(p))
 			default:
 				s.ended.add(countedBy(p, p.Stats()))
 			}
@@ -127,7 +127,7 @@ func (c *Collector) visit(all map[string]*figures, seen map[*shoal.Pool]bool, ro
 	}
 	sum.addJobs(jobs.Total(p))
 	f := countedBy(p, now)
-	f.Completed += uint64(now.InFlight) // if p is collected before the next scrape, they have ended
+	f.Completed += uint64(now.InFlight) // if p is collected before the next scrape, nothing tells how they have ended
 	c.at(place{root, label}).pools[weak.Make(p)] = f
 	seen[p] = true
 	for _, sub := range p.Subs() {
