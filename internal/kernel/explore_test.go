@@ -357,3 +357,12 @@ func (b *body) Outer() context.Context { return nil }
 
 // giveRecord submits b.
 func (s *sim) giveRecord(b *body, p Policy) error { return s.give(b.k, b.i, b.item(), p, nil) }
+
+// withdrawn submits record i to the first lane, where it gets a place at once, and withdraws it.
+func (s *sim) withdrawn(i int) {
+	b := s.record(0, i, nil)
+	if err := s.giveRecord(b, Reject); err != nil {
+		s.Failf("record %d: %v", i, err)
+	}
+	b.Withdraw(errTask)
+}

@@ -252,11 +252,7 @@ func recordModels() (ms []suite.Model) {
 		s.pool(6, of(1, 1))
 		e := s.held(0, 0)
 		for i := 1; i < 6; i++ {
-			b := s.record(0, i, nil)
-			if err := s.giveRecord(b, Reject); err != nil {
-				s.Failf("record %d: %v", i, err)
-			}
-			b.Withdraw(errTask)
+			s.withdrawn(i)
 		}
 		e.Set()
 		s.end()
@@ -266,9 +262,7 @@ func recordModels() (ms []suite.Model) {
 		s.pool(5, of(1, 1))
 		e := s.held(0, 0)
 		for i := 1; i < 3; i++ {
-			b := s.record(0, i, nil)
-			s.giveRecord(b, Block)
-			b.Withdraw(errTask)
+			s.withdrawn(i)
 		}
 		b := s.record(0, 3, nil)
 		s.giveRecord(b, Block)
@@ -284,9 +278,7 @@ func recordModels() (ms []suite.Model) {
 		s.pool(6, of(1, 2))
 		e := s.held(0, 0)
 		for i := 2; i < 5; i++ {
-			b := s.record(0, i, nil)
-			s.giveRecord(b, Reject)
-			b.Withdraw(errTask)
+			s.withdrawn(i)
 		}
 		s.submit(0, 1)
 		b := s.record(0, 5, nil)
