@@ -34,8 +34,9 @@ var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
 // Use it on a pool with the policy [Block]. Under [Reject] and [DropOldest] items are
 // lost as soon as other tasks use the queue.
 //
-// Each item is a task. Each loop over the result takes all items anew. If f takes less than a microsecond, let an item be a slice of
-// some hundred values; but first measure the plain loop.
+// Each item is a task. Each loop over the result takes all items anew. If f takes less
+// than a microsecond, let an item be a slice of some hundred values; but first measure
+// the plain loop.
 //
 // If the loop is left early, the contexts of items that run are cancelled, the
 // others do not start, and Map waits until none runs any more. A panic of in or of

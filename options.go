@@ -55,8 +55,8 @@ const (
 	CallerRuns
 	// DropOldest discards the task that is first in the queue, and accepts the
 	// new one instead: one for one. That may be a task for which a worker is on its
-	// way. At capacity 0, or if no task is in the
-	// queue, it returns [ErrQueueFull]. For tasks of a key see [Keyed.Submit].
+	// way. At capacity 0, or if no task is in the queue, it returns [ErrQueueFull]. For
+	// tasks of a key see [Keyed.Submit].
 	DropOldest
 )
 

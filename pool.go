@@ -125,8 +125,8 @@ func (p *Pool) made() bool { return p.kept != nil }
 // pool, its sub-pools, and theirs.
 //
 // A parent does not keep its sub-pools. One that is idle and not referenced is
-// collected, and its counts with it, unless its Done was called. Keep the *Pool while you want it in
-// [Pool.Subs], on a page or in metrics.
+// collected, and its counts with it, unless its Done was called. Keep the *Pool while
+// you want it in [Pool.Subs], on a page or in metrics.
 //
 // While there are too few workers for all pools of a family, those with the
 // highest [WithPriority] come first, and those of equal priority share the

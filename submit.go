@@ -124,11 +124,10 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // leave while the task runs uses [Go], [Future.Wait] with ctx, and then [Future.Cancel].
 //
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
-// itself, so that tasks that wait for tasks cannot use up the workers. A pool that is shut down
-// refuses the new task all the same. If ctx does
-// not show the caller's task, SubmitWait asks the stack, which takes a microsecond;
-// and if the caller is nested in 64 other tasks, it submits the new one by the
-// [FullPolicy] instead. With the task's context nothing bounds how deep tasks
+// itself, so that tasks that wait for tasks cannot use up the workers. A pool that is
+// shut down refuses the new task all the same. If ctx does not show the caller's task,
+// SubmitWait asks the stack, which takes a microsecond; and if the caller is nested in 64
+// other tasks, it submits the new one by the [FullPolicy] instead. With the task's context nothing bounds how deep tasks
 // nest. If the new task calls runtime.Goexit in the outer one, that
 // ends too. If a goroutine that a task has started calls SubmitWait with the task's
 // context, that goroutine runs the new task, beside its own task and beyond the

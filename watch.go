@@ -29,11 +29,11 @@ const maxAlarmTasks = 10
 // no task ends, and each look finds that other tasks or submitters wait for them: as when
 // tasks wait for tasks that are queued behind them, or all wait for one lock. There are at
 // least four looks in d. They need not find the same tasks: clients that come and give up
-// do not hide a stall if one waits at each look. Those that wait in a sub-pool count, unless that, or one between, is
-// paused, or at a maximum lower than the pool's. A stall ends, too, when a waiting task of
-// the pool itself is run by its waiter. A sub-pool whose workers are held by tasks of others
-// is not stalled: then the pool above it is. So set it for the pool that has the workers
-// too. d must be at least 1 ms.
+// do not hide a stall if one waits at each look. Those that wait in a sub-pool count,
+// unless that, or one between, is paused, or at a maximum lower than the pool's. A stall
+// ends, too, when a waiting task of the pool itself is run by its waiter. A sub-pool whose
+// workers are held by tasks of others is not stalled: then the pool above it is. So set it
+// for the pool that has the workers too. d must be at least 1 ms.
 //
 // Each stall is reported once: by a warning in the log with the stacks of the
 // oldest tasks (see [Pool.OldestTasks] for what these cost), in [Stats].Stalls,

@@ -84,9 +84,9 @@
 // A page looks at its pools by itself: every second while somebody reads events, else every
 // five. That takes about 10 µs for each pool. There is a timer and no goroutine between two
 // looks. A pool that has never worked keeps about 4 kB, one that has 13 kB, a busy one about
-// 32 kB; from the 2,001st pool on it keeps a minute instead of ten. The looks end when all pools of the page
-// are closed or removed, or when the page is not referenced any more. The page keeps pools that
-// were added in memory until they are removed, but no sub-pools.
+// 32 kB; from the 2,001st pool on it keeps a minute instead of ten. The looks end when all
+// pools of the page are closed or removed, or when the page is not referenced any more. The
+// page keeps pools that were added in memory until they are removed, but no sub-pools.
 //
 // Streams are compressed for clients that take gzip, once for all of them. A browser that shows
 // 1,000 pools is sent 0.2 kB a second while none works, and 44 kB while all do, where snapshots

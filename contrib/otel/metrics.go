@@ -30,7 +30,7 @@ const (
 // mp is nil, Register uses the global provider.
 //
 // Each collection calls [shoal.Pool.Stats] once for each pool; between collections nothing
-// is done. The metrics have the attribute shoal.pool.name: the pool's name, or, for a
+// is done, and 10 KB are kept for each pool that has worked. The metrics have the attribute shoal.pool.name: the pool's name, or, for a
 // sub-pool, the names from pool down to it, joined with "/". Sub-pools with the same
 // attribute, such as those without a name, are reported as one, with the sum of their
 // figures. A pool that has ended is still reported, with its last figures, until it is

@@ -32,10 +32,16 @@ type figures struct {
 	served bool // they work off durable queues, or have done that
 }
 
-// countedBy is what p has counted, of its statistics now, without what it has and does at present.
-func countedBy(p *shoal.Pool, now shoal.Stats) (f figures) {
-	f.Stats = counted(now)
+// figuresOf are those of p, which has the statistics now.
+func figuresOf(p *shoal.Pool, now shoal.Stats) (f figures) {
+	f.Stats = now
 	f.addJobs(jobs.Total(p))
+	return f
+}
+
+// counted are f without what the pools have and do at present.
+func (f figures) counted() figures {
+	f.Stats = counted(f.Stats)
 	f.jobs.Held, f.jobs.Running, f.jobs.Oldest = 0, 0, jobs.RunningJob{}
 	return f
 }
@@ -78,14 +84,14 @@ func (c *Collector) look() map[string]*figures {
 				s.ended.add(last)
 			case there:
 			case seen[p]:
-				s.moved[w] = countedBy(p, p.Stats())
+				s.moved[w] = figuresOf(p, p.Stats()).counted()
 			case len(jobs.Of(p)) > 0: // p has ended, but a call of jobs.Serve has not
-				sum.addJobs(jobs.Total(p)) // before f, in which no count may be lower
-				f := countedBy(p, p.Stats())
-				s.pools[w] = f
-				sum.Stats = plus(f.Stats, sum.Stats)
+				f := figuresOf(p, p.Stats())
+				f.Stats = counted(f.Stats)
+				sum.add(f)
+				s.pools[w] = f.counted()
 			default:
-				s.ended.add(countedBy(p, p.Stats()))
+				s.ended.add(figuresOf(p, p.Stats()).counted())
 			}
 		}
 		for w, f := range s.moved {
@@ -117,18 +123,17 @@ func (c *Collector) at(at place) *series {
 
 // visit adds p, which has the statistics now, and its sub-pools to what is reported.
 func (c *Collector) visit(all map[string]*figures, seen map[*shoal.Pool]bool, root, p *shoal.Pool, now shoal.Stats, label string) {
-	sum := all[label]
-	if sum == nil {
-		sum = &figures{Stats: now}
-		all[label] = sum
+	f := figuresOf(p, now)
+	last := f.counted()
+	last.Completed += uint64(now.InFlight) // if p is collected before the next scrape, nothing tells how they have ended
+	c.at(place{root, label}).pools[weak.Make(p)] = last
+	if sum := all[label]; sum == nil {
+		all[label] = &f
 	} else {
 		now.State = min(now.State, sum.State)
 		sum.Stats = plus(sum.Stats, now)
+		sum.addJobs(f.jobs, f.served)
 	}
-	sum.addJobs(jobs.Total(p))
-	f := countedBy(p, now)
-	f.Completed += uint64(now.InFlight) // if p is collected before the next scrape, nothing tells how they have ended
-	c.at(place{root, label}).pools[weak.Make(p)] = f
 	seen[p] = true
 	for _, sub := range p.Subs() {
 		if _, own := c.added[sub]; !own {
