@@ -701,3 +701,27 @@ func TestPanicHandlerThatPanicsEndsTheProcess(t *testing.T) {
 		select {}
 	})
 }
+
+// TestARebootedMultiPoolBeginsWithPool1, as in ants: a new one begins with pool 0.
+func TestARebootedMultiPoolBeginsWithPool1(t *testing.T) {
+	m, err := ants.NewMultiPool(2, 1, ants.RoundRobin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.ReleaseTimeout(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	m.Reboot()
+	gate, began := make(chan struct{}), make(chan struct{})
+	if err := m.Submit(func() { close(began); <-gate }); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	if n, _ := m.RunningByIndex(1); n != 1 {
+		t.Errorf("pool 1 runs %d tasks, want 1 as in ants", n)
+	}
+	close(gate)
+	if err := m.ReleaseTimeout(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+}

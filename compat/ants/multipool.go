@@ -178,7 +178,7 @@ func (m *multi[P]) Reboot() {
 	for _, p := range m.pools {
 		p.Reboot()
 	}
-	m.next.Store(0)
+	m.next.Store(1) // as in ants
 	m.closed.Store(false)
 }
 

@@ -43,9 +43,8 @@ func (g *TaskGroup) Submit(task func()) {
 }
 
 func (g *TaskGroup) submit(task, skip func()) {
-	g.pool.held.enter()
-	defer g.pool.held.leave() // also if the task runs here and calls Goexit
-	task = g.pool.guard(task, skip)
+	task, leave := g.pool.held.enter(func() func() { return g.pool.guard(task, skip) })
+	defer leave()
 	g.group.Go(func(context.Context) error {
 		task()
 		return nil

@@ -36,8 +36,13 @@
 //     up all workers, and hang, as they can here in a group that was made outside of the task.
 //   - When the context of [Context] has ended, Submit drops the task and TrySubmit
 //     returns false. In pond Submit blocks for ever once the queue is full.
-//   - If a task of a group with a context panics, Wait returns a
-//     [*shoal.PanicError]. In pond Wait returns nil.
+//   - If a task of a group with a context panics, the context ends, and Wait returns a
+//     [*shoal.PanicError]; if it calls Goexit, [shoal.ErrGoexit]. In pond the group goes on,
+//     and Wait returns nil.
+//   - The panic handler is called before the task counts as failed, and before SubmitAndWait,
+//     or Wait of its group, returns; in pond after that. So the handler must not wait for
+//     whoever waits for the task.
+//   - While a task runs inside another one, it counts as waiting.
 //   - Submit and a stop may race: either the task is accepted and runs, or Submit
 //     panics with ErrSubmitOnStoppedPool. It never panics with "send on closed
 //     channel". The same holds for a Submit that waits because the queue is full. In
@@ -70,7 +75,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,6 +124,7 @@ type WorkerPool struct {
 	context      context.Context
 	stopped      atomic.Bool
 	skipped      atomic.Uint64 // tasks that came to a worker after the context had ended
+	successful   atomic.Uint64 // see ended
 	held         *holder       // of a strategy that holds the pool; else nil
 	atOnce       bool          // a task for which there may be a worker counts as if it had one
 	unfollow     func() bool   // p does not stop with its context any more; nil if it has none
@@ -244,24 +249,32 @@ func (p *WorkerPool) WaitingTasks() uint64 {
 // SuccessfulTasks is the number of tasks that have returned, or that their group
 // skipped because its context had ended.
 func (p *WorkerPool) SuccessfulTasks() uint64 {
-	s := p.pool.Stats()
-	return p.ended(s) - s.Failed
+	successful, _ := p.ended()
+	return successful
 }
 
 // FailedTasks is the number of tasks that have panicked, or called
 // [runtime.Goexit].
 func (p *WorkerPool) FailedTasks() uint64 { return p.pool.Stats().Failed }
 
-// ended is the number of tasks that have ended, without those that were skipped at the end
-// of the context. Such a task is skipped a moment before it ends.
-func (p *WorkerPool) ended(s shoal.Stats) uint64 {
-	return max(s.Failed, s.Completed-min(s.Completed, p.skipped.Load())+s.Canceled)
+// ended is the numbers of tasks that have ended, without those that were skipped at the end
+// of the context. Such a task is skipped a moment before it ends. So what is read here may be too
+// low, never too high, and successful is the most that was read.
+func (p *WorkerPool) ended() (successful, failed uint64) {
+	s := p.pool.Stats()
+	n := s.Completed + s.Canceled
+	n -= min(n, s.Failed+p.skipped.Load())
+	for most := p.successful.Load(); n > most && !p.successful.CompareAndSwap(most, n); {
+		most = p.successful.Load()
+	}
+	return p.successful.Load(), s.Failed
 }
 
 // CompletedTasks is the sum of [WorkerPool.SuccessfulTasks] and
 // [WorkerPool.FailedTasks].
 func (p *WorkerPool) CompletedTasks() uint64 {
-	return p.ended(p.pool.Stats())
+	successful, failed := p.ended()
+	return successful + failed
 }
 
 // Stopped reports whether the pool has been stopped.
@@ -274,9 +287,9 @@ func (p *WorkerPool) Submit(task func()) {
 		return
 	}
 	p.refuse() // while Stop waits for tasks that are about to start the engine would accept it
-	p.held.enter()
-	defer p.held.leave() // also if the task runs here and calls Goexit
-	if p.pool.Submit(p.guard(task, nil)) != nil {
+	task, leave := p.held.enter(func() func() { return p.guard(task, nil) })
+	defer leave()
+	if p.pool.Submit(task) != nil {
 		p.refuse()
 	}
 }
@@ -293,9 +306,9 @@ func (p *WorkerPool) TrySubmit(task func()) bool {
 	if task == nil || p.Stopped() {
 		return false
 	}
-	p.held.enter()
-	defer p.held.leave()
-	return p.pool.TrySubmit(p.guard(task, nil)) == nil
+	task, leave := p.held.enter(func() func() { return p.guard(task, nil) })
+	defer leave()
+	return p.pool.TrySubmit(task) == nil
 }
 
 // SubmitAndWait is [WorkerPool.Submit], and waits until the task has ended. A task that a
@@ -305,15 +318,12 @@ func (p *WorkerPool) SubmitAndWait(task func()) {
 		return
 	}
 	p.refuse()
-	p.held.enter()
-	accepted := sync.OnceFunc(p.held.leave)
-	task = p.guard(task, nil)
+	task, leave := p.held.enter(func() func() { return p.guard(task, nil) })
 	err := p.pool.SubmitWait(context.Background(), func(context.Context) error {
-		accepted()
 		task()
 		return nil
 	})
-	accepted()
+	leave()
 	if err == shoal.ErrClosed {
 		p.refuse()
 	}

@@ -923,3 +923,105 @@ func TestASkippedTaskCountsOnce(t *testing.T) {
 	}
 	p.StopAndWait()
 }
+
+// TestCompletedTasksDoesNotGoBack while tasks are skipped because the context has ended.
+func TestCompletedTasksDoesNotGoBack(t *testing.T) {
+	const before, skipped = 100, 20_000
+	for range 20 {
+		c := endedContext{context.Background(), new(atomic.Bool)}
+		p := pond.New(1, 2*skipped, pond.Context(c))
+		for range before - 1 {
+			p.SubmitAndWait(func() {})
+		}
+		began, gate := make(chan struct{}), make(chan struct{})
+		p.Submit(func() { close(began); <-gate })
+		<-began
+		for range skipped {
+			p.Submit(func() {})
+		}
+		c.set.Store(true)
+		most := p.CompletedTasks()
+		close(gate)
+		for p.IdleWorkers() == 0 {
+			n := p.CompletedTasks()
+			if n < most {
+				t.Fatalf("CompletedTasks is %d, and was %d before", n, most)
+			}
+			most = n
+		}
+		if n := p.CompletedTasks(); n != before {
+			t.Errorf("CompletedTasks is %d at the end, want %d", n, before)
+		}
+		p.StopAndWait()
+	}
+}
+
+// A switchedStrategy says what yes is, and counts how often it is asked.
+type switchedStrategy struct {
+	yes   *atomic.Bool
+	asked *atomic.Int32
+}
+
+func (s switchedStrategy) Resize(int, int, int) bool { s.asked.Add(1); return s.yes.Load() }
+
+// TestAStrategyIsNotAskedWhileATaskRunsInAnother, because the queue was full, and a worker is idle: the task
+// counts once.
+func TestAStrategyIsNotAskedWhileATaskRunsInAnother(t *testing.T) {
+	s := switchedStrategy{new(atomic.Bool), new(atomic.Int32)}
+	s.yes.Store(true)
+	p := pond.New(10, 1, pond.Strategy(s))
+	submits, inner, others := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	innerBegan := make(chan struct{})
+	hold := func(f func()) {
+		began := make(chan struct{})
+		p.Submit(func() { close(began); f() })
+		<-began
+	}
+	hold(func() {
+		<-submits
+		p.Submit(func() { close(innerBegan); <-inner }) // the queue is full
+	})
+	hold(func() { <-others })
+	hold(func() { <-others })
+	s.yes.Store(false)
+	p.Submit(func() {}) // fills the queue
+	close(submits)
+	<-innerBegan
+	close(others)
+	for p.CompletedTasks() != 3 {
+		runtime.Gosched()
+	}
+	if n := p.IdleWorkers(); n < 1 {
+		t.Errorf("%d idle workers, want 1 at least", n)
+	}
+	s.asked.Store(0)
+	done := make(chan struct{})
+	p.Submit(func() { close(done) })
+	if n := s.asked.Load(); n != 0 {
+		t.Errorf("asked %d times though a worker was idle", n)
+	}
+	<-done
+	close(inner)
+	p.StopAndWait()
+}
+
+// TestATaskThatIsGrantedAWorkerIsNotSkipped, though the context ends before the worker comes.
+func TestATaskThatIsGrantedAWorkerIsNotSkipped(t *testing.T) {
+	s := switchedStrategy{new(atomic.Bool), new(atomic.Int32)}
+	s.yes.Store(true)
+	for range 100 {
+		c := endedContext{context.Background(), new(atomic.Bool)}
+		p := pond.New(10, 10, pond.Strategy(s), pond.Context(c))
+		gate, began := make(chan struct{}), make(chan struct{})
+		p.Submit(func() { close(began); <-gate })
+		<-began
+		var ran atomic.Bool
+		p.Submit(func() { ran.Store(true) })
+		c.set.Store(true)
+		close(gate)
+		p.StopAndWait()
+		if !ran.Load() {
+			t.Fatal("it was skipped")
+		}
+	}
+}

@@ -66,7 +66,7 @@ type holder struct {
 	least, most int // workers
 
 	mu     sync.Mutex
-	coming int // tasks that have been asked for, and are perhaps not accepted yet
+	coming atomic.Int64 // tasks that have been asked for, and are perhaps not accepted yet
 }
 
 // first asks for the minimum of workers, and returns how many are granted.
@@ -79,33 +79,35 @@ func (h *holder) first() (n int) {
 	return n
 }
 
-// enter asks for a worker if none is idle. The caller submits a task then, and calls
-// leave as soon as it is accepted, or was not.
-func (h *holder) enter() {
+// enter asks for a worker if none is idle, then for the task, which the caller submits. The caller calls
+// leave as soon as that is accepted, or was not. The task calls leave too as it begins: it may run
+// inside that call.
+func (h *holder) enter(ask func() (task func())) (task, leave func()) {
 	if h == nil {
-		return
+		return ask(), func() {}
 	}
+	h.askStrategy()
+	asked := ask()
+	leave = sync.OnceFunc(func() { h.coming.Add(-1) })
+	return func() {
+		leave()
+		asked()
+	}, leave
+}
+
+func (h *holder) askStrategy() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.p.pool.Stats()
-	tasks := s.InFlight + h.coming // one that is accepted may count twice: there is no room for more than MaxWorkers
+	tasks := s.InFlight + int(h.coming.Load()) // one that is accepted may count twice: there is no room for more than MaxWorkers
 	running := min(max(s.Workers, tasks), s.MaxWorkers)
 	granted := running
 	if idle := running > tasks; running < h.most && (!idle || running < h.least) &&
 		h.p.strategy.Resize(running, h.p.minWorkers, h.p.maxWorkers) {
 		granted++
 	}
-	h.coming++ // not before the strategy, which may panic
+	h.coming.Add(1) // not before the strategy, which may panic
 	if granted = max(1, granted); granted != s.MaxWorkers {
 		h.p.pool.Resize(min(h.least, granted), granted) // the error is that it is stopped
 	}
-}
-
-func (h *holder) leave() {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	h.coming--
-	h.mu.Unlock()
 }

@@ -19,6 +19,9 @@
 // milliseconds as a rule and at most for about 100, so that the workers get the CPUs. Tasks
 // of the queue do not park.
 //
+// If tasks compute and all CPUs are busy, workers start one after the other, and fewer
+// than the maximum: more would share the same CPUs.
+//
 // What is broken in taskgo is not kept:
 //
 //   - A task that calls [runtime.Goexit], as t.FailNow does, ends like any other.
