@@ -15,7 +15,8 @@
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
 // Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
-// tasks, and Submit waits while that is full. Workers start when tasks need
+// tasks, and Submit waits while that is full. It also parks now and then, for 100 ms
+// at most, while more than 32,768 tasks wait; see [Pool.Submit]. Workers start when tasks need
 // them, and leave after 5 s without work. A program needs few pools: one for
 // itself, and one for each dependency that has a limit of its own.
 //
@@ -50,17 +51,18 @@
 //
 // WithMaxWorkers bounds how many tasks run. That protects what they use: a
 // database, a disk, the CPUs. WithQueueCapacity bounds how many tasks wait. That
-// bounds memory, and how long a task waits, unless tasks submit tasks or it waits for
-// its key.
+// bounds memory and waiting time, unless tasks submit tasks. A task of a [Keyed] may
+// wait longer, for its key. A pool does not limit how many tasks run in a second: for
+// that wait on golang.org/x/time/rate before Submit.
 //
 // MapSlice, ForEachSlice and Range also run f on the goroutine that calls them,
 // which is no worker. So k callers at once may add k calls of f. If the maximum
 // protects something, use a Group, Map or ForEach.
 //
 // The full policy says what happens when the queue is full. [Block], the
-// default, slows the submitter down, which is right for batch jobs. But a task
-// never waits for the queue of another pool of its family (see [Pool.Sub]): for
-// a pipeline over sub-pools chain calls of [Map]. [Reject] returns
+// default, slows the submitter down, which is right for batch jobs. But what
+// a task submits to another pool of its family (see [Pool.Sub]) is accepted beyond a
+// full queue: for a pipeline over sub-pools chain calls of [Map]. [Reject] returns
 // [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit] does so
 // for one call. [CallerRuns] runs the task on the submitting goroutine, [Spawn]
 // on a new one beyond the limit, and [DropOldest] discards the task that is
@@ -129,9 +131,12 @@
 // the pool exists, but for the last instructions of one.
 //
 // End an http.Server before the pool: it waits for its handlers, which may wait for
-// tasks. One context bounds both:
+// tasks. One context bounds both. If the server uses it up, the pool drops its queue:
 //
 //	err := errors.Join(server.Shutdown(ctx), pool.Shutdown(ctx))
+//
+// Shutdown refuses also what accepted tasks submit. If yours do, call
+// [Pool.WaitContext] before it.
 //
 // Whoever makes a pool ends it. A library may also keep one in a package variable,
 // and never end it; see [New].
@@ -155,8 +160,8 @@
 // # What is promised
 //
 // No task that was accepted is lost. It runs exactly once, unless it is canceled
-// first, the pool is closed, or DropOldest displaces it; then [Stats]
-// counts it in Canceled or in Dropped.
+// first, DropOldest displaces it, or Close, or a Shutdown whose context ends, drops it.
+// Then [Stats] counts it in Canceled or in Dropped.
 //
 // While a task waits in the queue, and the pool is not paused, a worker that is
 // free, or may be started, is on its way to it. No task belongs to a worker before

@@ -35,7 +35,7 @@ var chief = [][2]string{
 	{"Submitters/submitters=100", "100 submitters, 1,000,000 empty tasks"},
 	{"FanOut/leaves=65536", "recursive fan-out, 65,536 leaves"},
 	{"SubmitWait", "submit one, wait for it"},
-	{"Latency/load=80 p50:ideal", "how late a task starts at 80 % load, beside an ideal queue"},
+	{"Latency/load=80 p50:ideal", "median wait at 80 % load, beside an ideal queue"},
 	{"Startup", "make a pool, run a task, close it"},
 	{"Memory/of=backlog", "memory a waiting task"},
 	{"Memory/of=worker", "memory an idle worker"},
