@@ -109,6 +109,16 @@ func (c *contextCall) bind(b kernel.Body, ctx context.Context, p *Pool) {
 	c.parent = ctx
 }
 
+// submit makes c, whose body is b, a task of p, and submits it by put, which gets the context that bounds the wait
+// for free capacity. The task is missing unless task is set. kind is for a Tracer.
+func (c *contextCall) submit(b kernel.Body, ctx context.Context, p *Pool, task bool, kind string, put putFunc) error {
+	if err := checkArgs(ctx, p, task); err != nil {
+		return err
+	}
+	c.bind(b, ctx, p)
+	return p.submitBy(put, &c.call, c, &c.parent, kind)
+}
+
 // The methods of kernel.Body, but for Run.
 
 func (c *contextCall) Refused() error         { return c.parent.Err() }

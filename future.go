@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/shoal-go/shoal/internal/kernel"
+	"github.com/shoal-go/shoal/internal/queue"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -36,7 +37,7 @@ type futureTask[T any] struct {
 // is discarded is [ErrDropped], that of a panic a [*PanicError], which is not
 // logged, that of runtime.Goexit [ErrGoexit].
 func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
-	u, _ := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, p.policy, "Future") })
+	u, _ := start(ctx, p, f, p.byPolicy)
 	return u
 }
 
@@ -44,22 +45,18 @@ func Go[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error))
 // [ErrQueueFull], whatever the pool's policy, as [Pool.TrySubmit] does. If f is not
 // accepted, TryGo returns the reason, and no Future.
 func TryGo[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (*Future[T], error) {
-	u, err := start(ctx, p, f, func(c *contextCall) error { return p.submitCall(c, Reject, "Future") })
+	u, err := start(ctx, p, f, func(it queue.Item, ctx context.Context) error { return p.put(it, kernel.Reject, ctx) })
 	if err != nil {
 		return nil, err
 	}
 	return u, nil
 }
 
-// start makes f a task of p and submits it by submit. If it is not accepted, the reason is also the
+// start makes f a task of p and submits it by put. If it is not accepted, the reason is also the
 // result of the Future.
-func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error), submit func(*contextCall) error) (*Future[T], error) {
+func start[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error), put putFunc) (*Future[T], error) {
 	u := &Future[T]{futureTask[T]{f: f}}
-	err := checkArgs(ctx, p, f != nil)
-	if err == nil {
-		u.t.bind(&u.t, ctx, p)
-		err = submit(&u.t.contextCall)
-	}
+	err := u.t.submit(&u.t, ctx, p, f != nil, "Future", put)
 	if err != nil {
 		u.t.Resolve(err)
 	}
@@ -129,7 +126,7 @@ type waitedCall struct {
 	waker
 	err      error    // the result; written before resolved
 	resolved bool     // guarded by waker.mu, as is done
-	done     sy.Latch // made at the first call of latch
+	done     sy.Latch // made by the first call of latch
 }
 
 func (c *waitedCall) Returns(error) bool { return true }
@@ -139,21 +136,11 @@ func (c *waitedCall) Resolve(err error) {
 	c.err = err
 	c.resolved = true
 	open(c.done) // before a Wait returns
-	c.unlockAndWake()
+	c.unlock(true)
 }
 
 // latch returns a latch that is opened when c is resolved.
-func (c *waitedCall) latch() sy.Latch {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done.IsZero() {
-		c.done = sy.MakeLatch()
-		if c.resolved {
-			c.done.Open()
-		}
-	}
-	return c.done
-}
+func (c *waitedCall) latch() sy.Latch { return c.latchAt(&c.done, c.isResolved) }
 
 // isResolved reports whether there is a result. Locked.
 func (c *waitedCall) isResolved() bool { return c.resolved }
@@ -211,8 +198,8 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 			n = &waiting{w}
 			defer l.Unstrand(n)
 		}
-		wake := w.arm()
-		if w.is(over) { // what has come before arm has woken nobody
+		wake := w.latchAt(&w.wake, nil)
+		if w.is(over) { // what came before latchAt has woken nobody
 			break
 		}
 		if got = help(n); got == kernel.NotClaimed || got == kernel.NoPlace && n != nil {
@@ -248,24 +235,32 @@ func follow(ctx context.Context, known <-chan struct{}, f interface{ contextEnde
 // waiting is the Nudger of one waiter: each waiter has its own.
 type waiting struct{ *waker }
 
-// arm returns a latch that is opened when the waiters are to look again.
-func (w *waker) arm() sy.Latch {
+// latchAt returns the latch at l, which the first call makes. It is open then if over, unless that is nil, reports
+// true.
+func (w *waker) latchAt(l *sy.Latch, over func() bool) sy.Latch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wake.IsZero() {
-		w.wake = sy.MakeLatch()
+	if l.IsZero() {
+		*l = sy.MakeLatch()
+		if over != nil && over() {
+			l.Open()
+		}
 	}
-	return w.wake
+	return *l
 }
 
 // Nudge makes the waiters look again.
 func (w *waker) Nudge() {
 	w.mu.Lock()
-	w.unlockAndWake()
+	w.unlock(true)
 }
 
-func (w *waker) unlockAndWake() {
-	wake := take(&w.wake)
+// unlock unlocks. If wakes is set, the waiters look again.
+func (w *waker) unlock(wakes bool) {
+	var wake sy.Latch
+	if wakes {
+		wake = take(&w.wake)
+	}
 	w.mu.Unlock()
 	open(wake)
 }
@@ -276,8 +271,8 @@ type awaited struct {
 	oldest, newest *call // of those that are listed: tasks that have not begun, and some that have
 }
 
-// list lists c, unless it has begun. If wake is set, the waiters are woken: one of them may have to run c.
-func (a *awaited) list(c *call, wake bool) {
+// list lists c, unless it has begun. If wakes is set, the waiters look again: one of them may have to run c.
+func (a *awaited) list(c *call, wakes bool) {
 	a.mu.Lock()
 	if c.Waits() {
 		if a.trim(); a.oldest == nil {
@@ -287,11 +282,7 @@ func (a *awaited) list(c *call, wake bool) {
 		}
 		a.newest = c
 	}
-	if wake {
-		a.unlockAndWake()
-	} else {
-		a.mu.Unlock()
-	}
+	a.unlock(wakes)
 }
 
 // unbegun is the oldest task that is listed and has not begun; nil: there is none. It does not leave

@@ -65,11 +65,11 @@ type groupTask struct {
 }
 
 // A GroupOption configures a [Group].
-type GroupOption interface{ applyGroup(*groupConfig) }
+type GroupOption interface{ apply(*groupConfig) }
 
 type groupOption func(*groupConfig)
 
-func (o groupOption) applyGroup(c *groupConfig) { o(c) }
+func (o groupOption) apply(c *groupConfig) { o(c) }
 
 // CollectErrors makes Wait return all errors of the group's tasks, joined by
 // [errors.Join] in the order of Go, and not only the first. So the text of the result
@@ -95,14 +95,6 @@ func Limit(n int) GroupOption {
 	})
 }
 
-func (c *groupConfig) apply(opts []GroupOption) {
-	for _, o := range opts {
-		if o != nil {
-			o.applyGroup(c)
-		}
-	}
-}
-
 // Group makes a group of tasks on p. Its context is derived from ctx. If the
 // group cannot work, because of a nil pool, a nil ctx or an invalid option, it
 // runs nothing, its context has ended, and its Wait returns the reason. A nil
@@ -117,7 +109,7 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // Wait then runs the tasks of the group that have not started, so groups in
 // groups finish on one worker. Within one pool this holds whichever context the
 // group is given: if ctx is not that of a running task, Group asks the stack,
-// which takes about a microsecond. A task that waits for a group that no task has
+// which takes microseconds. A task that waits for a group that no task has
 // made runs none of its tasks, and keeps its worker meanwhile: with one worker it
 // may wait for ever. A goroutine that the task has started, and an iterator under
 // [iter.Pull], have stacks of their own: pass the task's context on there.
@@ -129,7 +121,7 @@ func (c *groupConfig) apply(opts []GroupOption) {
 // these tasks may wait for each other for ever.
 func (p *Pool) Group(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{p: p, parent: ctx}
-	g.apply(opts)
+	apply(&g.groupConfig, opts)
 	switch {
 	case ctx == nil:
 		g.parent, g.invalid = context.Background(), errNilContext
@@ -185,13 +177,13 @@ func (g *Group) Go(f func(context.Context) error) {
 		return
 	}
 	r, place, turn := g.enter(refuseAtLimit)
-	by := func(it queue.Item) error { return g.p.put(it, kernel.Policy(g.p.policy), r) }
+	put := func(it queue.Item, _ context.Context) error { return g.p.byPolicy(it, r) }
 	if place == 0 {
 		then := waitAtLimit
 		if n := g.p.lane.Nesting(g.parent); n > 0 {
 			then = passLimit
 			if kernel.Nests(n) {
-				by = func(it queue.Item) error { return g.p.lane.RunInline(it, n+1) }
+				put = func(it queue.Item, _ context.Context) error { return g.p.lane.RunInline(it, n+1) }
 			}
 		}
 		r, place, turn = g.enter(then)
@@ -200,7 +192,7 @@ func (g *Group) Go(f func(context.Context) error) {
 		sy.Reach("limit")
 		turn.WaitOr(r.Done()) // after which no task of r starts
 	}
-	r.submit(f, place, by, nil)
+	r.submit(f, place, put, nil)
 }
 
 // TryGo is a [Group.Go] that never waits. It reports whether f was accepted. If
@@ -216,8 +208,8 @@ func (g *Group) TryGo(f func(context.Context) error) bool {
 		return false
 	}
 	r, place, _ := g.enter(refuseAtLimit)
-	by := func(it queue.Item) error { return g.p.put(it, kernel.Reject, r) }
-	return place > 0 && r.submit(f, place, by, ErrQueueFull)
+	put := func(it queue.Item, _ context.Context) error { return g.p.put(it, kernel.Reject, r) }
+	return place > 0 && r.submit(f, place, put, ErrQueueFull)
 }
 
 // over reports whether no task is left, and none comes any more. Locked.
@@ -250,24 +242,9 @@ func (g *Group) enter(atLimit int) (r *round, place int, turn sy.Event) {
 // isFull reports whether the limit is reached by tasks that do not wait there. Locked.
 func (r *round) isFull() bool { return r.g.limit > 0 && r.tasks-len(r.atLimit) >= r.g.limit }
 
-// submit hands f, as a task that was counted, to by, which submits it. It reports whether f was
+// submit hands f, as a task that was counted, to put, which submits it. It reports whether f was
 // accepted. If not, the reason is the group's error, unless it is excuse.
-func (r *round) submit(f func(context.Context) error, place int, by func(queue.Item) error, excuse error) bool {
-	err := ErrNilTask
-	if f != nil {
-		err = r.put(f, place, by)
-	}
-	if err == nil {
-		return true
-	}
-	if err == excuse {
-		err = nil
-	}
-	r.leave(place, err)
-	return false
-}
-
-func (r *round) put(f func(context.Context) error, place int, by func(queue.Item) error) error {
+func (r *round) submit(f func(context.Context) error, place int, put putFunc, excuse error) bool {
 	p := r.g.p
 	t := &r.first
 	if place > 1 || p.follows() { // a traced task refers to more than the group does
@@ -275,13 +252,22 @@ func (r *round) put(f func(context.Context) error, place int, by func(queue.Item
 	}
 	t.Context, t.r, t.f, t.place = r, r, f, place
 	t.Init(t, &p.lane)
-	err := p.submitBy(by, &t.call, t, &t.Context, "Group")
-	if err != nil {
-		t.f = nil // t may live as long as the group
-	} else if r.list(&t.call, r.g.helps); r.Err() != nil { // whoever withdraws may have found the list without t
-		r.contextEnded()
+	err := ErrNilTask
+	if f != nil {
+		err = p.submitBy(put, &t.call, t, &t.Context, "Group")
 	}
-	return err
+	switch err {
+	case nil:
+		if r.list(&t.call, r.g.helps); r.Err() != nil { // whoever withdraws may have found the list without t
+			r.contextEnded()
+		}
+		return true
+	case excuse:
+		err = nil
+	}
+	t.f = nil // t may live as long as the group
+	r.leave(place, err)
+	return false
 }
 
 // end ends r's context because of cause, and starts a goroutine that withdraws what has not begun: the caller may
@@ -308,13 +294,11 @@ func (r *round) leave(place int, err error) {
 	for r.tasks--; len(r.atLimit) > 0 && !r.isFull(); r.atLimit = r.atLimit[1:] {
 		r.atLimit[0].Set() // also if its Go does not wait any more
 	}
-	if !r.over() {
-		r.mu.Unlock()
-		return
+	over := r.over()
+	if r.unlock(over); over {
+		r.gate.Open()
+		r.end(context.Canceled) // those in Wait do that too, if there are any yet
 	}
-	r.unlockAndWake()
-	r.gate.Open()
-	r.end(context.Canceled) // those in Wait do that too, if there are any yet
 }
 
 // fail notes an error, and reports whether Wait returns it. The error of the ended context is noted once, and
@@ -416,7 +400,7 @@ func (t *groupTask) Run() error {
 	return take(&t.f)(given(&t.call, t))
 }
 
-func (t *groupTask) Refused() error         { return t.r.Err() }
+func (t *groupTask) Refused() error         { return cmp.Or(t.r.Err(), t.Context.Err()) }
 func (t *groupTask) Outer() context.Context { return t.r.parent }
 func (t *groupTask) Over(error)             { t.SetOver() }
 func (t *groupTask) Cut(cause error)        { t.r.end(cause) }

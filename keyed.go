@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/queue"
@@ -41,7 +42,7 @@ const keyShards = 64 >> (2 * sy.Shorter) // one in models, because the hash diff
 type keyShard[K comparable] struct {
 	mu      sy.Mutex // guards what follows, and the strands; no pool's lock is taken while it is held
 	strands map[K]*strand[K]
-	most    int        // in strands since it was made: a map that was large is dropped when it is empty
+	most    int        // in strands since it was made: if few are left, a smaller one replaces it
 	spare   *strand[K] // one to be reused
 	_       [128 - 40]byte
 }
@@ -106,12 +107,11 @@ func (k *Keyed[K]) submitFunc(key K, task func(), try bool) error {
 // after it keep their order. A task that starts is given a context derived from
 // ctx, which ends with ctx, when the task returns, and when the pool is closed.
 func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.Context)) error {
-	if err := checkArgs(ctx, k.p, task != nil); err != nil {
-		return err
-	}
+	s := k.shard(key) // a key that cannot be hashed panics here, before a Tracer follows c
 	c := &contextTask{f: task}
-	c.bind(c, ctx, k.p)
-	return k.submitCall(&c.contextCall, key, "SubmitContext")
+	return c.submit(c, ctx, k.p, task != nil, "SubmitContext", func(it queue.Item, ctx context.Context) error {
+		return k.submit(s, key, it, k.p.policy, ctx)
+	})
 }
 
 // GoKeyed is [Go] for a task of a key. It submits f by the rules of
@@ -127,27 +127,23 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 // Future. To run f in place of the waiting task could break the order of the
 // key, and to wait could stop the pool. If such a task calls [Future.Wait] with
 // its context before there is a result, Wait returns [ErrWouldDeadlock]. If the
-// task calls Wait with another context, Wait returns that error only if f is to
-// be run by a worker, and each worker that could do so is inside a task, even if one of these
-// tasks is about to end. Otherwise it parks.
+// task calls Wait with another context, Wait returns that error only if each worker that
+// may run f is inside a task, even if one of these tasks is f, or is about to end.
+// Otherwise it parks.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
-	var p *Pool
-	if k != nil {
-		p = k.p
+	if k == nil {
+		k = NewKeyed[K](nil) // is closed
 	}
-	u, _ := start(ctx, p, f, func(c *contextCall) error { return k.submitCall(c, key, "Future") })
+	s := k.shard(key) // as in SubmitContext
+	u, _ := start(ctx, k.p, f, func(it queue.Item, ctx context.Context) error { return k.submit(s, key, it, k.p.policy, ctx) })
 	return u
-}
-
-// submitCall submits c as a task of key. kind is for a Tracer.
-func (k *Keyed[K]) submitCall(c *contextCall, key K, kind string) error {
-	c.Kept = true
-	s := k.shard(key) // a key that cannot be hashed panics here, before a Tracer follows c
-	return k.p.submitBy(func(it queue.Item) error { return k.submit(s, key, it, k.p.policy, c.parent) }, &c.call, c, &c.parent, kind)
 }
 
 // submit submits a task of key, whose shard is s. ctx bounds the wait for free capacity.
 func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, policy FullPolicy, ctx context.Context) error {
+	if task.IsRecord() {
+		queue.As[call](task).Kept = true
+	}
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)
 	l, ok, mustLook := &k.p.lane, false, false
@@ -203,8 +199,8 @@ func (s *keyShard[K]) of(p *Pool, key K) (t *strand[K], idle bool) {
 // forget removes t, which becomes idle.
 func (s *keyShard[K]) forget(t *strand[K]) {
 	delete(s.strands, t.key)
-	if len(s.strands) == 0 && s.most > 16 {
-		s.strands, s.most = nil, 0
+	if len(s.strands) < s.most/4 && s.most > 16 {
+		s.strands, s.most = maps.Collect(maps.All(s.strands)), len(s.strands)
 	}
 	t.key = *new(K)
 	s.spare = t

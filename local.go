@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/shoal-go/shoal/internal/caller"
-	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -78,8 +77,8 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	if l.p == nil || l.open == nil {
 		return none, ErrNilTask
 	}
-	c := l.p.lane.TaskIn(ctx)
-	if c == nil || c.Keep == nil {
+	c := l.p.lane.Task(ctx) // not one around it: that may run on another worker
+	if c == nil || !c.Lane.IsBelow(&l.p.lane) || c.Keep == nil {
 		return none, ErrNotInTask
 	}
 	r, _ := c.Keep.Of(l, func() any { return new(kept[S]) }).(*kept[S])
@@ -91,30 +90,24 @@ func (l *Local[S]) Get(ctx context.Context) (S, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.v == nil {
-		if err := l.openIn(r, c.Keep); err != nil {
-			return none, err
-		}
+	if r.v != nil {
+		return *r.v, nil
 	}
-	return *r.v, nil
-}
-
-// openIn opens the resource of a worker. r is kept in k, which is the worker's, and is locked.
-func (l *Local[S]) openIn(r *kept[S], k *kernel.Keep) (err error) {
 	r.opening.Store(true)
 	defer r.opening.Store(false) // also in a panic
 	v := new(S)
-	l.id.Call(func() { *v, err = l.open(k.ID) })
+	var err error
+	l.id.Call(func() { *v, err = l.open(c.Keep.ID) })
 	if err != nil {
-		return err
+		return none, err
 	}
 	shut := func() { l.p.guard(func() { l.close(*v) }) }
-	if l.close != nil && !k.Opened(shut) {
+	if l.close != nil && !c.Keep.Opened(shut) {
 		shut()
-		return ErrNotInTask // the worker has left since
+		return none, ErrNotInTask // the worker has left since
 	}
 	r.v = v
-	return nil
+	return *v, nil
 }
 
 // A kept is what a worker has for one Local.

@@ -93,7 +93,7 @@ import (
 // [ErrNilTask] for a nil f, and [ErrClosed] for a pool that is closed, or that is shut down unless
 // ctx is that of one of its tasks.
 func Range(ctx context.Context, p *Pool, n int, f func(ctx context.Context, lo, hi int) error) error {
-	return p.loop(ctx, n, f, loopOptions{most: math.MaxUint32})
+	return p.loop(ctx, n, f, math.MaxUint32, groupConfig{})
 }
 
 // chunkTime is how long a chunk of more than one item is to take. The overhead of a chunk, most of
@@ -102,25 +102,20 @@ const chunkTime = 5 * time.Microsecond
 
 type loopFunc = func(ctx context.Context, lo, hi int) error
 
-type loopOptions struct {
-	most    uint64 // items in a chunk
-	limit   int    // participants; 0: as many as the pool may have workers
-	collect bool   // errors; else the first one ends the loop
-}
-
 // A loop is one call of Range, ForEachSlice or MapSlice. If it is not part of a task, it is a call
 // itself, which its caller runs. It is the context that f is given on the caller's goroutine, and
 // the parent of the contexts of helpers.
 type loop struct {
 	waitedCall // waker.mu guards helpers and what follows it
 	// Constant once others may join.
-	loopOptions
-	p    *Pool
-	f    loopFunc
-	n    uint64
-	all  int             // workers that p may have
-	root *loop           // the outermost of the loops that are nested on this goroutine
-	ctx  context.Context // l, unless l is traced
+	groupConfig        // limit bounds the participants
+	most        uint64 // items in a chunk
+	p           *Pool
+	f           loopFunc
+	n           uint64
+	all         int             // workers that p may have
+	root        *loop           // the outermost of the loops that are nested on this goroutine
+	ctx         context.Context // l, unless l is traced
 
 	wants  sy.Int64            // how many more helpers may be called; written under lock
 	latest sy.Pointer[helping] // in the root: the last helper that it, or a loop nested in it, has called
@@ -139,8 +134,8 @@ type helping struct {
 	before *helping // the one that the loop has called before this one
 }
 
-// loop runs f for [0, n).
-func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error {
+// loop runs f for [0, n), in chunks of most items at most.
+func (p *Pool) loop(ctx context.Context, n int, f loopFunc, most uint64, c groupConfig) error {
 	if err := checkArgs(ctx, p, f != nil); err != nil {
 		return err
 	}
@@ -150,7 +145,7 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	if n == 0 {
 		ctx = context.WithoutCancel(ctx) // its end does not matter: nothing is left to be done
 	}
-	l := &loop{p: p, f: f, n: uint64(n), loopOptions: o}
+	l := &loop{p: p, f: f, n: uint64(n), most: most, groupConfig: c}
 	l.parent = ctx
 	if up, _ := ctx.(*loop); up != nil && up.p == p && !up.ended.Load() {
 		l.all, l.root = up.all, up.root
@@ -160,9 +155,8 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 	if p.lane.InTask(ctx) {
 		return l.Run()
 	}
-	l.bind(l, ctx, p)
-	here := func(it queue.Item) error { return p.lane.RunInline(it, 0) }
-	if err := p.submitBy(here, &l.call, &l.waitedCall, &l.parent, "Range"); err != nil {
+	here := func(it queue.Item, _ context.Context) error { return p.lane.RunInline(it, 0) }
+	if err := l.submit(l, ctx, p, true, "Range", here); err != nil {
 		return err
 	}
 	return l.err
@@ -172,7 +166,7 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, o loopOptions) error
 func (l *loop) Run() (err error) {
 	l.ctx = l
 	if ctx := given(&l.call, l); ctx != l.ctx { // traced: f is given a loop below ctx, so that nested loops find it
-		in := &loop{loopOptions: l.loopOptions, p: l.p, f: l.f, n: l.n, all: l.all}
+		in := &loop{groupConfig: l.groupConfig, most: l.most, p: l.p, f: l.f, n: l.n, all: l.all}
 		in.root, in.parent = in, ctx
 		return in.Run()
 	}

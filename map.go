@@ -108,7 +108,7 @@ func ForEachSlice[T any](ctx context.Context, p *Pool, in []T, f func(context.Co
 	}
 	return p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) error {
 		return f(ctx, in[lo])
-	}, loopOptions{most: 1, collect: true})
+	}, 1, groupConfig{collect: true})
 }
 
 // MapSlice runs f for every item of in, on p and on the calling goroutine, and
@@ -134,7 +134,7 @@ func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context
 		return nil, ErrNilTask
 	}
 	var c groupConfig
-	c.apply(opts)
+	apply(&c, opts)
 	if c.invalid != nil {
 		return nil, c.invalid
 	}
@@ -142,7 +142,7 @@ func MapSlice[In, Out any](ctx context.Context, p *Pool, in []In, f func(context
 	err := p.loop(ctx, len(in), func(ctx context.Context, lo, hi int) (err error) {
 		out[lo], err = f(ctx, in[lo])
 		return err
-	}, loopOptions{most: 1, limit: c.limit, collect: c.collect})
+	}, 1, c)
 	return out, err
 }
 
@@ -183,7 +183,8 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 		ctx, cancel := sy.WithCancelCause(ctx)
 		m := &mapping[In, Out]{ctx: ctx, p: p, f: f, ordered: ordered, caller: callerIn(p, ctx)}
 		defer m.end(cancel)
-		limit := p.lookAhead()
+		most := p.lane.Max()
+		limit := most + min(max(most, minAhead), p.capacity) // what a pool without other tasks holds
 		for v := range in {
 			for m.left > 0 && (m.left >= limit || m.is(m.isReady)) {
 				if t := m.next(); !yield(take(&t.out), t.err) {
@@ -206,24 +207,16 @@ func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func
 // So workers with short tasks need not be woken for each item.
 const minAhead = 32
 
-// lookAhead is how many items may be accepted and not yet yielded: no more than
-// a pool without other tasks holds.
-func (p *Pool) lookAhead() int {
-	most := p.lane.Max()
-	return most + min(max(most, minAhead), p.capacity)
-}
-
 // submit submits a task that runs f for v.
 func (m *mapping[In, Out]) submit(v In) error {
 	t := &mapTask[In, Out]{m: m, in: v}
-	t.bind(t, m.ctx, m.p)
 	m.left++
 	if m.ordered {
 		m.mu.Lock()
 		m.results.push(t) // before there may be a result
 		m.mu.Unlock()
 	}
-	err := m.p.submitCall(&t.contextCall, m.p.policy, "Map")
+	err := t.contextCall.submit(t, m.ctx, m.p, true, "Map", m.p.byPolicy)
 	if err != nil {
 		t.Resolve(err)
 		return err
@@ -286,9 +279,5 @@ func (t *mapTask[In, Out]) Resolve(err error) {
 	if !m.ordered {
 		m.results.push(t)
 	}
-	if m.results.first() == t {
-		m.unlockAndWake()
-	} else {
-		m.mu.Unlock()
-	}
+	m.unlock(m.results.first() == t)
 }

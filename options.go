@@ -102,6 +102,15 @@ const (
 // Of sub-pools only: [WithPriority], [WithWeight].
 type Option interface{ apply(*config) }
 
+// apply applies opts, in their order, to c. Those that are nil do nothing.
+func apply[C any, O interface{ apply(*C) }](c *C, opts []O) {
+	for _, o := range opts {
+		if any(o) != nil {
+			o.apply(c)
+		}
+	}
+}
+
 type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
@@ -350,7 +359,7 @@ func WithTiming(t Timing) Option {
 // it, and call [Pool.Drain] of the old one. Until that has ended, each of the two may
 // run tasks up to its own maximum.
 //
-// The priority counts among the pools of one parent. For interactive before
+// Use few values: a parent remembers each one. The priority counts among the pools of one parent. For interactive before
 // background over all tenants, make these two classes the children of the root,
 // and the tenants theirs.
 func WithPriority(n int) Option { return option(func(c *config) { c.lane.Priority = n }) }
@@ -419,10 +428,7 @@ type rated struct {
 func Rated(n int) Sizer { return &rated{n: n} }
 
 func (r *rated) Grow(s Sizing) bool {
-	if s.Workers == 0 || r.n <= 1 {
-		return true
-	}
-	return (r.asked.Add(1)-1)%uint64(r.n) == 0
+	return s.Workers == 0 || r.n <= 1 || (r.asked.Add(1)-1)%uint64(r.n) == 0
 }
 
 // Eager adds a worker for every task that finds no idle one.

@@ -52,29 +52,33 @@ func New(opts ...Option) (*Pool, error) { return defaults().pool(opts) }
 
 // pool makes a pool of c and opts.
 func (c *config) pool(opts []Option) (*Pool, error) {
-	for _, o := range opts {
-		if o != nil {
-			o.apply(c)
-		}
-	}
+	apply(c, opts)
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := c.Pool
-	c.lane.Owner = (*owner)(p)
-	if p.tracer != nil {
+	p, w, sizer := c.Pool, &c.crew, c.sizer // the closure below does not keep c, and its context
+	_, isAuto := sizer.(auto)
+	r, isRated := sizer.(*rated)
+	watched := min(p.watch.stallAfter, p.watch.slowTask) != Forever
+	if p.tracer != nil || watched || w.Start != nil || w.Stop != nil || !isAuto && !isRated {
 		p.foreign.Store(true)
 	}
-	if min(p.watch.stallAfter, p.watch.slowTask) != Forever {
-		p.foreign.Store(true)
+	c.lane.Owner = (*owner)(p)
+	if watched {
 		c.lane.Sample, c.lane.Every = p.sample, p.watch.period()
 	}
-	if c.up != nil {
-		if err := c.up.lane.Sub(&p.lane, c.lane); err != nil {
-			return nil, err
+	if c.up == nil {
+		if !isAuto {
+			w.Sizer = func(s kernel.Sizing) bool { return sizer.Grow(Sizing(s)) }
 		}
-	} else {
-		c.start()
+		w.Eager = isRated && r.n <= 1
+		w.Crash, w.Keeps, w.Labels = p.crash, p.kept, context.Background()
+		if p.name != "" {
+			w.Labels = pprof.WithLabels(w.Labels, pprof.Labels("pool", p.name))
+		}
+		kernel.New(&p.lane, c.lane, *w)
+	} else if err := c.up.lane.Sub(&p.lane, c.lane); err != nil {
+		return nil, err
 	}
 	if c.parent != context.Background() {
 		end := func() { p.lane.End(true, ErrClosed) }
@@ -84,25 +88,6 @@ func (c *config) pool(opts []Option) (*Pool, error) {
 		}
 	}
 	return p, nil
-}
-
-// start makes the pool's lane the root of a family, with a crew.
-func (c *config) start() {
-	p, w, sizer := c.Pool, c.crew, c.sizer
-	_, isAuto := sizer.(auto)
-	r, isRated := sizer.(*rated)
-	if !isAuto {
-		w.Sizer = func(s kernel.Sizing) bool { return sizer.Grow(Sizing(s)) }
-	}
-	w.Eager = isRated && r.n <= 1
-	w.Crash, w.Keeps, w.Labels = p.crash, p.kept, context.Background()
-	if p.name != "" {
-		w.Labels = pprof.WithLabels(w.Labels, pprof.Labels("pool", p.name))
-	}
-	if w.Start != nil || w.Stop != nil || !isAuto && !isRated {
-		p.foreign.Store(true)
-	}
-	kernel.New(&p.lane, c.lane, w)
 }
 
 // Must returns p, or panics with err if that is not nil. It is for package
@@ -258,7 +243,7 @@ func stateOf(s kernel.Snapshot) State {
 //
 // To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on
 // no worker takes a task of the pool or of its sub-pools until the pause ends. The pause
-// does not hold back a task that a task of a pool above waits for and runs itself (see
+// does not hold back a task that a task of another pool of the family waits for and runs itself (see
 // [Future.Wait]), nor tasks that run on no worker, which Running does not count: those of
 // [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
 func (p *Pool) Pause() { p.lane.Pause() }
@@ -281,11 +266,8 @@ func (p *Pool) Resume() { p.lane.Resume() }
 // error that matches [ErrConfig]. On a pool that is shut down Resize returns
 // [ErrClosed].
 func (p *Pool) Resize(min, max int) error {
-	if min < 0 || max < 1 || max > MaxWorkers || min > max {
-		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max and 1 ≤ max ≤ %d", ErrConfig, min, max, MaxWorkers)
-	}
-	if p.lane.Up() != nil && min > 0 {
-		return fmt.Errorf("%w: Resize(%d, %d): the workers of a sub-pool are its parent's, want a minimum of 0", ErrConfig, min, max)
+	if min < 0 || max < 1 || max > MaxWorkers || min > max || min > 0 && p.lane.Up() != nil {
+		return fmt.Errorf("%w: Resize(%d, %d): want 0 ≤ min ≤ max, 1 ≤ max ≤ %d, and min = 0 for a sub-pool", ErrConfig, min, max, MaxWorkers)
 	}
 	return p.lane.Resize(min, max)
 }
@@ -305,26 +287,17 @@ func (p *Pool) Resize(min, max int) error {
 // under [iter.Pull], Wait cannot detect this. There it waits for the task, and
 // for ever if the task waits for it: use WaitContext with the task's context.
 func (p *Pool) Wait() {
-	if p.WaitContext(context.Background()) != nil {
-		panic(waitPanic{})
+	if err := p.WaitContext(context.Background()); err != nil {
+		panic(fmt.Errorf("shoal: Wait called from a task: %w", err))
 	}
 }
-
-// A waitPanic is what Wait panics with.
-type waitPanic struct{}
-
-func (waitPanic) Error() string {
-	return "shoal: Wait " + ErrWouldDeadlock.Error()[len("shoal: "):]
-}
-
-func (waitPanic) Unwrap() error { return ErrWouldDeadlock }
 
 // WaitContext is [Pool.Wait] with a context. If ctx ends first, it returns
 // ctx's error. If ctx is that of a task of the pool or of its sub-pools, it
 // returns [ErrWouldDeadlock] at once. With a ctx that has already ended it does not
 // wait: it returns nil if nothing is queued or running, and ctx's error
-// otherwise. A worker that is about to pass the place of a task that was withdrawn counts
-// as running.
+// otherwise. Just after a task in the queue was canceled, it may return
+// ctx's error although nothing is left.
 func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

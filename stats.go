@@ -200,14 +200,12 @@ func (p *Pool) Worker(id int) (w WorkerStats, ok bool) {
 }
 
 func workerStats(w kernel.WorkerView) WorkerStats {
-	s := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed}
+	s := WorkerStats{ID: w.ID, Executed: w.Executed, Failed: w.Failed, TaskAge: w.Age}
 	switch {
 	case w.Parked:
 		s.State = WorkerParked
 	case !w.InTask:
 		s.State = WorkerSpinning
-	default:
-		s.TaskAge = w.Age
 	}
 	return s
 }

@@ -31,8 +31,8 @@ import (
 //
 // Under Block, Submit slows down goroutines that submit tasks without pause. While
 // more tasks wait than 32,768 plus 500 for each task that runs, it parks now and
-// then after the task was accepted: if one goroutine submits, once in some
-// thousand calls; if thousands do, each of them soon. It parks for a few
+// then after the task was accepted: if one goroutine submits, about once in 4,096
+// calls; if thousands do, each of them after a few calls. It parks for a few
 // milliseconds as a rule and at most for about 100. So the workers get the CPUs,
 // and an unbounded queue of short tasks stays short. If the workers take fewer
 // than some 400,000 tasks a second, this happens only each time that the queue
@@ -58,7 +58,7 @@ import (
 // times with short tasks, and Go offers the pool no way to find out.
 //
 // Errors: [ErrNilTask], [ErrClosed] and, under [Reject] and DropOldest,
-// [ErrQueueFull].
+// [ErrQueueFull]; also under CallerRuns and Spawn, if 1<<24 - 1 tasks run so.
 func (p *Pool) Submit(task func()) error {
 	if task == nil {
 		return ErrNilTask
@@ -92,24 +92,27 @@ func (p *Pool) TrySubmit(task func()) error {
 // pool knows the task only by its context (see [Pool.Submit]), do both:
 //
 //	c, cancel := context.WithCancel(context.WithoutCancel(ctx)) // shows the task
-//	context.AfterFunc(program, cancel)                          // ends with the program
+//	stop := context.AfterFunc(program, cancel)                  // ends with the program
+//	err := pool.SubmitContext(c, func(ctx context.Context) {
+//		defer stop() // else program keeps c in memory
+//		…
+//	})
+//
+// If err is not nil, call stop there. If such tasks submit each other without end, give
+// them the program's context: each context keeps the one before it in memory.
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.
 //
-// The methods of ctx must not panic, here and wherever the pool is given a context.
-// If Err does, that may end the process.
+// The methods of ctx must neither panic nor end the pool, here and wherever the pool is
+// given a context. If Err panics, that may end the process.
 //
 // Errors: those of Submit, [ErrConfig] for a nil ctx, and ctx's own error if
 // ctx ends before the task is accepted. If ctx has ended before the call, the
 // task is not accepted even if there is free capacity.
 func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) error {
-	if err := checkArgs(ctx, p, task != nil); err != nil {
-		return err
-	}
 	c := &contextTask{f: task}
-	c.bind(c, ctx, p)
-	return p.submitCall(&c.contextCall, p.policy, "SubmitContext")
+	return c.submit(c, ctx, p, task != nil, "SubmitContext", p.byPolicy)
 }
 
 // SubmitWait runs task on the pool, waits for it, and returns its error. A
@@ -126,7 +129,7 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
 // itself, so that tasks that wait for tasks cannot use up the workers. A pool that is
 // shut down refuses the new task all the same. If ctx does not show the caller's task,
-// SubmitWait asks the stack, which takes a microsecond; and if the caller is nested in 64
+// SubmitWait asks the stack, which takes microseconds; and if the caller is nested in 64
 // other tasks, it submits the new one by the [FullPolicy] instead. With the task's context nothing bounds how deep tasks
 // nest. If the new task calls runtime.Goexit in the outer one, that
 // ends too. If a goroutine that a task has started calls SubmitWait with the task's
@@ -136,12 +139,8 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // It waits for capacity as [Pool.SubmitContext] does, and returns that call's errors if the
 // task was not accepted.
 func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error) error {
-	if err := checkArgs(ctx, p, task != nil); err != nil {
-		return err
-	}
 	c := &resultTask{f: task}
-	c.bind(c, ctx, p)
-	by := func(it queue.Item) error {
+	put := func(it queue.Item, _ context.Context) error {
 		switch {
 		case !p.mayBeInTask():
 		case p.lane.InTask(ctx): // there is no need to ask the stack
@@ -153,9 +152,9 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 				return p.lane.RunInline(it, n+1)
 			}
 		}
-		return p.put(it, kernel.Policy(p.policy), ctx)
+		return p.byPolicy(it, ctx)
 	}
-	if err := p.submitBy(by, &c.call, &c.waitedCall, &c.parent, "SubmitWait"); err != nil {
+	if err := c.submit(c, ctx, p, task != nil, "SubmitWait", put); err != nil {
 		return err
 	}
 	if err := c.await(ctx); err != nil && !c.Withdraw(err) {
@@ -166,19 +165,16 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	return c.err
 }
 
-// submitCall submits c, whose context also bounds the wait for free capacity. kind is for a
-// Tracer.
-func (p *Pool) submitCall(c *contextCall, policy FullPolicy, kind string) error {
-	return p.submitBy(func(it queue.Item) error { return p.put(it, kernel.Policy(policy), c.parent) }, &c.call, c, &c.parent, kind)
-}
+// A putFunc submits it. ctx bounds the wait for free capacity.
+type putFunc = func(it queue.Item, ctx context.Context) error
 
-// submitBy submits c by submit, unless the context at up has ended. If c is not accepted, c is over,
+// submitBy submits c by put, unless the context at up has ended. If c is not accepted, c is over,
 // and its Tracer is called. See trace for own, up and kind.
-func (p *Pool) submitBy(submit func(queue.Item) error, c *call, own context.Context, up *context.Context, kind string) error {
+func (p *Pool) submitBy(put putFunc, c *call, own context.Context, up *context.Context, kind string) error {
 	err := (*up).Err()
 	p.trace(c, own, up, kind)
 	if err == nil {
-		err = submit(queue.Record(c))
+		err = put(queue.Record(c), *up)
 	}
 	if err != nil {
 		c.Body.Over(err)
@@ -192,6 +188,11 @@ func (p *Pool) put(it queue.Item, policy kernel.Policy, ctx context.Context) err
 		return nil
 	}
 	return p.lane.SubmitSlow(it, policy, ctx)
+}
+
+// byPolicy is put by the pool's policy.
+func (p *Pool) byPolicy(it queue.Item, ctx context.Context) error {
+	return p.put(it, kernel.Policy(p.policy), ctx)
 }
 
 var errNilContext = fmt.Errorf("%w: nil context", ErrConfig)
@@ -208,14 +209,14 @@ func (p *Pool) SubmitBatch(tasks []func()) (int, error) {
 	}
 	n := 0
 	for n < len(tasks) {
-		if k := p.lane.SubmitSome(tasks[n:]); k > 0 {
-			n += k
-			continue
+		k := p.lane.SubmitSome(tasks[n:])
+		if k == 0 {
+			if err := p.lane.SubmitSlow(queue.Func(tasks[n]), kernel.Policy(p.policy), context.Background()); err != nil {
+				return n, err
+			}
+			k = 1
 		}
-		if err := p.lane.SubmitSlow(queue.Func(tasks[n]), kernel.Policy(p.policy), context.Background()); err != nil {
-			return n, err
-		}
-		n++
+		n += k
 	}
 	return n, nil
 }
@@ -345,16 +346,16 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	return &Reservation{p, k}, nil
 }
 
-// made reports whether r was made by Reserve. If not, it has no places.
-func (r *Reservation) made() bool { return r != nil && r.k != nil }
+// held is r as the kernel knows it; one without places if r was not made by Reserve.
+func (r *Reservation) held() *kernel.Reservation {
+	if r == nil || r.k == nil {
+		return new(kernel.Reservation)
+	}
+	return r.k
+}
 
 // Len is the number of places that are not used yet.
-func (r *Reservation) Len() int {
-	if !r.made() {
-		return 0
-	}
-	return r.k.Len()
-}
+func (r *Reservation) Len() int { return r.held().Len() }
 
 // Submit uses one of the places for task. A worker starts the task at once,
 // unless other tasks were submitted to the pool's queue since. As with
@@ -372,19 +373,14 @@ func (r *Reservation) Submit(ctx context.Context, task func(context.Context) err
 	if r == nil {
 		return ErrClosed
 	}
-	p := r.p
-	if err := checkArgs(ctx, p, task != nil); err != nil {
-		return err
+	if lost != nil && r.p != nil {
+		r.p.foreign.Store(true)
 	}
-	if lost != nil {
-		p.foreign.Store(true)
-	}
-	c := &reservedTask{f: task, lost: lost, p: p}
-	c.bind(c, ctx, p)
-	return p.submitBy(r.put, &c.call, c, &c.parent, "Reservation")
+	c := &reservedTask{f: task, lost: lost, p: r.p}
+	return c.submit(c, ctx, r.p, task != nil, "Reservation", r.put)
 }
 
-func (r *Reservation) put(it queue.Item) error {
+func (r *Reservation) put(it queue.Item, _ context.Context) error {
 	if ok, err := r.k.Submit(it); ok || err != nil {
 		return err
 	}
@@ -412,20 +408,11 @@ func (c *reservedTask) Resolve(err error) {
 
 // Release gives back the places that are not used. Further calls do nothing, nor
 // does one for a nil or zero Reservation.
-func (r *Reservation) Release() {
-	if r.made() {
-		r.k.Release()
-	}
-}
+func (r *Reservation) Release() { r.held().Release() }
 
 // Revoked returns a channel that is closed if the pool is paused, resized to
 // fewer workers, or shut down while places are left. A goroutine that waits for
 // something to submit should then release the places and reserve again. Until
 // it does they remain, except in a pool that is shut down. For a nil or zero
 // Reservation the channel is nil.
-func (r *Reservation) Revoked() <-chan struct{} {
-	if !r.made() {
-		return nil
-	}
-	return r.k.Revoked().C()
-}
+func (r *Reservation) Revoked() <-chan struct{} { return r.held().Revoked().C() }

@@ -692,3 +692,31 @@ func TestKeyedHoldsOnlyTasksThatWait(t *testing.T) {
 	}
 	shutClean(t, p)
 }
+
+// TestReviewKeysOfABurstTakeNoMemory, although no shard is without keys meanwhile.
+func TestReviewKeysOfABurstTakeNoMemory(t *testing.T) {
+	const resident, burst = 2000, 1 << 17 // resident keys: some in each shard, whatever the seed
+	p := newPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(shoal.Unbounded))
+	k := shoal.NewKeyed[int](p)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	before := heapInUse()
+	p.Pause()
+	for i := range burst {
+		k.Submit(i, func() {})
+	}
+	p.Submit(func() {
+		close(begun)
+		<-gate
+	})
+	for i := range resident {
+		k.Submit(-1-i, func() {})
+	}
+	p.Resume()
+	<-begun
+	if grown := heapInUse() - before; grown > 2<<20 {
+		t.Errorf("%d keys without tasks keep %d bytes", burst, grown)
+	}
+	close(gate)
+	p.Close()
+	runtime.KeepAlive(k)
+}

@@ -504,3 +504,67 @@ func TestLocalWithoutClose(t *testing.T) {
 	}))
 	shutClean(t, p)
 }
+
+// TestReviewLocalOfASubPoolInsideATaskOfTheParent: that is no task of the sub-pool, although it runs inside of one.
+func TestReviewLocalOfASubPoolInsideATaskOfTheParent(t *testing.T) {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+	defer p.Close()
+	s := shoal.Must(p.Sub())
+	l := shoal.NewLocal(s, func(int) (*int, error) { return new(int), nil }, nil)
+	if err := s.SubmitWait(bg, func(ctx context.Context) error {
+		mine, err := l.Get(ctx)
+		if err != nil {
+			return err
+		}
+		return p.SubmitWait(ctx, func(ctx context.Context) error {
+			theirs, err := l.Get(ctx)
+			if err == nil && theirs == mine {
+				t.Error("a task of the parent, which runs inside of the task that waits for it, has the resource of that one")
+			}
+			if errors.Is(err, shoal.ErrNotInTask) {
+				return nil
+			}
+			return err
+		})
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReviewLocalOfASubPoolInALoopOnTheParent: the participants, which run side by side, do not share one worker's resource.
+func TestReviewLocalOfASubPoolInALoopOnTheParent(t *testing.T) {
+	p := shoal.Must(shoal.New(shoal.WithMinWorkers(2), shoal.WithMaxWorkers(2)))
+	defer p.Close()
+	s := shoal.Must(p.Sub())
+	l := shoal.NewLocal(s, func(int) (*int, error) { return new(int), nil }, nil)
+	var mu sync.Mutex
+	users := map[*int]int{}
+	var both sync.WaitGroup
+	both.Add(2)
+	met := make(chan struct{})
+	go func() { both.Wait(); close(met) }()
+	if err := s.SubmitWait(bg, func(ctx context.Context) error {
+		return shoal.Range(ctx, p, 2, func(ctx context.Context, _, _ int) error {
+			r, err := l.Get(ctx)
+			if err == nil {
+				mu.Lock()
+				users[r]++
+				mu.Unlock()
+			}
+			both.Done()
+			select { // both are inside f at once
+			case <-met:
+			case <-time.After(5 * time.Second):
+				t.Error("no second participant")
+			}
+			return nil
+		})
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, n := range users {
+		if n > 1 {
+			t.Errorf("%d tasks on different workers have the same resource at the same time", n)
+		}
+	}
+}

@@ -533,3 +533,46 @@ func TestItemsWithDetachedContextsAreRefusedWithAnError(t *testing.T) {
 		must(t, p.Close())
 	})
 }
+
+// A lateTracer gives each task a deadline that is over.
+type lateTracer struct{}
+
+func (lateTracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context.Context {
+	ctx, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	cancel()
+	return ctx
+}
+
+func (lateTracer) Started(ctx context.Context, _ *shoal.Pool, _ string) (context.Context, func(error)) {
+	return ctx, nil
+}
+
+func (lateTracer) Refused(context.Context, *shoal.Pool, string, error) {}
+
+// TestReviewTheContextOfTheTracerHasEnded before a task starts: then the task does not run.
+func TestReviewTheContextOfTheTracerHasEnded(t *testing.T) {
+	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithTracer(lateTracer{})))
+	defer p.Close()
+	for name, run := range map[string]func(ran *bool) error{
+		"Future": func(ran *bool) error {
+			_, err := shoal.Go(bg, p, func(context.Context) (int, error) { *ran = true; return 0, nil }).Wait(bg)
+			return err
+		},
+		"SubmitWait": func(ran *bool) error {
+			return p.SubmitWait(bg, func(context.Context) error { *ran = true; return nil })
+		},
+		"Map": func(ran *bool) error {
+			return shoal.ForEach(bg, p, func(yield func(int) bool) { yield(0) }, func(context.Context, int) error { *ran = true; return nil })
+		},
+		"Group": func(ran *bool) error {
+			g := p.Group(bg)
+			g.Go(func(context.Context) error { *ran = true; return nil })
+			return g.Wait()
+		},
+	} {
+		ran := false
+		if err := run(&ran); ran || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: ran = %v, error %v; want a refusal with %v", name, ran, err, context.DeadlineExceeded)
+		}
+	}
+}

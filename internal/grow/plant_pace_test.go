@@ -476,7 +476,7 @@ func TestThePaceIsTheKernels(t *testing.T) {
 	for _, want := range []string{
 		"farAhead = 1 << 15 >>", "// farAhead / 8", "paceTime = 10 * time.Millisecond", "firstTime = paceTime / 40", "mostSlow = 10 >>", "mostTime = 10 * paceTime",
 		"p.far = 4 * l.backlog()", "mostLease = 1 << 12 >>", "if l.backlog() < mostLease { wake = farAhead / mostLease",
-		"perTask = uint64(int64(paceTime)/grow.ShortStep) >>", "n > p.far+perTask*numOf(l.head.Load())", "l.wakeNext(p, min(c.live, farAhead/2))",
+		"perTask = uint64(int64(paceTime)/grow.ShortStep) >>", "n > p.far+perTask*numOf(l.head.Load())", "l.wakeNext(p, min(l.crew.live, farAhead/2))",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("pace.go has no %q: change the copy too", want)

@@ -24,14 +24,11 @@ import (
 // permits without it.
 type account struct {
 	line
-	muted    bool // the flag of tail, as published last by mark
-	slow     bool // the slow-path flag of head, likewise
 	capacity uint64
-	max      int       // workers that may be busy here
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
 	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
-	limit    sy.Uint64 // max, for readers without the lock. Does not include inline, so that an inline task does not change it
+	limit    sy.Uint64 // workers that may be busy here; inline is not included, so that an inline task does not change it
 	reserved int       // permits held for reservations
 	tombs    uint64    // tombstones: tickets whose task was claimed, and that no worker has passed yet
 }
@@ -40,31 +37,26 @@ func (a *account) init(first uint64, capacity, max int) {
 	a.tail.Store(first << ticketBit)
 	a.head.Store(first << ticketBit)
 	a.granted, a.capacity = first, uint64(capacity)
-	a.bound(max, 0)
+	a.setMax(max)
 }
 
-// bound sets how many goroutines may be busy.
-func (a *account) bound(max, inline int) {
-	a.max, a.inline = max, inline
-	a.limit.Store(uint64(max))
-}
+// max is how many workers may be busy. Locked.
+func (a *account) max() int     { return int(sy.Peek(&a.limit)) }
+func (a *account) setMax(n int) { a.limit.Store(uint64(n)) }
 
-// mark publishes the flags. Locked.
+// mark publishes the flags: in tail that the lane is muted, in head that workers are to take the slow path. Locked.
 func (a *account) mark(muted, slow bool) {
-	if muted != a.muted {
-		a.muted = muted
-		setFlag(&a.tail, muted)
-	}
-	if slow != a.slow {
-		a.slow = slow
-		setFlag(&a.head, slow)
-	}
+	setFlag(&a.tail, muted)
+	setFlag(&a.head, slow)
 }
+
+func (a *account) isMuted() bool { return sy.Peek(&a.tail)&flag != 0 }
+func (a *account) isSlow() bool  { return sy.Peek(&a.head)&flag != 0 }
 
 func setFlag(w *sy.Uint64, on bool) {
-	if on {
+	if is := sy.Peek(w)&flag != 0; on && !is {
 		w.Or(flag)
-	} else {
+	} else if is && !on {
 		w.And(^uint64(flag))
 	}
 }
@@ -79,7 +71,7 @@ func (a *account) tombstones(n int) { a.tombs += uint64(n) }
 // freeCapacity is how many permits may still be given out.
 func (a *account) freeCapacity() int64 {
 	h := a.head.Load()
-	return int64(a.capacity) + int64(a.max+a.inline) + int64(a.tombs) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
+	return int64(a.capacity) + int64(a.max()+a.inline) + int64(a.tombs) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
 }
 
 // findCapacity is freeCapacity. If there is none it recalls the lease, and looks again.
@@ -143,7 +135,7 @@ func (a *account) workersIn() int { return int(numOf(a.head.Load())) - a.inline 
 func (a *account) unclaimed() int64 {
 	h := a.head.Load() // first: tail is never behind it
 	waiting := (ticketOf(a.tail.Load())-ticketOf(h))&mask - a.tombs
-	return int64(a.max+a.inline) - int64(numOf(h)) - int64(waiting) - int64(a.reserved)
+	return int64(a.max()+a.inline) - int64(numOf(h)) - int64(waiting) - int64(a.reserved)
 }
 
 // A Count is the account at one moment. Completed tasks are the rest:

@@ -45,7 +45,7 @@ func (c *Crew) audit() string {
 		fault(ask > 1 && c.Sizer == nil, "several workers ask whether to grow"),
 		fault(live != c.live || departing != c.departing || parked != len(c.idle), "workers are miscounted"),
 		fault(c.tooMany() && c.urgent.Load() != most, "too many workers, and none is called"),
-		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max, "too few workers"),
+		fault(c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max(), "too few workers"),
 		fault(c.tooMany() && len(c.idle) > 0, "too many workers, and some are parked"),
 		fault(c.dirty != nil || c.apart < 0 || c.asking < 0, "something is left over"),
 		fault(wake&searchMask/searchOne > uint64(c.live), "more workers search than there are"),
@@ -53,7 +53,7 @@ func (c *Crew) audit() string {
 	)
 	if what != "" {
 		return fmt.Sprintf("%s: live %d of %d to %d, departing %d, parked %d, apart %d, asking %d, wake %x, said %+v, to say %+v; seen live %d, departing %d, parked %d",
-			what, c.live, c.Min, c.root.max, c.departing, len(c.idle), c.apart, c.asking, wake, c.announced(), c.toSay(), live, departing, parked)
+			what, c.live, c.Min, c.root.max(), c.departing, len(c.idle), c.apart, c.asking, wake, c.announced(), c.toSay(), live, departing, parked)
 	}
 	if what = c.root.audit(); what != "" {
 		return "root: " + what
@@ -91,22 +91,21 @@ func (l *Lane) audit() string {
 		waiters++
 		called = called || w.called
 	}
-	ahead, wakes, alarmed := false, false, false
+	ahead, wakes, alarmed := false, false, l.paces.stop != nil
 	if p := sy.PeekPointer(&l.pacing); p != nil {
-		ahead, wakes, alarmed = len(p.parked) > 0, sy.Peek(&p.wakeAt) != 0, p.alarm.stop != nil
+		ahead, wakes = len(p.parked) > 0, sy.Peek(&p.wakeAt) != 0
 	}
 	queued, idle := l.leaf().Queued(), lease == 0 && backlog == 0
 	what := cmp.Or(
 		fault(!listed, "the list of the blocked is broken"),
 		fault(backlog > mask/2 || parked > mask/2, "there are fewer than no tasks"),
-		fault(l.muted != (t&flag != 0) || l.slow != (h&flag != 0), "a flag is not what was published"),
-		fault(l.muted && (l.up == nil || l.turn.Queued()), "muted, and ready or the root"),
-		fault(!(l.muted && l.kids() == nil) && !queued && !idle, "neither muted nor ready nor idle"),
+		fault(l.isMuted() && (l.up == nil || l.turn.Queued()), "muted, and ready or the root"),
+		fault(!(l.isMuted() && l.kids() == nil) && !queued && !idle, "neither muted nor ready nor idle"),
 		fault(l.kids() != nil && !l.kids().Sound(), "its heap is none, or is not where it is to be in the one above"),
-		fault(l.inline < 0 || int(busy) < l.inline || sy.Peek(&l.limit) != uint64(l.max), "busy beyond its limit"),
+		fault(l.inline < 0 || int(busy) < l.inline, "busy beyond its limit"),
 		fault(l.below < 0 || l.holds < 0 || l.reserved != reserved, "something is miscounted"),
 		fault(l.tombs > backlog+busy, "more tombstones than tickets"),
-		fault(waiters > 0 && !called && !l.slow, "somebody waits for capacity, and workers do not see it"),
+		fault(waiters > 0 && !called && !l.isSlow(), "somebody waits for capacity, and workers do not see it"),
 		fault(ahead != wakes || ahead && (!alarmed || l.phase != open), "submitters are ahead, and nobody is to wake them"),
 		fault(l.phase != open && (lease != 0 || waiters != 0 || len(l.reservers) != 0 || l.reserved != 0 || l.paused), "closed, and somebody waits or has places"),
 		fault(l.ended && (l.phase == open || !idle || alarmed || busy != 0 || parked != 0), "ended, and there are tasks or an alarm"),
@@ -114,6 +113,6 @@ func (l *Lane) audit() string {
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s: backlog %d, lease %d, busy %d, inline %d, maximum %d, limit %d, in strands %d, tombstones %d, reserved %d of %d, below %d, holds %d, waiters %d, reservers %d, muted %v, slow %v, ready %v, paused %v, phase %d",
-		what, backlog, lease, busy, l.inline, l.max, sy.Peek(&l.limit), parked, l.tombs, reserved, l.reserved, l.below, l.holds, waiters, len(l.reservers), l.muted, l.slow, queued, l.paused, l.phase)
+	return fmt.Sprintf("%s: backlog %d, lease %d, busy %d, inline %d, maximum %d, in strands %d, tombstones %d, reserved %d of %d, below %d, holds %d, waiters %d, reservers %d, muted %v, slow %v, ready %v, paused %v, phase %d",
+		what, backlog, lease, busy, l.inline, l.max(), parked, l.tombs, reserved, l.reserved, l.below, l.holds, waiters, len(l.reservers), l.isMuted(), l.isSlow(), queued, l.paused, l.phase)
 }

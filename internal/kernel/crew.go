@@ -133,7 +133,7 @@ func (c *Crew) mayHire() bool {
 
 // fill hires workers up to the minimum. Locked.
 func (c *Crew) fill() {
-	for c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max {
+	for c.root.phase == open && c.live-c.departing < c.Min && c.live < c.root.max() {
 		c.hire()
 	}
 }
@@ -216,7 +216,7 @@ func (c *Crew) most() int {
 	if c.root.ended {
 		return 0
 	}
-	return c.root.max
+	return c.root.max()
 }
 
 // gone removes w, which has ended, from the crew. Locked.
@@ -238,7 +238,7 @@ func (c *Crew) gone(w *Worker) {
 // lastAct makes leave open done if the root has ended and no worker is left. Locked.
 func (c *Crew) lastAct() {
 	if c.root.ended && c.live == 0 {
-		c.deeds.over = true
+		c.deeds.calls = append(c.deeds.calls, c.root.done.Open)
 	}
 }
 
@@ -264,6 +264,8 @@ func (c *Crew) unpark(i int) *Worker {
 	return w
 }
 
+func nothing() {}
+
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer
 // serves the crew: it fires when the worker that has been parked for longest is to leave. With an idle time of
 // 0 a worker parks only while a task waits, but another one may take that. Locked.
@@ -273,17 +275,15 @@ func (c *Crew) armReclaim() {
 		return
 	}
 	wait := time.Duration(c.idle[0].parkedAt + int64(c.Idle) - c.clock.Now())
-	a.stop = sy.AfterFunc(wait, func() { c.root.ring(a, c.reclaimIdle) }).Stop
+	c.root.set(a, wait, nothing, c.reclaimIdle)
 }
 
-// reclaimIdle dismisses all workers that have been idle for long enough.
+// reclaimIdle dismisses all workers that have been idle for long enough. Locked.
 func (c *Crew) reclaimIdle() {
 	now := c.clock.Now()
-	c.enter()
 	for c.live-c.departing > c.Min && len(c.idle) > 0 && c.idle[0].parkedAt+int64(c.Idle) <= now {
 		sy.Reach("reclaim")
 		c.dismiss()
 	}
 	c.armReclaim()
-	c.leave()
 }

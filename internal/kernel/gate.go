@@ -65,7 +65,6 @@ func (c *Crew) touch(l *Lane) {
 type deeds struct {
 	workers *Worker  // to be woken or started
 	calls   []func() // to be called
-	over    bool     // the last goroutine has left: done is to be opened
 }
 
 // wakeLater notes that w is to be woken or started.
@@ -130,9 +129,6 @@ func (c *Crew) leave() {
 	}
 	for _, f := range d.calls {
 		f()
-	}
-	if d.over {
-		c.root.done.Open()
 	}
 }
 
@@ -224,18 +220,15 @@ func (c *Crew) announce() {
 func (l *Lane) settle() {
 	l.compact()
 	for {
-		l.mark(l.muted, l.wantsSlowPath())
+		l.mark(l.isMuted(), l.wantsSlowPath())
 		w := l.firstBlocked()
 		if w == nil || w.called || l.findCapacity() <= 0 {
 			break
 		}
 		if l.strict() {
 			sy.Reach("admit")
-			l.unlist(w)
-			l.accept(w.it)
-			if !w.woken.IsZero() { // else it is a delayed task, for which no goroutine waits
-				w.woken.Set()
-			}
+			l.accept(w.it) // first: the submitter returns without the lock, and what it submits next comes after this
+			l.unlist(w, nil)
 		} else {
 			sy.Reach("call")
 			w.call(true)
@@ -256,7 +249,7 @@ func (l *Lane) settle() {
 // must come to the lock.
 func (l *Lane) wantsSlowPath() bool {
 	w := l.firstBlocked()
-	return w != nil && !w.called || len(l.reservers)+len(l.nudgers) > 0 || l.paused || l.crew.root.paused || l.workersIn()+l.below > l.max ||
+	return w != nil && !w.called || len(l.reservers)+len(l.nudgers) > 0 || l.paused || l.crew.root.paused || l.workersIn()+l.below > l.max() ||
 		ticketOf(l.head.Load())+1 == l.fenced
 }
 

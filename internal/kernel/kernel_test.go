@@ -91,7 +91,7 @@ func within(t testing.TB, name string, l *Lane, f func()) {
 		l.crew.enter()
 		for _, b := range append(l.crew.under(l), l) {
 			state += fmt.Sprintf("%+v prio %d max %d capacity %d inline %d below %d muted %v paused %v slow %v lease %d blocked %d called %v reservers %d granted %d tombs %d\n",
-				b.count(), b.turn.Prio(), b.max, b.capacity, b.inline, b.below, b.muted, b.paused, b.slow, numOf(b.tail.Load()), b.blocked.Len(), b.firstBlocked() != nil && b.firstBlocked().called, len(b.reservers), b.granted, b.tombs)
+				b.count(), b.turn.Prio(), b.max(), b.capacity, b.inline, b.below, b.isMuted(), b.paused, b.isSlow(), numOf(b.tail.Load()), b.blocked.Len(), b.firstBlocked() != nil && b.firstBlocked().called, len(b.reservers), b.granted, b.tombs)
 		}
 		fault := l.crew.audit()
 		l.crew.leave()

@@ -31,8 +31,6 @@ type Lane struct {
 	account
 	crew    *Crew
 	up      *Lane // the parent; nil: this is the root
-	dirty   bool  // its state was changed under the lock
-	cools   bool  // it is in Crew.cold
 	owner   Owner
 	id      caller.ID // the name in which its tasks are called
 	waiting sy.Int64  // goroutines that wait for quiescence; one more once it is not open any more
@@ -40,7 +38,7 @@ type Lane struct {
 	sched
 	life
 	tally
-	sampler *sampler // nil: there is none
+	sampler sampler
 
 	blocked   list.List // waiters, in the order of their arrival
 	delayed   map[*Delayed]struct{}
@@ -57,6 +55,8 @@ type sched struct {
 	hosts  int32            // its tasks that run a task of a lane below, in the place of a worker
 	guests int32            // its tasks that run so
 	most   int32            // the most workers in it and below it that were seen at once
+	dirty  bool             // its state was changed under the lock
+	cools  bool             // it is in Crew.cold
 
 	charged int64 // until when its workers' time was charged
 	next    *Lane // the next lane in Crew.dirty
@@ -88,7 +88,7 @@ func (l *Lane) leaf() *fair.Item[*Lane] {
 }
 
 // atMax reports whether l has its maximum of busy workers, with those in the lanes below it. Locked.
-func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max }
+func (l *Lane) atMax() bool { return l.workersIn()+l.below >= l.max() }
 
 // free reports whether one more worker may be busy in l. Locked.
 func (l *Lane) free() bool { return !l.paused && !l.atMax() }
@@ -97,7 +97,7 @@ func (l *Lane) free() bool { return !l.paused && !l.atMax() }
 // is lower than a's. Locked.
 func (l *Lane) freeUpTo(a *Lane) bool {
 	for ; l != a; l = l.up {
-		if l.paused || l.max < a.max && l.atMax() {
+		if l.paused || l.max() < a.max() && l.atMax() {
 			return false
 		}
 	}
@@ -109,7 +109,7 @@ func (l *Lane) freeUpTo(a *Lane) bool {
 // from now on, or a task comes without a ticket. Since head may return to its old value, its flag
 // stays set until its ticket has changed. Locked.
 func (l *Lane) fence() {
-	l.mark(l.muted, true)
+	l.mark(l.isMuted(), true)
 	l.fenced = ticketOf(l.head.Load()) + 1
 }
 
@@ -154,16 +154,16 @@ func (c *Crew) mute(l *Lane) {
 	sy.Reach("mute")
 	l.place.muted = l
 	l.turn.Hold()
-	l.mark(true, l.slow)
+	l.mark(true, l.isSlow())
 }
 
 // freed is called when a worker has left l or a lane below it, or when its maximum was raised
 // or a pause ended.
 func (c *Crew) freed(l *Lane) {
-	if l.muted {
+	if l.isMuted() {
 		sy.Reach("unmute")
 		l.place.muted = nil
-		l.mark(false, l.slow)
+		l.mark(false, l.isSlow())
 		c.chargeAlone(0)
 		l.turn.Free()
 	}
@@ -238,7 +238,7 @@ func (l *Lane) left(stay *Lane) {
 // isCold reports whether l has cells without need: nobody is busy in it, and it is neither ready nor
 // muted, so by L it has no task and no lease. Without a lease, tasks are put there under the lock only.
 func (l *Lane) isCold() bool {
-	return l.back.Load() != nil && !l.leaf().Queued() && !l.muted && numOf(l.head.Load()) == 0
+	return l.back.Load() != nil && !l.leaf().Queued() && !l.isMuted() && numOf(l.head.Load()) == 0
 }
 
 // cool is called when l may have become cold. So that a lane that goes idle again and again need

@@ -78,7 +78,7 @@ func TestLaneStress(t *testing.T) {
 					}
 					if i%200 == 199 {
 						lanes[k].quiesce()
-						if n := lanes[k].Snapshot(); n.InFlight > lanes[k].capacity+uint64(lanes[k].max) {
+						if n := lanes[k].Snapshot(); n.InFlight > lanes[k].capacity+uint64(lanes[k].max()) {
 							t.Errorf("%s: lane %d %+v", name, k, n)
 						}
 						for _, id := range mine[k] {
@@ -112,7 +112,7 @@ func TestLaneStress(t *testing.T) {
 		}
 		for k, l := range lanes {
 			dropped += int(l.dropped)
-			if most[k].Load() > int64(l.max) {
+			if most[k].Load() > int64(l.max()) {
 				t.Fatalf("%s: %d ran at once in lane %d", name, most[k].Load(), k)
 			}
 		}
@@ -255,7 +255,7 @@ func TestMovesStayWhenALaneIsCollected(t *testing.T) {
 }
 
 // TestIdleLaneIsSmall: an idle lane takes at most 1 KB: words on cache lines of their own, and
-// no cells.
+// no cells. A Lane of 760 bytes fills its size class: 8 bytes more take 128.
 func TestIdleLaneIsSmall(t *testing.T) {
 	if n := unsafe.Sizeof(Lane{}); n > 1024 {
 		t.Errorf("a Lane takes %d bytes", n)
@@ -311,7 +311,7 @@ func TestAPausedLaneKeepsItsCells(t *testing.T) {
 	l.quiesce()
 	for muted := false; !muted; {
 		root.sound(t, "paused")
-		root.crew.read(func() { muted = l.muted })
+		root.crew.read(func() { muted = l.isMuted() })
 	}
 	if numOf(l.tail.Load()) == 0 {
 		t.Fatal("there is no lease")

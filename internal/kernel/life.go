@@ -3,6 +3,7 @@ package kernel
 import (
 	"container/list"
 	"runtime"
+	"slices"
 	"time"
 	"weak"
 
@@ -27,6 +28,7 @@ type life struct {
 	place   *place  // nil: it is the root
 	outcome *Cut    // set once
 	follows alarm   // see Follow
+	paces   alarm   // of pacing
 	letGo   func()  // cancels the context that follows is set for; nil: there is none
 	done    sy.Latch
 }
@@ -94,9 +96,7 @@ func (l *Lane) setup(c *Crew, lc LaneConfig) {
 	l.turn.Of = l
 	l.done = sy.MakeLatch()
 	l.epoch = &c.clock.Epoch
-	if lc.Sample != nil {
-		l.sampler = &sampler{every: lc.Every, sample: lc.Sample}
-	}
+	l.sampler = sampler{every: lc.Every, sample: lc.Sample}
 	switch lc.Timing {
 	case TimingSampled:
 		l.stampMask = queue.StampEvery - 1
@@ -219,12 +219,12 @@ func (l *Lane) Resize(min, max int) error {
 	}
 	c := l.crew
 	defer c.leave()
-	if max < l.max {
+	if max < l.max() {
 		l.revoke()
 		l.fence()
 		l.fenceBelow()
 	}
-	l.bound(max, l.inline)
+	l.setMax(max)
 	l.recall()
 	c.freed(l)
 	if l.up == nil {
@@ -253,26 +253,18 @@ func (l *Lane) End(stop bool, cause error) {
 		return
 	}
 	c.enter()
-	cuts := map[*Lane]Cut{}                               // of the lanes that begin to stop
-	for _, b := range append([]*Lane{l}, c.under(l)...) { // a lane before those below it
+	sums := map[*Lane]Cut{}                                                // of the lanes right below one
+	for _, b := range slices.Backward(append([]*Lane{l}, c.under(l)...)) { // a lane after those below it
 		dropped, stops := b.endLocked(stop)
-		running := int(numOf(b.head.Load())) // now: until the others were dropped, workers took some without the lock
-		if stops {
-			cuts[b] = Cut{}
-		}
-		for a := b; a != l.up; a = a.up {
-			if cut, stops := cuts[a]; stops {
-				cuts[a] = Cut{cut.Dropped + dropped, cut.Running + running, cause}
-			}
+		cut, up := sums[b], sums[b.up]
+		cut.Dropped, cut.Running, cut.Cause = cut.Dropped+dropped, cut.Running+int(numOf(b.head.Load())), cause
+		sums[b.up] = Cut{up.Dropped + cut.Dropped, up.Running + cut.Running, cause}
+		if stops && (cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed) {
+			b.outcome = &cut
 		}
 	}
-	if len(cuts) > 0 {
+	if stop {
 		c.cutCalls()
-	}
-	for b, cut := range cuts {
-		if cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed {
-			b.outcome = &Cut{cut.Dropped, cut.Running, cause}
-		}
 	}
 	c.leave()
 }

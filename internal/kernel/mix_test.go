@@ -391,7 +391,7 @@ func TestMix(t *testing.T) {
 			if n.InFlight != 0 || n.Waiting != 0 || n.Busy != 0 || !n.Ended || l.tombs != 0 || l.below != 0 || l.inline != 0 {
 				t.Fatalf("%s: lane %d at the end: %+v", m.name, k, n)
 			}
-			if !m.sizes && m.most[k].Load() > int64(l.max) {
+			if !m.sizes && m.most[k].Load() > int64(l.max()) {
 				t.Fatalf("%s: %d ran at once in lane %d", m.name, m.most[k].Load(), k)
 			}
 		}

@@ -55,19 +55,12 @@ const (
 // pacing is the state by which a lane slows submitters. The lock of the family guards it, except wakeAt.
 type pacing struct {
 	far    uint64    // a submitter that sees more tasks wait, and perTask for each that runs, is far ahead
-	parked []pacer   // parked submitters, in the order in which they came
+	parked []*waiter // parked submitters, in the order in which they came
 	wakeAt sy.Uint64 // ticket of head from which on one of them is to be woken, and bit 0; 0: none is parked
 
-	alarm alarm
-	slow  int    // rings in a row with fewer than mostLease tasks taken before each
-	head  uint64 // tickets of head and of tail when it was set
-	tail  uint64
-}
-
-// A pacer is a parked submitter.
-type pacer struct {
-	woken sy.Event
-	since int64
+	slow int    // rings of the alarm in a row with fewer than mostLease tasks taken before each
+	head uint64 // tickets of head and of tail when it was set
+	tail uint64
 }
 
 // isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing when more than
@@ -89,19 +82,19 @@ func (l *Lane) isFarAhead() bool {
 
 // openLease gives out a lease, unless l is idle. Locked.
 func (l *Lane) openLease() {
-	if l.leaf().Queued() || l.muted && l.kids() == nil {
+	if l.leaf().Queued() || l.isMuted() && l.kids() == nil {
 		l.lease(mostLease)
 	}
 }
 
 // pace lists a submitter that is far ahead. The submitter must call awaitWorkers then. Locked.
-func (l *Lane) pace() pacer {
-	c, p := l.crew, sy.PeekPointer(&l.pacing)
+func (l *Lane) pace() *waiter {
+	p := sy.PeekPointer(&l.pacing)
 	sy.Reach("ahead")
-	w := pacer{sy.MakeEvent(), c.clock.Now()}
+	w := &waiter{woken: sy.MakeEvent(), since: l.crew.clock.Now()}
 	if p.parked = append(p.parked, w); len(p.parked) == 1 {
 		l.wakeAtHalf(p)
-		if p.alarm.stop == nil {
+		if l.paces.stop == nil {
 			p.slow = 0
 			l.setPaceAlarm(p, firstTime)
 		}
@@ -110,7 +103,7 @@ func (l *Lane) pace() pacer {
 }
 
 // awaitWorkers parks a submitter that is far ahead until it is woken, or its context, whose Done is cancel, ends.
-func (l *Lane) awaitWorkers(w pacer, cancel <-chan struct{}) {
+func (l *Lane) awaitWorkers(w *waiter, cancel <-chan struct{}) {
 	if !w.woken.WaitOr(cancel) {
 		sy.Reach("no longer ahead")
 		l.crew.enter()
@@ -142,12 +135,6 @@ func (l *Lane) endPacing() {
 	if p := sy.PeekPointer(&l.pacing); p != nil {
 		p.wake(len(p.parked))
 	}
-}
-
-// pacingStopped stops the alarm, and reports what stopped does. Locked.
-func (l *Lane) pacingStopped() bool {
-	p := sy.PeekPointer(&l.pacing)
-	return p == nil || p.alarm.stopped()
 }
 
 // mayWake reports whether it is time to wake a submitter.
@@ -183,22 +170,16 @@ func (l *Lane) wakeNext(p *pacing, n int) {
 // setPaceAlarm makes the alarm ring after d. Locked.
 func (l *Lane) setPaceAlarm(p *pacing, d time.Duration) {
 	p.head, p.tail = ticketOf(l.head.Load()), ticketOf(l.tail.Load())
-	p.alarm.stop = sy.AfterFunc(d, func() { l.checkPace(p, d) }).Stop
+	l.set(&l.paces, d, nothing, func() { l.checkPace(p, d) })
 }
 
 // checkPace is what the alarm calls. It wakes submitters if it is time and, if parking is in vain, all of
-// them, else those that have waited for long.
+// them, else those that have waited for long. Locked.
 func (l *Lane) checkPace(p *pacing, d time.Duration) {
-	c := l.crew
-	c.enter()
-	defer c.leave()
-	p.alarm.stop = nil
-	c.touch(l) // its end may wait for that
-
 	// If no worker has followed, their tasks are long, and each may soon want one. If farAhead waited, no more
 	// come than were taken, so the queue does not grow.
 	had := len(p.parked) > 0
-	l.wakeNext(p, min(c.live, farAhead/2))
+	l.wakeNext(p, min(l.crew.live, farAhead/2))
 	taken := (ticketOf(l.head.Load()) - p.head) & mask
 	moved := taken + (ticketOf(l.tail.Load())-p.tail)&mask
 	if p.slow++; taken >= mostLease {
@@ -212,7 +193,7 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 		p.wake(len(p.parked))
 	default:
 		long := 0
-		for now := c.clock.Now(); long < len(p.parked) && now-p.parked[long].since >= int64(mostTime); {
+		for now := l.crew.clock.Now(); long < len(p.parked) && now-p.parked[long].since >= int64(mostTime); {
 			long++
 		}
 		p.wake(long)

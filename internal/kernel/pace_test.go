@@ -25,14 +25,14 @@ func TestTheAlarmWakesASubmitterForEachWorker(t *testing.T) {
 	for range 100 { // the next alarm, 10 ms later, wakes the rest: parking is in vain
 		p := &pacing{far: farAhead}
 		for range workers + 1 {
-			p.parked = append(p.parked, pacer{sy.MakeEvent(), l.crew.clock.Now()})
+			p.parked = append(p.parked, &waiter{woken: sy.MakeEvent(), since: l.crew.clock.Now()})
 		}
 		l.crew.read(func() { l.pacing.Store(p) })
 		p.wakeAt.Store(ticketOf(l.head.Load())<<ticketBit | 1) // it is time
-		l.checkPace(p, firstTime)
+		l.ring(&l.paces, nothing, func() { l.checkPace(p, firstTime) })
 		l.crew.read(func() {
 			left = len(p.parked)
-			p.alarm.stopped()
+			l.paces.stopped()
 		})
 		if left > 0 {
 			break

@@ -124,13 +124,13 @@ func isTombstone(it queue.Item) bool {
 // slow-path flag, so that nobody takes a task before it has the stamp of its old ticket. settle computes the flag
 // anew. Locked.
 func (l *Lane) compact() {
-	if l.tombs <= min(l.capacity+uint64(l.max), manyTombs) || 2*l.tombs <= l.backlog() {
+	if l.tombs <= min(l.capacity+uint64(l.max()), manyTombs) || 2*l.tombs <= l.backlog() {
 		return
 	}
 	sy.Reach("compact")
 	l.recall()
 	l.enterLocked()
-	l.mark(l.muted, true)
+	l.mark(l.isMuted(), true)
 	seg, t, n := l.takeManyLocked(mask)
 	for i := range n {
 		it, stamp := queue.Item{}, int64(untimed)
@@ -201,7 +201,7 @@ func (l *Lane) goOn(r *Record, stays bool) (on bool) {
 		c.enter()
 		if l.phase != stopping {
 			r.Again()
-			if on = stays && !l.slow && c.solo.Load() == l; on {
+			if on = stays && !l.isSlow() && c.solo.Load() == l; on {
 				sy.Reach("carry on")
 				l.giveBack(1)
 				c.touch(l)
@@ -427,7 +427,7 @@ func (l *Lane) AllBusy() (all bool) {
 		for a := l; a.up != nil; a = a.up {
 			all = all || a.atMax()
 		}
-		all = all || c.live-len(c.idle)-c.searching() >= c.root.max
+		all = all || c.live-len(c.idle)-c.searching() >= c.root.max()
 	})
 	return all
 }

@@ -30,21 +30,14 @@ func (l *Lane) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	r := &Reservation{l: l, want: n, woken: sy.MakeEvent(), revoked: sy.MakeLatch()}
 	l.reserve(r)
 	l.crew.leave() // announces the reservation, and looks for places
-	if !r.woken.WaitOr(cancel) && r.forget() {
+	if !r.woken.WaitOr(cancel) {
+		r.Release() // also if it got places meanwhile
 		return nil, ctx.Err()
 	}
 	if r.Len() == 0 {
 		return nil, ErrClosed
 	}
 	return r, nil
-}
-
-// forget takes r off the list, unless it was woken.
-func (r *Reservation) forget() (listed bool) {
-	r.l.crew.enter()
-	defer r.l.crew.leave()
-	r.l.crew.touch(r.l) // the slow-path flag may go
-	return r.l.unreserve(r)
 }
 
 // grantReservations gives free places to the reservations that wait. Locked.
@@ -78,7 +71,9 @@ func (r *Reservation) give(n int) {
 
 // Len is the number of places left.
 func (r *Reservation) Len() (n int) {
-	r.l.crew.read(func() { n = r.n })
+	if r.l != nil { // else it was not made by Reserve
+		r.l.crew.read(func() { n = r.n })
+	}
 	return n
 }
 
@@ -99,11 +94,14 @@ func (r *Reservation) Submit(it queue.Item) (ok bool, err error) {
 	return true, nil
 }
 
-// Release gives back the places that are left.
+// Release gives back the places that are left, and ends the wait for places.
 func (r *Reservation) Release() {
-	r.l.crew.enter()
-	r.giveBack()
-	r.l.crew.leave()
+	if r.l != nil {
+		r.l.crew.enter()
+		r.l.unreserve(r)
+		r.giveBack()
+		r.l.crew.leave()
+	}
 }
 
 func (r *Reservation) giveBack() {

@@ -94,7 +94,7 @@ func (w *Worker) runSlow(it queue.Item) {
 // the lock for each of them. It sets the slow-path flag: from then on nobody else takes a ticket, so it may
 // peek at the cells. settle computes the flag anew. Locked.
 func (l *Lane) passTombstones() {
-	l.mark(l.muted, true)
+	l.mark(l.isMuted(), true)
 	seg, t, n := l.front.Load(), ticketOf(l.head.Load()), uint64(0)
 	for seg.Holds(t+n) && isTombstone(seg.Cell(t+n).Peek()) {
 		sy.Reach("another tombstone")
@@ -200,7 +200,7 @@ func InGoexit() bool {
 // widen adds d to the number of tasks that run inline. Locked; the caller is busy.
 func (l *Lane) widen(d int) {
 	l.crew.inline += d
-	l.bound(l.max, l.inline+d)
+	l.inline += d
 }
 
 // enterFrom makes the calling goroutine, which is in a task of stay or is to run a task of l

@@ -9,14 +9,14 @@ import (
 )
 
 // An alarm calls a function of a lane later, on a goroutine of its own: when its timer is due, or a
-// context ends. While it is set it does not keep the lane from its end: settleQuiet stops it then.
-// The function does, while it runs. Guarded by the lock of the family.
+// context ends. It is set until that function has returned. While it is set and may still be stopped, it does
+// not keep the lane from its end: settleQuiet stops it then. Guarded by the lock of the family.
 type alarm struct {
 	stop func() bool // nil: it is not set
 }
 
-// stopped stops a, and reports whether its function will not be called any more. If it returns
-// false, the function is about to come to the lock. Locked.
+// stopped stops a, and reports whether its function does not run, and will not. If it returns
+// false, the goroutine of the function is about to come to the lock. Locked.
 func (a *alarm) stopped() bool {
 	if a.stop != nil && a.stop() {
 		a.stop = nil
@@ -24,32 +24,33 @@ func (a *alarm) stopped() bool {
 	return a.stop == nil
 }
 
-// ring calls f, for which a was set.
-func (l *Lane) ring(a *alarm, f func()) {
-	l.crew.read(func() {
-		a.stop = nil
-		l.retain()
-	})
+// set makes a ring after d. Locked.
+func (l *Lane) set(a *alarm, d time.Duration, f, again func()) {
+	a.stop = sy.AfterFunc(d, func() { l.ring(a, f, again) }).Stop
+}
+
+// ring calls f, for which a was set, and then, under the lock, again, which may set a anew.
+func (l *Lane) ring(a *alarm, f, again func()) {
 	f()
-	l.Release()
+	l.crew.enter()
+	a.stop = nil
+	again()
+	l.crew.touch(l) // its end may wait for that
+	l.crew.leave()
 }
 
 // Follow makes an alarm call f when ctx has ended, unless l ends before. The methods of ctx may be the user's,
 // and come to the lock themselves, and setting or stopping an alarm for ctx calls them. So the
 // alarm is set for a context below ctx, which is made and canceled without the lock.
 func (l *Lane) Follow(ctx context.Context, f func()) {
-	a := &l.follows
 	below, cancel := sy.WithCancelCause(ctx)
-	ended := false
-	l.crew.read(func() {
-		if ended = l.ended; !ended {
-			a.stop = sy.AfterDone(below, func() { l.ring(a, f) })
-			l.letGo = func() { cancel(nil) }
-		}
-	})
-	if ended {
-		cancel(nil)
+	l.crew.enter()
+	if !l.ended {
+		l.follows.stop = sy.AfterDone(below, func() { l.ring(&l.follows, f, nothing) })
 	}
+	l.letGo = func() { cancel(nil) }
+	l.crew.touch(l) // if it has ended meanwhile, settleQuiet lets go of ctx
+	l.crew.leave()
 }
 
 // A sampler calls a function of a client now and then while a worker of the family is awake. While
@@ -57,23 +58,17 @@ func (l *Lane) Follow(ctx context.Context, f func()) {
 type sampler struct {
 	alarm
 	every  time.Duration
-	sample func()
+	sample func() // nil: there is no sampler
 }
 
 // nextSample sets l's sampler, or lets it rest. Locked.
 func (l *Lane) nextSample() {
-	s, c := l.sampler, l.crew
-	switch {
-	case s == nil || l.ended:
+	switch s, c := &l.sampler, l.crew; {
+	case s.sample == nil || l.ended:
 	case c.live == len(c.idle):
 		c.resting = append(c.resting, weak.Make(l)) // weak, to keep no lane in memory that was dropped
 	default:
-		s.stop = sy.AfterFunc(s.every, func() {
-			l.ring(&s.alarm, func() {
-				s.sample()
-				c.read(l.nextSample)
-			})
-		}).Stop
+		l.set(&s.alarm, s.every, s.sample, l.nextSample)
 	}
 }
 

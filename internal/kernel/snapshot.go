@@ -38,7 +38,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Count = l.count()
 	s.Dropped, s.Canceled, s.Failed, s.Spawned, s.Rejected = l.dropped, l.canceled, l.failed, l.spawned, l.rejected
 	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
-	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max
+	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max()
 	if l.up == nil {
 		s.Min, s.BusyTime = c.Min, c.busyFor()
 	}
@@ -54,9 +54,9 @@ func (l *Lane) snapshot(s *Snapshot) {
 		l.most = max(l.most, int32(s.WorkersIn))
 		s.Live, s.Peak = s.WorkersIn, int(l.most)
 	}
-	least, paused := l.max, false
+	least, paused := l.max(), false
 	for a := l; a != nil; a = a.up {
-		least, paused = min(least, a.max), paused || a.paused
+		least, paused = min(least, a.max()), paused || a.paused
 	}
 	s.Full = s.WorkersIn >= least && !paused
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()

@@ -81,7 +81,7 @@ func (l *Lane) SubmitSome(tasks []func()) int {
 // SubmitSlow admits task it under the lock, or does what policy says. ctx bounds the wait of
 // Block.
 func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) error {
-	c, depth := l.crew, -1 // -1: not known
+	c, depth := l.crew, -1 // -1: not known, or it does not matter
 	var cancel <-chan struct{}
 	for yields := 0; ; {
 		if !l.enterOpen() {
@@ -91,50 +91,47 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 			c.touch(l)
 			c.settle() // waiters go first
 		}
-		if (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0 {
-			ahead := l.isFarAhead()
-			switch {
-			case ahead && policy == Block && depth < 0:
-				c.leave() // finding out takes a while, and calls functions of the user
-				depth, cancel = l.submitter(ctx)
-				continue
-			case ahead && depth != 0:
-				sy.PeekPointer(&l.pacing).far, ahead = 2*l.backlog(), false
+		free := (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0
+		ahead := free && l.isFarAhead()
+		switch {
+		case policy != Block || free && !ahead: // it does not wait
+		case !free && l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
+			yields++
+			l.leaveAndYield()
+			continue
+		case depth < 0:
+			c.leave() // finding out takes a while, and calls functions of the user
+			if depth = l.Nesting(ctx); depth == 0 {
+				cancel = ctx.Done()
 			}
+			continue
+		}
+		// A task of this lane must not wait: it could be what keeps capacity from being freed. If it cannot run the
+		// new task itself either, that is accepted beyond the capacity.
+		if free || depth > maxNesting || depth > 0 && l.inline >= mostInline {
 			l.accept(it)
-			if !ahead { // else others are to come here too
-				l.openLease()
+			if ahead && depth == 0 { // and there is no lease: others are to come here too
+				w := l.pace()
 				c.leave()
+				l.awaitWorkers(w, cancel)
 				return nil
 			}
-			w := l.pace()
+			if ahead {
+				sy.PeekPointer(&l.pacing).far = 2 * l.backlog()
+			}
+			if free {
+				l.openLease()
+			}
 			c.leave()
-			l.awaitWorkers(w, cancel)
 			return nil
 		}
 		switch policy {
-		case Block:
-			// A task of this lane must not wait: it could be what keeps capacity from being freed.
+		case Block, Spawn, CallerRuns:
 			switch {
-			case l.blocked.Len() == 0 && yields < sy.Times(submitYields) && c.Spin > 0:
-				yields++
-				l.leaveAndYield()
-				continue
-			case depth < 0:
-				c.leave() // finding out takes a while, and calls functions of the user
-				depth, cancel = l.submitter(ctx)
-				continue
 			case depth == 0:
 				return l.waitForCapacity(it, ctx, cancel)
-			case depth <= maxNesting && l.inline < mostInline:
-				return l.runInline(it, false, depth+1)
-			}
-			l.accept(it)
-			c.leave()
-			return nil
-		case Spawn, CallerRuns:
-			if l.inline < mostInline {
-				return l.runInline(it, policy == Spawn, 0)
+			case l.inline < mostInline:
+				return l.runInline(it, policy == Spawn, depth+1)
 			}
 		case DropOldest:
 			if l.displace(it) {
@@ -152,15 +149,6 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		c.leave()
 		return ErrQueueFull
 	}
-}
-
-// submitter returns the Nesting of a submitter with the context ctx. If that is 0 the submitter may wait, and
-// cancel is the Done of ctx.
-func (l *Lane) submitter(ctx context.Context) (depth int, cancel <-chan struct{}) {
-	if depth = l.Nesting(ctx); depth == 0 {
-		cancel = ctx.Done()
-	}
-	return depth, cancel
 }
 
 // accept admits task it by a new permit, and makes l ready. A task that joins a busy strand has no
@@ -224,11 +212,11 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context, cancel <-chan
 		switch {
 		case w.place == nil: // admitted or refused before the end of ctx was noticed
 		case !woken:
-			l.unlist(w)
+			l.unlist(w, nil)
 			c.leave()
 			return ctx.Err() // without the lock, and not listed: it is a function of the user
 		case l.findCapacity() > 0:
-			l.unlist(w)
+			l.unlist(w, nil)
 			l.accept(it)
 		default:
 			w.call(false)
@@ -244,13 +232,8 @@ func (l *Lane) waitForCapacity(it queue.Item, ctx context.Context, cancel <-chan
 // refuse ends all waits for capacity. Locked.
 func (l *Lane) refuse() {
 	for w := l.firstBlocked(); w != nil; w = l.firstBlocked() {
-		l.unlist(w)
-		w.err = ErrClosed
-		switch {
-		case w.woken.IsZero(): // no goroutine waits
+		if l.unlist(w, ErrClosed); w.woken.IsZero() { // no goroutine waits
 			l.drop(w.it)
-		case !w.called: // else it was set
-			w.woken.Set()
 		}
 	}
 }

@@ -17,9 +17,12 @@ const maxSeen = 1 << 10
 
 // take takes the next task. If there is none it returns false, and w may have been told to leave.
 func (w *Worker) take() (queue.Item, bool) {
-	c, l := w.crew, w.at
-	if l == nil {
-		return w.comeIn()
+	c, l, step := w.crew, w.at, uint64(ticketOne)
+	if l == nil { // it enters the only lane that is ready, by the step that takes the ticket
+		if l = c.solo.Load(); l == nil || w.keeps != nil {
+			return w.takeLocked()
+		}
+		step, w.seenFor = ticketOne+1, 0 // what it has seen may be of another lane
 	}
 	for {
 		h := l.head.Load()
@@ -48,7 +51,13 @@ func (w *Worker) take() (queue.Item, bool) {
 			}
 			w.seen, w.seenFor = (t+n)&mask, uint16(n)
 		}
-		if l.head.CompareAndSwap(h, h+ticketOne) {
+		if w.at == nil && (seg == nil || numOf(h) >= l.limit.Load()) {
+			return w.takeLocked()
+		}
+		if l.head.CompareAndSwap(h, h+step) {
+			if w.at == nil {
+				w.begin(l, turn{})
+			}
 			return w.fetch(seg, t), true
 		}
 	}
@@ -77,35 +86,6 @@ func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	return it
 }
 
-// comeIn is take for a worker that is in no lane. It enters the only lane that is ready.
-func (w *Worker) comeIn() (queue.Item, bool) {
-	c := w.crew
-	l := c.solo.Load()
-	if l == nil || w.keeps != nil {
-		return w.takeLocked()
-	}
-	for {
-		h := l.head.Load()
-		seg := l.front.Load() // between the two: see offer
-		if h&flag != 0 || c.solo.Load() != l {
-			return w.takeLocked()
-		}
-		t := ticketOf(h)
-		ahead := min((ticketOf(l.tail.Load())-t)&mask, maxSeen)
-		if ahead == 0 {
-			return queue.Item{}, false
-		}
-		if seg == nil || numOf(h) >= l.limit.Load() {
-			return w.takeLocked()
-		}
-		if l.head.CompareAndSwap(h, h+ticketOne+1) {
-			w.begin(l, turn{})
-			w.seen, w.seenFor = (t+ahead)&mask, uint16(ahead)
-			return w.fetch(seg, t), true
-		}
-	}
-}
-
 // fetch empties the cell of ticket t and, if the ticket is timed, begins its timing. seg was
 // loaded from front before t was taken.
 func (w *Worker) fetch(seg *queue.Segment, t uint64) queue.Item {
@@ -132,7 +112,7 @@ func (w *Worker) endTiming() {
 
 // begin makes w busy in l, where it has taken a ticket.
 func (w *Worker) begin(l *Lane, t turn) {
-	w.at, w.turn, w.seenFor = l, t, 0
+	w.at, w.turn = l, t
 	w.publish(0)
 }
 
@@ -167,7 +147,6 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		w.keeps = nil
 		l.below--
 		c.freed(l)
-		l.release()
 	}
 	now := w.stopLocked()
 	if c.tooMany() {
@@ -182,7 +161,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			c.leave()
 			return
 		}
-		seg, t, got := l.takeLocked(uint64(l.max + l.inline))
+		seg, t, got := l.takeLocked(uint64(l.max() + l.inline))
 		if !got {
 			continue // another took it, or the last place, without the lock
 		}
@@ -198,9 +177,10 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 			}
 			l.leaf().Begin()
 			l.came(nil)
-			l.most = max(l.most, int32(min(l.workersIn()+l.below, l.max))) // below includes places that are kept
+			l.most = max(l.most, int32(min(l.workersIn()+l.below, l.max()))) // below includes places that are kept
 		}
 		w.begin(l, tn)
+		w.seenFor = 0
 		c.touch(l)
 		c.leave()
 		return w.fetch(seg, t), true
@@ -235,7 +215,6 @@ func (w *Worker) stopLocked() (now int64) {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
 		// its maximum, and lanes of lower priority would starve.
 		l.below++
-		l.retain()
 		w.keeps = l
 	}
 	l.left(nil)

@@ -12,7 +12,8 @@ import (
 // While the first submitter is listed and not called, or a reservation is listed, workers see the
 // slow-path flag.
 
-// A waiter is a submitter without capacity, or a delayed task, for which no goroutine waits.
+// A waiter is a submitter without capacity, or a delayed task, for which no goroutine waits; or a submitter that is
+// far ahead, of which pacing uses woken and since.
 type waiter struct {
 	it     queue.Item
 	place  *list.Element // in the lane's blocked; nil: w does not wait any more
@@ -43,9 +44,14 @@ func (l *Lane) enlist(w *waiter) {
 	l.crew.touch(l)
 }
 
-func (l *Lane) unlist(w *waiter) {
+// unlist takes w off the list; err says why it was not admitted. It wakes the goroutine that waits, unless that
+// was called.
+func (l *Lane) unlist(w *waiter, err error) {
 	l.blocked.Remove(w.place)
-	w.place = nil
+	w.place, w.err = nil, err
+	if !w.called && !w.woken.IsZero() {
+		w.woken.Set()
+	}
 }
 
 // strict reports whether the first waiter is to be served in turn: no submitter may pass it.
@@ -59,7 +65,7 @@ func (l *Lane) reserve(r *Reservation) {
 	l.crew.touch(l)
 }
 
-func (l *Lane) unreserve(r *Reservation) (listed bool) { return remove(&l.reservers, r) }
+func (l *Lane) unreserve(r *Reservation) { remove(&l.reservers, r) }
 
 // insert adds v to set, which is made when it is first needed.
 func insert[K comparable](set *map[K]struct{}, v K) {

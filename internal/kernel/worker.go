@@ -406,7 +406,7 @@ func (w *Worker) askSizer() (grow bool) {
 	var s Sizing
 	w.stepOut(&c.asking, func() {
 		idle := len(c.idle) + c.apart + c.searching() - 1 // w searches
-		s = Sizing{Workers: c.live - 1, Idle: idle, Min: c.Min, Max: c.root.max, Queued: int(c.root.backlog())}
+		s = Sizing{Workers: c.live - 1, Idle: idle, Min: c.Min, Max: c.root.max(), Queued: int(c.root.backlog())}
 	}, func() { grow = c.Sizer(s) })
 	return grow
 }

@@ -27,14 +27,11 @@ var upward = map[string]string{
 	"gate.go Crew.check":             "models look at the state at each exit",
 	"gate.go Worker.resume":          "a deed",
 
-	// Below the gate, deeds are noted and lanes are marked; the timer of idle workers has to come
-	// to the lock.
+	// Below the gate, deeds are noted and lanes are marked.
 	"wait.go Crew.touch":     "marks a lane for the exit",
 	"lane.go Crew.touch":     "marks a lane for the exit",
 	"crew.go Crew.wakeLater": "notes a deed for the exit",
-	"crew.go Crew.enter":     "the timer's function comes to the lock",
-	"crew.go Crew.leave":     "the timer's function comes to the lock",
-	"crew.go Lane.ring":      "the timer holds the root while its function runs",
+	"crew.go Lane.set":       "the timer of idle workers is an alarm of the root",
 	"crew.go Worker.loop":    "handed in: what a new worker runs",
 
 	// The goroutine that claims a task runs it.
@@ -42,8 +39,6 @@ var upward = map[string]string{
 	"record.go Lane.enterFrom": "inline join",
 	"record.go Lane.exitTo":    "inline join",
 	"quiet.go Lane.finish":     "a quiet lane that accepts no more ends",
-
-	"quiet.go Lane.pacingStopped": "the end waits for all alarms",
 }
 
 // A call is a mention of a function or method of the package outside its file: one that is handed
@@ -145,8 +140,6 @@ var owned = map[string]string{
 	"Crew.urgent":     "gate",
 	"Crew.live":       "crew",
 	"Crew.departing":  "crew",
-	"account.muted":   "account",
-	"account.slow":    "account",
 	"life.phase":      "life",
 	"life.ended":      "life",
 }
@@ -210,7 +203,11 @@ func (c *code) writes() (writes []write) {
 					target(n.X)
 				}
 			case *ast.CallExpr:
-				if s, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(changes, s.Sel.Name) {
+				s, ok := n.Fun.(*ast.SelectorExpr)
+				if ok && strings.HasPrefix(s.Sel.Name, "Peek") { // of package sy: it reads what is at an address
+					return false
+				}
+				if ok && slices.Contains(changes, s.Sel.Name) {
 					target(s.X)
 				}
 				if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "delete" {

@@ -53,7 +53,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"an upward call", "line.go", "\nfunc add(l *Lane) { l.Release() }\n", "add calls Lane.Release, up in gate.go"},
 		{"a method that is handed up", "line.go", "\nfunc add(l *Lane) func() { return l.Release }\n", "add calls Lane.Release, up in gate.go"},
 		{"a word that others own", "run.go", "\nfunc (c *Crew) add() { c.wake.Add(1) }\n", "Crew.add writes Crew.wake"},
-		{"an embedded field that others own", "run.go", "\nfunc (l *Lane) add() { l.muted = true }\n", "Lane.add writes account.muted"},
+		{"an embedded field that others own", "run.go", "\nfunc (l *Lane) add() { l.granted = 1 }\n", "Lane.add writes account.granted"},
 		{"a return with the lock", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tc.enter()\n\tif b {\n\t\treturn\n\t}\n\tc.leave()\n}\n", "Crew.add returns with the lock"},
 		{"a deferred leaving, and another one", "quiet.go", "\nfunc (c *Crew) add(b bool) {\n\tc.enter()\n\tdefer c.leave()\n\tif b {\n\t\tc.leave()\n\t}\n}\n", "Crew.add ends without the lock"},
 		{"a deferred leaving without the lock", "quiet.go", "\nfunc (c *Crew) add() {\n\tdefer c.leave()\n\tc.enter()\n}\n", "Crew.add defers leaving without the lock"},
