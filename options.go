@@ -359,7 +359,7 @@ func WithTiming(t Timing) Option {
 // it, and call [Pool.Drain] of the old one. Until that has ended, each of the two may
 // run tasks up to its own maximum.
 //
-// Use few values: a parent remembers each one. The priority counts among the pools of one parent. For interactive before
+// The priority counts among the pools of one parent. For interactive before
 // background over all tenants, make these two classes the children of the root,
 // and the tenants theirs.
 func WithPriority(n int) Option { return option(func(c *config) { c.lane.Priority = n }) }

@@ -61,9 +61,6 @@ func (id ID) Inside() bool { return id.Depth(1) > 0 }
 // Depth is how many calls in the name of id the calling goroutine is inside of, or any number from enough on
 // if there are so many: the walk ends there.
 func (id ID) Depth(enough int) (depth int) {
-	if id == 0 {
-		return 0
-	}
 	// The caller is often a goroutine on a new stack of 2 KB that is about to park.
 	// An array for few frames lets it keep that stack: moving to a larger one costs
 	// more than the walk, and doubles its memory.
@@ -149,23 +146,17 @@ const atSite = 1 + base + 1
 var sites = learn()
 
 func learn() (t table) {
-	t[0] = ID(1).calls()[2]
 	for d := range uint64(base) {
-		pcs := ID(d + base).calls() // the digit d, then 1
-		t[1+d], t[1+base] = pcs[2], pcs[0]
+		ID(d + base).Call(func() { // the digit d, then 1
+			pcs := returns()
+			t[0], t[1+d], t[1+base] = pcs[3], pcs[2], pcs[0]
+		})
 	}
 	ID(0).CallAt(1, func() { t[atSite] = returns()[2] })
 	if !t.tells() {
 		panic("shoal: this compiler has merged calls that look alike, so tasks cannot be told apart")
 	}
 	return t
-}
-
-// calls are the return addresses around a call in the name of id, the innermost
-// first.
-func (id ID) calls() (pcs [4]uintptr) {
-	id.Call(func() { pcs = returns() })
-	return pcs
 }
 
 // returns are the return addresses around the function that calls it, the innermost first.

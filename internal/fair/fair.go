@@ -54,14 +54,14 @@ type Item[T any] struct {
 	class  *class
 }
 
-// A class is the items of one priority in one queue.
+// A class is the items of one priority in one queue. The items that are active have it in common; one that is not
+// active may have another one until it is.
 type class struct {
 	v      int64 // its virtual time
 	latest int64 // the largest of it and of those of its items
 	rest   int64 // what was charged and was too little to move v
 	long   int64 // how long the longest turns took lately
 	weight int64 // of its active items
-	queued int   // items in the queue
 	served int   // workers that serve one of its items
 }
 
@@ -72,15 +72,14 @@ type Queue[T any] struct {
 	above   *Item[T]
 	heap    []*Item[T]
 	seq     int64
-	class   class // of priority 0
-	classes map[int64]*class
+	class   class            // of priority 0
+	classes map[int32]*class // by priority: that one, and those with active items
 }
 
 // Split makes q, which is zero, a queue below item it.
 func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
-	q.above, it.below, q.Own.Of = it, q, it.Of
+	q.above, it.below, q.Own.Of, q.classes = it, q, it.Of, map[int32]*class{0: &q.class}
 	q.Init(&q.Own, 0, 1)
-	q.class.served = int(it.served)
 	q.Own.become(0, it.served)
 	if it.pos != 0 || it.held {
 		q.Own.Put()
@@ -90,17 +89,7 @@ func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 
 // Init makes it an item of q that is not in the queue yet.
 func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
-	it.q, it.prio, it.weight = q, int32(prio), int32(max(1, weight))
-	if it.class = q.classes[prio]; prio == 0 {
-		it.class = &q.class
-	} else if it.class == nil {
-		if q.classes == nil {
-			q.classes = map[int64]*class{}
-		}
-		it.class = new(class)
-		q.classes[prio] = it.class
-	}
-	it.v, it.mean = it.class.v, Turn
+	it.q, it.class, it.prio, it.weight, it.mean = q, &q.class, int32(prio), int32(max(1, weight)), Turn
 }
 
 // Prio is the item's priority.
@@ -140,7 +129,16 @@ func (q *Queue[T]) First() *Item[T] {
 // on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
-		c := it.class
+		c := it.q.classes[it.prio]
+		if c == nil {
+			if c = it.class; c == &it.q.class { // it was never put
+				c = new(class)
+			}
+			it.q.classes[it.prio] = c
+		}
+		if c != it.class { // in its class nobody knows what it had
+			it.class, it.v = c, c.v
+		}
 		least := c.v
 		if it.owed {
 			it.owed = false
@@ -152,10 +150,8 @@ func (it *Item[T]) Put() {
 			}
 			it.v = least
 		}
-		c.queued++
 		it.q.heap = append(it.q.heap, it)
 		it.become(int32(len(it.q.heap)), it.served)
-		it.last()
 	}
 }
 
@@ -175,7 +171,6 @@ func (it *Item[T]) remove(owed bool) {
 	for empty := true; empty && it.pos != 0; it = it.q.above {
 		q, i := it.q, int(it.pos)-1
 		it.owed = owed
-		it.class.queued--
 		last := len(q.heap) - 1
 		q.swap(i, last)
 		it.become(0, it.served)
@@ -187,26 +182,19 @@ func (it *Item[T]) remove(owed bool) {
 	}
 }
 
-// become notes its place in the heap, and how many workers serve it. When no item of its class is active
-// any more, what they have had is forgotten.
+// become notes its place in the heap, and how many workers serve it, and makes it the last one of those with its
+// virtual time. When no item of its class is active any more, what they have had is forgotten.
 func (it *Item[T]) become(pos, served int32) {
-	was := it.active()
+	c := it.class
+	c.weight -= it.share()
+	c.served += int(served - it.served)
 	it.pos, it.served = pos, served
-	switch is, c := it.active(), it.class; {
-	case is && !was:
-		c.weight += int64(it.weight)
-	case was && !is:
-		if c.weight -= int64(it.weight); c.weight == 0 {
-			c.v = c.latest
+	if c.weight += it.share(); c.weight == 0 {
+		if c.v = c.latest; it.prio != 0 {
+			delete(it.q.classes, it.prio)
 		}
 	}
-}
-
-// set sets the virtual time of c.
-func (c *class) set(v int64) {
-	if c.v = v; c.latest-v < 0 {
-		c.latest = v
-	}
+	it.last()
 }
 
 // Hold keeps it out of its queue until Free. Free puts it back, unless it stands for a queue that
@@ -219,9 +207,6 @@ func (it *Item[T]) Hold() {
 }
 
 func (it *Item[T]) Free() {
-	if !it.held {
-		return
-	}
 	if it.held = false; it.below == nil || it.below.Len() > 0 {
 		it.Put()
 	}
@@ -232,12 +217,8 @@ func (it *Item[T]) Free() {
 func (it *Item[T]) Begin() {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
-		c.served++
-		if it.v-c.v > 0 {
-			c.set(it.v) // all others of its priority have waited for no less
-		}
+		c.v += max(0, it.v-c.v) // all others of its priority have waited for no less
 		it.become(it.pos, it.served+1)
-		it.last()
 	}
 }
 
@@ -251,7 +232,7 @@ func (it *Item[T]) Charge(ns int64, workers int) {
 		it.rest = int32((ns + int64(it.rest)) % weight)
 		lift := min(it.lift, d)
 		it.lift -= lift
-		it.move(d - lift)
+		it.v += d - lift
 		it.last()
 		c.rest += ns
 		v := c.v + c.rest/max(1, c.weight)
@@ -259,69 +240,51 @@ func (it *Item[T]) Charge(ns int64, workers int) {
 		if it.Only() && it.v-v < 0 {
 			v = it.v
 		}
-		if v-c.v > 0 {
-			c.set(v)
-		}
+		c.v += max(0, v-c.v)
+		c.latest += max(0, c.v-c.latest, it.v-c.latest)
 	}
 }
 
 // Only reports whether no other item of its class is active.
-func (it *Item[T]) Only() bool {
-	others := it.class.weight
-	if it.active() {
-		others -= int64(it.weight)
-	}
-	return others == 0
-}
+func (it *Item[T]) Only() bool { return it.class.weight == it.share() }
 
-func (it *Item[T]) active() bool { return it.pos+it.served > 0 }
+// share is its part of the weight of its class.
+func (it *Item[T]) share() int64 {
+	if it.pos+it.served == 0 {
+		return 0 // it is not active
+	}
+	return int64(it.weight)
+}
 
 // End notes that a worker has ceased to serve it, after a turn of ns nanoseconds; 0: that is not known.
 func (it *Item[T]) End(ns int64) {
 	for ; it.q != nil; it = it.q.above {
-		c := it.class
-		if ns > 0 {
+		if c := it.class; ns > 0 {
 			c.long = max(ns, c.long-ns/forgets)
 			it.mean += (ns - it.mean) / 8
 		}
-		c.served--
 		if it.become(it.pos, it.served-1); it.served == 0 {
 			it.lift = 0
 		}
-		it.last()
 	}
 }
 
 // times is ns for each of n workers, or less if that would wrap.
 func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 
-// move adds d to its virtual time. The caller puts it where it belongs: see last.
-func (it *Item[T]) move(d int64) {
-	if it.v += d; it.v-it.class.latest > 0 {
-		it.class.latest = it.v
-	}
-}
-
 // Starves reports whether items of some priority wait and none of them is served. Items of equal
 // priority take turns; but workers that serve a higher priority do not come to a lower one.
 func (q *Queue[T]) Starves() bool {
-	starves := q.class.starves()
+	starves := false
 	for _, c := range q.classes {
-		starves = starves || c.starves()
+		starves = starves || c.weight > 0 && c.served == 0
 	}
 	it := q.First()
 	return starves || it != nil && it.below != nil && it.below.Starves()
 }
 
-func (c *class) starves() bool { return c.queued > 0 && c.served == 0 }
-
 // at is its virtual time if each worker that serves it does so for as long as others did lately.
-func (it *Item[T]) at() int64 {
-	if it.served == 0 {
-		return it.v
-	}
-	return it.v + int64(it.served)*it.mean/int64(it.weight)
-}
+func (it *Item[T]) at() int64 { return it.v + int64(it.served)*it.mean/int64(it.weight) }
 
 func (it *Item[T]) before(o *Item[T]) bool {
 	if it.prio != o.prio {
@@ -343,8 +306,7 @@ func (q *Queue[T]) fix(i int) {
 		q.swap(i, (i-1)/2)
 		i = (i - 1) / 2
 	}
-	for {
-		first := i
+	for first := i; ; i = first {
 		for c := 2*i + 1; c <= 2*i+2 && c < len(q.heap); c++ {
 			if q.heap[c].before(q.heap[first]) {
 				first = c
@@ -354,7 +316,6 @@ func (q *Queue[T]) fix(i int) {
 			return
 		}
 		q.swap(i, first)
-		i = first
 	}
 }
 

@@ -388,3 +388,27 @@ func TestWhatWasAddedIsUsedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestPrioritiesAreForgotten: a priority of which no item is active takes no memory, and an item that comes again
+// is in the class of those that are active.
+func TestPrioritiesAreForgotten(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	first, second := &Item[string]{}, &Item[string]{}
+	for prio := range int64(1000) {
+		for _, it := range []*Item[string]{first, second} {
+			*it = Item[string]{}
+			q.Init(it, prio, 1)
+			it.Put()
+			it.Remove()
+		}
+		second.Put()
+		if first.Put(); first.class != second.class || first.class.weight != 2 {
+			t.Fatalf("priority %d: two classes", prio)
+		}
+		first.Remove()
+		second.Remove()
+	}
+	if n := len(q.classes); n != 1 {
+		t.Errorf("%d classes", n)
+	}
+}
