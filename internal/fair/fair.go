@@ -73,12 +73,12 @@ type Queue[T any] struct {
 	heap    []*Item[T]
 	seq     int64
 	class   class            // of priority 0
-	classes map[int32]*class // by priority: that one, and those with active items
+	classes map[int32]*class // by priority: the others, while they have active items
 }
 
 // Split makes q, which is zero, a queue below item it.
 func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
-	q.above, it.below, q.Own.Of, q.classes = it, q, it.Of, map[int32]*class{0: &q.class}
+	q.above, it.below, q.Own.Of = it, q, it.Of
 	q.Init(&q.Own, 0, 1)
 	q.Own.become(0, it.served)
 	if it.pos != 0 || it.held {
@@ -129,15 +129,11 @@ func (q *Queue[T]) First() *Item[T] {
 // on, up to an item that is there already or is held.
 func (it *Item[T]) Put() {
 	for ; it.q != nil && it.pos == 0 && !it.held; it = it.q.above {
-		c := it.q.classes[it.prio]
-		if c == nil {
-			if c = it.class; c == &it.q.class { // it was never put
-				c = new(class)
+		c := it.class
+		if it.prio != 0 {
+			if c = it.q.classOf(it); c != it.class { // in that class nobody knows what it had
+				it.class, it.v = c, c.v
 			}
-			it.q.classes[it.prio] = c
-		}
-		if c != it.class { // in its class nobody knows what it had
-			it.class, it.v = c, c.v
 		}
 		least := c.v
 		if it.owed {
@@ -153,6 +149,22 @@ func (it *Item[T]) Put() {
 		it.q.heap = append(it.q.heap, it)
 		it.become(int32(len(it.q.heap)), it.served)
 	}
+}
+
+// classOf is the class of the active items of it's priority, which is not 0. If there is none, it is it's own, or a
+// new one if it was never put.
+func (q *Queue[T]) classOf(it *Item[T]) *class {
+	c := q.classes[it.prio]
+	if c == nil {
+		if c = it.class; c == &q.class {
+			c = new(class)
+		}
+		if q.classes == nil {
+			q.classes = map[int32]*class{}
+		}
+		q.classes[it.prio] = c
+	}
+	return c
 }
 
 // last makes it the last one of those with its virtual time.
@@ -275,13 +287,15 @@ func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 // Starves reports whether items of some priority wait and none of them is served. Items of equal
 // priority take turns; but workers that serve a higher priority do not come to a lower one.
 func (q *Queue[T]) Starves() bool {
-	starves := false
+	starves := q.class.starves()
 	for _, c := range q.classes {
-		starves = starves || c.weight > 0 && c.served == 0
+		starves = starves || c.starves()
 	}
 	it := q.First()
 	return starves || it != nil && it.below != nil && it.below.Starves()
 }
+
+func (c *class) starves() bool { return c.weight > 0 && c.served == 0 }
 
 // at is its virtual time if each worker that serves it does so for as long as others did lately.
 func (it *Item[T]) at() int64 { return it.v + int64(it.served)*it.mean/int64(it.weight) }
