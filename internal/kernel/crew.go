@@ -238,7 +238,7 @@ func (c *Crew) gone(w *Worker) {
 // lastAct makes leave open done if the root has ended and no worker is left. Locked.
 func (c *Crew) lastAct() {
 	if c.root.ended && c.live == 0 {
-		c.deeds.calls = append(c.deeds.calls, c.root.done.Open)
+		c.deeds.over = true
 	}
 }
 

@@ -65,6 +65,7 @@ func (c *Crew) touch(l *Lane) {
 type deeds struct {
 	workers *Worker  // to be woken or started
 	calls   []func() // to be called
+	over    bool     // the last goroutine has left: done is to be opened
 }
 
 // wakeLater notes that w is to be woken or started.
@@ -129,6 +130,9 @@ func (c *Crew) leave() {
 	}
 	for _, f := range d.calls {
 		f()
+	}
+	if d.over {
+		c.root.done.Open()
 	}
 }
 

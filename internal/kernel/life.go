@@ -257,10 +257,10 @@ func (l *Lane) End(stop bool, cause error) {
 	for _, b := range slices.Backward(append([]*Lane{l}, c.under(l)...)) { // a lane after those below it
 		dropped, stops := b.endLocked(stop)
 		cut, up := sums[b], sums[b.up]
-		cut.Dropped, cut.Running, cut.Cause = cut.Dropped+dropped, cut.Running+int(numOf(b.head.Load())), cause
-		sums[b.up] = Cut{up.Dropped + cut.Dropped, up.Running + cut.Running, cause}
+		cut.Dropped, cut.Running = cut.Dropped+dropped, cut.Running+int(numOf(b.head.Load()))
+		sums[b.up] = Cut{Dropped: up.Dropped + cut.Dropped, Running: up.Running + cut.Running}
 		if stops && (cut.Dropped > 0 || cut.Running > 0 && cause != ErrClosed) {
-			b.outcome = &cut
+			b.outcome = &Cut{cut.Dropped, cut.Running, cause}
 		}
 	}
 	if stop {
