@@ -15,8 +15,8 @@
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
 // Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
-// tasks, and Submit waits while that is full. It also parks now and then, for 100 ms
-// at most, while more than 32,768 tasks wait; see [Pool.Submit]. Workers start when tasks need
+// tasks, and Submit waits while that is full. It also parks now and then, for about
+// 100 ms at most, while more than 32,768 tasks wait; see [Pool.Submit]. Workers start when tasks need
 // them, and leave after 5 s without work. A program needs few pools: one for
 // itself, and one for each dependency that has a limit of its own.
 //
@@ -61,8 +61,8 @@
 //
 // The full policy says what happens when the queue is full. [Block], the
 // default, slows the submitter down, which is right for batch jobs. But what
-// a task submits to another pool of its family (see [Pool.Sub]) is accepted beyond a
-// full queue: for a pipeline over sub-pools chain calls of [Map]. [Reject] returns
+// a task submits to a pool of its family that is not above its own (see [Pool.Sub]) is
+// accepted beyond a full queue: for a pipeline over sub-pools chain calls of [Map]. [Reject] returns
 // [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit] does so
 // for one call. [CallerRuns] runs the task on the submitting goroutine, [Spawn]
 // on a new one beyond the limit, and [DropOldest] discards the task that is
@@ -135,7 +135,7 @@
 //
 //	err := errors.Join(server.Shutdown(ctx), pool.Shutdown(ctx))
 //
-// Shutdown refuses also what accepted tasks submit. If yours do, call
+// Shutdown also refuses what accepted tasks submit. If yours do, call
 // [Pool.WaitContext] before it.
 //
 // Whoever makes a pool ends it. A library may also keep one in a package variable,
@@ -160,7 +160,8 @@
 // # What is promised
 //
 // No task that was accepted is lost. It runs exactly once, unless it is canceled
-// first, DropOldest displaces it, or Close, or a Shutdown whose context ends, drops it.
+// first, DropOldest displaces it, or the end of the pool drops it: by Close, by
+// WithContext, by a Shutdown whose context ends, or with the pool above.
 // Then [Stats] counts it in Canceled or in Dropped.
 //
 // While a task waits in the queue, and the pool is not paused, a worker that is

@@ -45,7 +45,7 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 }
 
 // Get returns the resource of the worker that runs the task whose context is
-// ctx, or from which ctx is derived. It opens the resource if there is none. If
+// ctx, or from which ctx is derived; of several, the innermost. It opens the resource if there is none. If
 // open returns an error, Get returns it, and the next call opens again. The
 // error is [ErrNotInTask] if ctx is not that of a running task of the pool or
 // of one of its sub-pools, [ErrNilTask] if the Local has no pool or no open, and

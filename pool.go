@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/pprof"
+	"strings"
 
 	"github.com/shoal-go/shoal/internal/kernel"
 	"github.com/shoal-go/shoal/internal/sy"
@@ -288,9 +289,17 @@ func (p *Pool) Resize(min, max int) error {
 // for ever if the task waits for it: use WaitContext with the task's context.
 func (p *Pool) Wait() {
 	if err := p.WaitContext(context.Background()); err != nil {
-		panic(fmt.Errorf("shoal: Wait called from a task: %w", err))
+		panic(waitPanic{err})
 	}
 }
+
+// A waitPanic is what Wait panics with.
+type waitPanic struct{ error }
+
+func (p waitPanic) Error() string {
+	return strings.Replace(p.error.Error(), "called", "Wait called", 1)
+}
+func (p waitPanic) Unwrap() error { return p.error }
 
 // WaitContext is [Pool.Wait] with a context. If ctx ends first, it returns
 // ctx's error. If ctx is that of a task of the pool or of its sub-pools, it

@@ -98,7 +98,8 @@ func (p *Pool) TrySubmit(task func()) error {
 //		…
 //	})
 //
-// If err is not nil, call stop there. If such tasks submit each other without end, give
+// If err is not nil, call stop there. If accepted tasks may be dropped before the program
+// ends, use [Go], and call stop when the Future is done. If such tasks submit each other without end, give
 // them the program's context: each context keeps the one before it in memory.
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or

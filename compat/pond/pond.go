@@ -42,7 +42,7 @@
 //   - The panic handler is called before the task counts as failed, and before SubmitAndWait,
 //     or Wait of its group, returns; in pond after that. So the handler must not wait for
 //     whoever waits for the task.
-//   - While a task runs inside another one, it counts as waiting.
+//   - While a task runs inside another one, it counts as waiting, or as on a worker of its own.
 //   - Submit and a stop may race: either the task is accepted and runs, or Submit
 //     panics with ErrSubmitOnStoppedPool. It never panics with "send on closed
 //     channel". The same holds for a Submit that waits because the queue is full. In

@@ -65,8 +65,8 @@ type holder struct {
 	p           *WorkerPool
 	least, most int // workers
 
-	mu     sync.Mutex
-	coming atomic.Int64 // tasks that have been asked for, and are perhaps not accepted yet
+	coming atomic.Int64 // tasks that have been asked for, and have perhaps not been accepted
+	mu     sync.Mutex   // one call of the strategy at a time
 }
 
 // first asks for the minimum of workers, and returns how many are granted.
@@ -80,7 +80,7 @@ func (h *holder) first() (n int) {
 }
 
 // enter asks for a worker if none is idle, then for the task, which the caller submits. The caller calls
-// leave as soon as that is accepted, or was not. The task calls leave too as it begins: it may run
+// leave when its call of the pool below has returned. The task calls leave too as it begins: it may run
 // inside that call.
 func (h *holder) enter(ask func() (task func())) (task, leave func()) {
 	if h == nil {

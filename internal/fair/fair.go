@@ -25,6 +25,8 @@
 // they are compared by their difference.
 package fair
 
+import "maps"
+
 const (
 	// Turn is for how long, in nanoseconds, a worker is thought to serve an item, until it is known.
 	Turn = int64(100_000)
@@ -73,7 +75,7 @@ type Queue[T any] struct {
 	heap    []*Item[T]
 	seq     int64
 	class   class            // of priority 0
-	classes map[int32]*class // by priority: the others, while they have active items
+	classes map[int32]*class // by priority: the others, with active items, and some without
 }
 
 // Split makes q, which is zero, a queue below item it.
@@ -151,8 +153,11 @@ func (it *Item[T]) Put() {
 	}
 }
 
-// classOf is the class of the active items of it's priority, which is not 0. If there is none, it is it's own, or a
-// new one if it was never put.
+// keepClasses classes without active items are kept, or a queue would grow with each new priority.
+const keepClasses = 64
+
+// classOf is the class of the priority of it, which is not 0. If there is none, it is the one that the item has, or a
+// new one if the item was never put.
 func (q *Queue[T]) classOf(it *Item[T]) *class {
 	c := q.classes[it.prio]
 	if c == nil {
@@ -161,6 +166,9 @@ func (q *Queue[T]) classOf(it *Item[T]) *class {
 		}
 		if q.classes == nil {
 			q.classes = map[int32]*class{}
+		}
+		if len(q.classes) > keepClasses {
+			maps.DeleteFunc(q.classes, func(_ int32, c *class) bool { return c.weight == 0 })
 		}
 		q.classes[it.prio] = c
 	}
@@ -202,9 +210,7 @@ func (it *Item[T]) become(pos, served int32) {
 	c.served += int(served - it.served)
 	it.pos, it.served = pos, served
 	if c.weight += it.share(); c.weight == 0 {
-		if c.v = c.latest; it.prio != 0 {
-			delete(it.q.classes, it.prio)
-		}
+		c.v = c.latest
 	}
 	it.last()
 }

@@ -40,7 +40,7 @@ func (l *Lane) settleQuiet() {
 		return
 	}
 	l.wakeQuieters(at + 1) // all of them: their waits have begun
-	if l.phase == open || l.holds+l.below > 0 || !l.sampler.stopped() || !l.follows.stopped() || !l.paces.stopped() || l.up == nil && !l.crew.reclaim.stopped() {
+	if l.phase == open || l.holds > 0 || !l.sampler.stopped() || !l.follows.stopped() || !l.paces.stopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
 	if l.letGo != nil { // the alarm of follows does not ring any more
@@ -51,7 +51,7 @@ func (l *Lane) settleQuiet() {
 	for range l.from(l.takeManyLocked(mask)) { // so that a pool that is kept for its Stats keeps no results
 		l.tombstones(-1)
 	}
-	if l.tombs == 0 && !l.ended { // else a worker has come to one, and comes here when it has passed it
+	if l.tombs == 0 && !l.ended { // else it has ended, or a worker that has come to a tombstone comes here when it has passed it
 		l.finish()
 	}
 }

@@ -147,6 +147,7 @@ func (w *Worker) takeLocked() (it queue.Item, ok bool) {
 		w.keeps = nil
 		l.below--
 		c.freed(l)
+		l.release()
 	}
 	now := w.stopLocked()
 	if c.tooMany() {
@@ -215,6 +216,7 @@ func (w *Worker) stopLocked() (now int64) {
 		// w counts against l's maximum meanwhile. Otherwise a lane whose workers yield would never be at
 		// its maximum, and lanes of lower priority would starve.
 		l.below++
+		l.retain()
 		w.keeps = l
 	}
 	l.left(nil)

@@ -184,7 +184,7 @@ var kernelMutants = []mutant{
 		new: ""},
 	{name: "kernel: a withheld lane stays withheld", models: "tree/",
 		old: "\tif l.isMuted() {\n\t\tsy.Reach(\"unmute\")",
-		new: "\tif l.isMuted() && (l.kids == nil || l.paused) {\n\t\tsy.Reach(\"unmute\")"},
+		new: "\tif l.isMuted() && (l.kids() == nil || l.paused) {\n\t\tsy.Reach(\"unmute\")"},
 	{name: "kernel: a lane that is not withheld any more is not listed", models: "tree/",
 		old: "it.held = false; it.below == nil || it.below.Len() > 0 {",
 		new: "it.held = false; it.below == nil {"},
@@ -653,9 +653,6 @@ var kernelMutants = []mutant{
 		old: "\ts.peak = max(s.peak, c.live)\n\tc.rouse(w)\n",
 		new: "\ts.peak = max(s.peak, c.live)\n\tc.wakeLater(w)\n"},
 	// ----- quiet -----
-	{name: "kernel: a lane ends while a worker that yields counts in it", models: "yield/",
-		old: "l.holds+l.below > 0 ||",
-		new: "l.holds > 0 ||"},
 	{name: "kernel: a lane ends twice", models: "permits/", tests: "Reserv",
 		old: "\tif l.tombs == 0 && !l.ended {",
 		new: "\tif l.tombs == 0 {"},

@@ -204,7 +204,7 @@ func (c *code) writes() (writes []write) {
 				}
 			case *ast.CallExpr:
 				s, ok := n.Fun.(*ast.SelectorExpr)
-				if ok && strings.HasPrefix(s.Sel.Name, "Peek") { // of package sy: it reads what is at an address
+				if ok && types.ExprString(s.X) == "sy" && strings.HasPrefix(s.Sel.Name, "Peek") { // it reads what is at an address
 					return false
 				}
 				if ok && slices.Contains(changes, s.Sel.Name) {
