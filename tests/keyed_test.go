@@ -720,3 +720,26 @@ func TestReviewKeysOfABurstTakeNoMemory(t *testing.T) {
 	p.Close()
 	runtime.KeepAlive(k)
 }
+
+// TestReviewABusyKeyOutlastsABurst of others, after which its shard has few keys.
+func TestReviewABusyKeyOutlastsABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(2))
+		k := shoal.NewKeyed[int](p)
+		var first, early atomic.Bool
+		k.Submit(-1, func() {
+			time.Sleep(time.Second)
+			first.Store(true)
+		})
+		for i := range 1 << 13 {
+			k.Submit(i, func() {})
+		}
+		synctest.Wait()
+		k.Submit(-1, func() { early.Store(!first.Load()) })
+		p.Wait()
+		if early.Load() {
+			t.Error("two tasks of a key at once")
+		}
+		p.Close()
+	})
+}
