@@ -123,3 +123,18 @@ func TestTheEndOfALaneThatIsSampled(t *testing.T) {
 		wantSamplers(t, q, 0, 0)
 	})
 }
+
+// TestALaneThatHasEndedFollowsNoContext, and lets go of it.
+func TestALaneThatHasEndedFollowsNoContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := sampledLane(nil, func() {})
+		l.shut()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		l.Follow(ctx, func() { t.Error("it follows") })
+		synctest.Wait()
+		if l.letGo != nil {
+			t.Error("it has not let go")
+		}
+	})
+}

@@ -653,6 +653,12 @@ var kernelMutants = []mutant{
 		old: "\ts.peak = max(s.peak, c.live)\n\tc.rouse(w)\n",
 		new: "\ts.peak = max(s.peak, c.live)\n\tc.wakeLater(w)\n"},
 	// ----- quiet -----
+	{name: "kernel: a lane that has ended follows a context", tests: "TestALaneThatHasEnded",
+		old: "\tif !l.ended {\n\t\tl.follows",
+		new: "\tif true {\n\t\tl.follows"},
+	{name: "kernel: a lane that has ended does not let go of a context", tests: "TestALaneThatHasEnded",
+		old: "\tl.crew.touch(l) // if it has ended",
+		new: "\t// if it has ended"},
 	{name: "kernel: a lane ends twice", models: "permits/", tests: "Reserv",
 		old: "\tif l.tombs == 0 && !l.ended {",
 		new: "\tif l.tombs == 0 {"},
