@@ -217,7 +217,7 @@ func writeOverlay(name string, replace map[string]string) (string, error) {
 	return name, os.WriteFile(name, overlay, 0o666)
 }
 
-var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)$`)
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)$|^\t\t(Test\S+) \([0-9]+m`)
 
 // execute runs tests against the mutant, and says which of them failed first.
 func execute(overlay, pkg string, args ...string) (by string, err error) {
@@ -245,7 +245,7 @@ func execute(overlay, pkg string, args ...string) (by string, err error) {
 	}
 	by = "the time limit"
 	for _, match := range failed.FindAllStringSubmatch(out.String(), -1) {
-		by = cmp.Or(match[1], match[2])
+		by = cmp.Or(match[1], match[2], match[3]) // the last is a test that hangs
 		if strings.Contains(match[1], "/") { // the model, not the test around it
 			break
 		}
