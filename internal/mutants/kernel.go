@@ -445,7 +445,7 @@ var kernelMutants = []mutant{
 		new: "\t\tsums[nil] = Cut{"},
 	{name: "kernel: a lane that was stopping is reported again", tests: "TestALaterShutdown",
 		old: "if stops && (cut.Dropped",
-		new: "if (cut.Dropped"},
+		new: "if stops = true; stops && (cut.Dropped"},
 	{name: "kernel: delayed tasks are not dropped", tests: "TestDelayedTasksDoNotHoldUp",
 		old: "\t\tl.dropDelayed()\n",
 		new: ""},
