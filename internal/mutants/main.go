@@ -246,7 +246,7 @@ func execute(overlay, pkg string, args ...string) (by string, err error) {
 	by = "the time limit"
 	for _, match := range failed.FindAllStringSubmatch(out.String(), -1) {
 		by = cmp.Or(match[1], match[2], match[3]) // the last is a test that hangs
-		if strings.Contains(match[1], "/") { // the model, not the test around it
+		if strings.Contains(match[1], "/") {      // the model, not the test around it
 			break
 		}
 	}
