@@ -109,8 +109,9 @@ func (c *contextCall) bind(b kernel.Body, ctx context.Context, p *Pool) {
 	c.parent = ctx
 }
 
-// submit makes c, whose body is b, a task of p, and submits it by put, which gets the context that bounds the wait
-// for free capacity. The task is missing unless task is set. kind is for a Tracer.
+// submit makes c, whose body is b, a task of p, and submits it by put, which gets the context
+// that bounds the wait for free capacity. task says whether the user gave a task. kind is for a
+// Tracer.
 func (c *contextCall) submit(b kernel.Body, ctx context.Context, p *Pool, task bool, kind string, put putFunc) error {
 	if err := checkArgs(ctx, p, task); err != nil {
 		return err

@@ -15,10 +15,11 @@
 //	return pool.Shutdown(ctx) // runs what was accepted, then ends
 //
 // Without options a pool has at most GOMAXPROCS workers and a queue of 1<<20
-// tasks, and Submit waits while that is full. It also parks now and then, for about
-// 100 ms at most, while more than 32,768 tasks wait; see [Pool.Submit]. Workers start when tasks need
-// them, and leave after 5 s without work. A program needs few pools: one for
-// itself, and one for each dependency that has a limit of its own.
+// tasks, and Submit waits while that is full. It also parks now and then, for
+// about 100 ms at most, while more than 32,768 tasks wait; see [Pool.Submit].
+// Workers start when tasks need them, and leave after 5 s without work. A
+// program needs few pools: one for itself, and one for each dependency that has
+// a limit of its own.
 //
 // # Five calls
 //
@@ -60,14 +61,14 @@
 // protects something, use a Group, Map or ForEach.
 //
 // The full policy says what happens when the queue is full. [Block], the
-// default, slows the submitter down, which is right for batch jobs. But what
-// a task submits to a pool of its family that is not above its own (see [Pool.Sub]) is
-// accepted beyond a full queue: for a pipeline over sub-pools chain calls of [Map]. [Reject] returns
-// [ErrQueueFull], so that a server can answer at once; [Pool.TrySubmit] does so
-// for one call. [CallerRuns] runs the task on the submitting goroutine, [Spawn]
-// on a new one beyond the limit, and [DropOldest] discards the task that is
-// first in the queue. Under Block, [Pool.SubmitContext] waits for free capacity
-// only until its context ends.
+// default, slows the submitter down, which is right for batch jobs. But what a
+// task submits to a pool of its family that is not above its own (see
+// [Pool.Sub]) is accepted beyond a full queue: for a pipeline over sub-pools
+// chain calls of [Map]. [Reject] returns [ErrQueueFull], so that a server can
+// answer at once; [Pool.TrySubmit] does so for one call. [CallerRuns] runs the
+// task on the submitting goroutine, [Spawn] on a new one beyond the limit, and
+// [DropOldest] discards the task that is first in the queue. Under Block,
+// [Pool.SubmitContext] waits for free capacity only until its context ends.
 //
 // # Tasks that wait for tasks
 //

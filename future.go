@@ -235,8 +235,8 @@ func follow(ctx context.Context, known <-chan struct{}, f interface{ contextEnde
 // waiting is the Nudger of one waiter: each waiter has its own.
 type waiting struct{ *waker }
 
-// latchAt returns the latch at l, which the first call makes. It is open then if over, unless that is nil, reports
-// true.
+// latchAt returns the latch at l, which the first call makes. It is open then if over, unless
+// that is nil, reports true.
 func (w *waker) latchAt(l *sy.Latch, over func() bool) sy.Latch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +271,8 @@ type awaited struct {
 	oldest, newest *call // of those that are listed: tasks that have not begun, and some that have
 }
 
-// list lists c, unless it has begun. If wakes is set, the waiters look again: one of them may have to run c.
+// list lists c, unless it has begun. If wakes is set, the waiters look again: one of them may
+// have to run c.
 func (a *awaited) list(c *call, wakes bool) {
 	a.mu.Lock()
 	if c.Waits() {

@@ -45,15 +45,15 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 }
 
 // Get returns the resource of the worker that runs the task whose context is
-// ctx, or from which ctx is derived; of several, the innermost. It opens the resource if there is none. If
-// open returns an error, Get returns it, and the next call opens again. The
-// error is [ErrNotInTask] if ctx is not that of a running task of the pool or
-// of one of its sub-pools, [ErrNilTask] if the Local has no pool or no open, and
-// [ErrWouldDeadlock] if open gets a resource of its own Local that is being
-// opened. Other goroutines that get the resource meanwhile wait until open
-// returns. Get asks the stack whether open is the caller. A goroutine that open
-// has started, and an iterator under [iter.Pull], have stacks of their own, so
-// open must not wait for a Get there.
+// ctx, or from which ctx is derived; of several, the innermost. It opens the
+// resource if there is none. If open returns an error, Get returns it, and the
+// next call opens again. The error is [ErrNotInTask] if ctx is not that of a
+// running task of the pool or of one of its sub-pools, [ErrNilTask] if the
+// Local has no pool or no open, and [ErrWouldDeadlock] if open gets a resource
+// of its own Local that is being opened. Other goroutines that get the resource
+// meanwhile wait until open returns. Get asks the stack whether open is the
+// caller. A goroutine that open has started, and an iterator under [iter.Pull],
+// have stacks of their own, so open must not wait for a Get there.
 //
 // Only tasks that are given a context can call Get: not those of [Pool.Submit],
 // [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and

@@ -242,11 +242,12 @@ func stateOf(s kernel.Snapshot) State {
 // does not block. On a pool that is paused or closed it does nothing. Shutdown
 // and Close end a pause.
 //
-// To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on
-// no worker takes a task of the pool or of its sub-pools until the pause ends. The pause
-// does not hold back a task that a task of another pool of the family waits for and runs itself (see
-// [Future.Wait]), nor tasks that run on no worker, which Running does not count: those of
-// [CallerRuns] and [Spawn], and what a loop such as [Range] runs on its caller.
+// To wait for the tasks that run, call [Pool.Stats] until Running is 0. From then on no
+// worker takes a task of the pool or of its sub-pools until the pause ends. The pause
+// does not hold back a task that a task of another pool of the family waits for and
+// runs itself (see [Future.Wait]), nor tasks that run on no worker, which Running does
+// not count: those of [CallerRuns] and [Spawn], and what a loop such as [Range] runs on
+// its caller.
 func (p *Pool) Pause() { p.lane.Pause() }
 
 // Resume ends a pause, however many calls of Pause there were. On a pool that is not

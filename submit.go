@@ -99,8 +99,9 @@ func (p *Pool) TrySubmit(task func()) error {
 //	})
 //
 // If err is not nil, call stop there. If accepted tasks may be dropped before the program
-// ends, use [Go], and call stop when the Future is done. If such tasks submit each other without end, give
-// them the program's context: each context keeps the one before it in memory.
+// ends, use [Go], and call stop when the Future is done. If such tasks submit each other
+// without end, give them the program's context: each context keeps the one before it in
+// memory.
 //
 // Nothing reports that an accepted task did not run. Use [Pool.SubmitWait] or
 // [Go] for a task whose result matters.
@@ -130,12 +131,12 @@ func (p *Pool) SubmitContext(ctx context.Context, task func(context.Context)) er
 // If a task of the pool or of its sub-pools calls SubmitWait, it runs the new task
 // itself, so that tasks that wait for tasks cannot use up the workers. A pool that is
 // shut down refuses the new task all the same. If ctx does not show the caller's task,
-// SubmitWait asks the stack, which takes microseconds; and if the caller is nested in 64
-// other tasks, it submits the new one by the [FullPolicy] instead. With the task's context nothing bounds how deep tasks
-// nest. If the new task calls runtime.Goexit in the outer one, that
-// ends too. If a goroutine that a task has started calls SubmitWait with the task's
-// context, that goroutine runs the new task, beside its own task and beyond the
-// pool's limit.
+// SubmitWait asks the stack, which takes microseconds; and if the caller is nested in
+// 64 other tasks, it submits the new one by the [FullPolicy] instead. With the task's
+// context nothing bounds how deep tasks nest. If the new task calls runtime.Goexit in
+// the outer one, that ends too. If a goroutine that a task has started calls SubmitWait
+// with the task's context, that goroutine runs the new task, beside its own task and
+// beyond the pool's limit.
 //
 // It waits for capacity as [Pool.SubmitContext] does, and returns that call's errors if the
 // task was not accepted.

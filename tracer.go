@@ -27,9 +27,9 @@ import (
 //
 // Submitted is called by the submitting goroutine with the context of the call,
 // before the task is accepted. It is not called for a nil task or context. The
-// context that it returns replaces the caller's, but SubmitWait waits for capacity by
-// the caller's, and a Group by its own. If it returns nil, the task keeps the caller's context and is not
-// followed any further.
+// context that it returns replaces the caller's, but SubmitWait waits for
+// capacity by the caller's, and a Group by its own. If it returns nil, the task
+// keeps the caller's context and is not followed any further.
 //
 // Started is called on the task's goroutine right before the task, with a
 // context derived from what Submitted returned. The task is given the context

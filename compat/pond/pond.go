@@ -264,8 +264,7 @@ func (p *WorkerPool) ended() (successful, failed uint64) {
 	s := p.pool.Stats()
 	n := s.Completed + s.Canceled
 	n -= min(n, s.Failed+p.skipped.Load())
-	for most := p.successful.Load(); n > most && !p.successful.CompareAndSwap(most, n); {
-		most = p.successful.Load()
+	for most := p.successful.Load(); n > most && !p.successful.CompareAndSwap(most, n); most = p.successful.Load() {
 	}
 	return p.successful.Load(), s.Failed
 }

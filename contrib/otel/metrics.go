@@ -29,12 +29,12 @@ const (
 // until Unregister is called on the returned registration. README.md lists the metrics. If
 // mp is nil, Register uses the global provider.
 //
-// Each collection calls [shoal.Pool.Stats] once for each pool; between collections nothing
-// is done, and 10 KB are kept for each pool that has worked. The metrics have the attribute shoal.pool.name: the pool's name, or, for a
-// sub-pool, the names from pool down to it, joined with "/". Sub-pools with the same
-// attribute, such as those without a name, are reported as one, with the sum of their
-// figures. A pool that has ended is still reported, with its last figures, until it is
-// unregistered.
+// Each collection calls [shoal.Pool.Stats] once for each pool; between collections
+// nothing is done, and 10 KB are kept for each pool that has worked. The metrics have the
+// attribute shoal.pool.name: the pool's name, or, for a sub-pool, the names from pool
+// down to it, joined with "/". Sub-pools with the same attribute, such as those without a
+// name, are reported as one, with the sum of their figures. A pool that has ended is
+// still reported, with its last figures, until it is unregistered.
 //
 // Register returns an error if pool is nil, or has no name ([shoal.WithName]) or one that is
 // not UTF-8, and if mp is a nil pointer. It returns one too if a pool with the same name, the same

@@ -89,7 +89,8 @@ func (it *Item[T]) Split(q *Queue[T]) *Queue[T] {
 	return q
 }
 
-// Init makes it an item of q that is not in the queue yet.
+// Init makes it an item of q that is not in the queue yet. It gets the class of its priority when it is
+// first put there, so it must not be served before.
 func (q *Queue[T]) Init(it *Item[T], prio, weight int64) {
 	it.q, it.class, it.prio, it.weight, it.mean = q, &q.class, int32(prio), int32(max(1, weight)), Turn
 }
@@ -153,7 +154,8 @@ func (it *Item[T]) Put() {
 	}
 }
 
-// keepClasses classes without active items are kept, or a queue would grow with each new priority.
+// keepClasses is from how many classes on a queue drops those without active items. Else it would
+// grow with each new priority.
 const keepClasses = 64
 
 // classOf is the class of the priority of it, which is not 0. If there is none, it is the one that the item has, or a

@@ -389,8 +389,8 @@ func TestWhatWasAddedIsUsedOnce(t *testing.T) {
 	}
 }
 
-// TestPrioritiesAreForgotten: a priority of which no item is active takes no memory, and an item that comes again
-// is in the class of those that are active.
+// TestPrioritiesAreForgotten: a queue keeps few classes without active items, and an item that comes again is in
+// the class of those that are active.
 func TestPrioritiesAreForgotten(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	first, second := &Item[string]{}, &Item[string]{}

@@ -264,6 +264,7 @@ func (c *Crew) unpark(i int) *Worker {
 	return w
 }
 
+// nothing is what an alarm calls that has nothing to do with or without the lock.
 func nothing() {}
 
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer

@@ -15,8 +15,8 @@ import (
 
 // This file is the life of a lane. It is open, then it drains or stops, then it has ended; a phase
 // only moves forward. A lane ends when it is no longer open, it is quiescent, no lane below it is
-// left, no alarm of it rings, and nothing holds it (retain). When the root has ended the workers leave, and the last one
-// opens done as its last act.
+// left, no alarm of it rings, and nothing holds it (retain). When the root has ended the workers
+// leave, and the last one opens done as its last act.
 
 // life is the state of a lane's life. Guarded by the lock of the family, except stops and done.
 type life struct {
