@@ -12,7 +12,7 @@ import (
 
 // A key that has tasks is a strand (a serial executor): a queue of its own, and one activation,
 // which is in the queue of the pool, or runs, while the strand has tasks. The worker that takes the
-// activation runs the first task, and goes on with those that wait behind it. After 32 tasks it
+// activation runs the first task, and goes on with those that wait behind it. After 32 of these it
 // submits the activation again, so that other tasks that were queued by then run first. A task that
 // waits behind others in its strand has a permit, and no ticket in the pool's queue.
 

@@ -18,8 +18,9 @@ import (
 // busy in a lane (in its head), in a function of the user (apart), or on its way out. But one that
 // has taken a ticket while it searched is both busy and searching until stopSearch.
 //
-// Any goroutine may change wake, as word.go says; clock guards itself. solo, urgent and
-// branched are written under mu, and read without it. mu guards the rest.
+// In wake, the number of available workers changes under mu; any goroutine may change the rest. clock
+// guards itself. solo, urgent and branched are written under mu, and read without it. mu guards the
+// rest.
 type Crew struct {
 	Config
 	clock grow.Crew
@@ -85,7 +86,7 @@ type staff struct {
 	seenBusy      int64 // the most that a snapshot has reported
 }
 
-// slots holds values at places, which are used again.
+// slots holds values at indexes, which are used again.
 type slots[T any] struct {
 	all  []*T  // nil where the place is free
 	free []int // the latest last
@@ -196,8 +197,8 @@ func (c *Crew) understaffed(wake uint64) bool {
 
 // wantsSecond reports whether a second worker is to be woken while the first one is on its way:
 // several tasks have come to a pool that runs none, and there is more than one CPU. If only the
-// first were woken, it would wake the second when it has come. Then the second would be the next on
-// a CPU that is in use, and Go's scheduler takes it from there only after 60 µs or more
+// first were woken, it would wake the second when it has come. Then the second would be in runnext
+// of a CPU that is in use, and Go's scheduler takes it from there only after 60 µs or more
 // (Latency/50). But a first worker that has run many short tasks comes alone (coming): it has most
 // of them done by then. So does one that a Sizer has to allow. And while other goroutines wait for a CPU,
 // look wakes no second one: it would run at once, and the first, which is to ask for more workers, would
@@ -264,7 +265,7 @@ func (c *Crew) unpark(i int) *Worker {
 	return w
 }
 
-// nothing is what an alarm calls that has nothing to do with or without the lock.
+// nothing is for an alarm that needs no function before the lock, or none under it.
 func nothing() {}
 
 // armReclaim sets the timer by which idle workers leave, if it is needed and not set. One timer

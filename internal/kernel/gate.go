@@ -31,10 +31,10 @@ func (l *Lane) enterOpen() bool {
 	return false
 }
 
-// leaveAndYield leaves, and yields once, for a submitter without capacity. It says so in wake. So a worker
-// that takes the first task of a full queue need not wake another one, which would find no task if
-// tasks are short: see stopSearch. The submitter comes to the lock next, and its exit looks for a
-// worker. Others may yield still. Each of them does the same. Locked.
+// leaveAndYield leaves, and yields once, for a submitter without capacity. Meanwhile the flag submitter is set in wake.
+// So a worker that takes the first task of a full queue need not wake another one, which would find no task if
+// tasks are short: see stopSearch. The submitter comes to the lock next, and its exit looks for a worker. The flag is
+// cleared even if others still yield: each of them comes to the lock too. Locked.
 func (l *Lane) leaveAndYield() {
 	c := l.crew
 	sy.Reach("submitter yields")
@@ -151,7 +151,7 @@ func (c *Crew) restore() {
 		if parked > 0 {
 			sy.Reach("rouse")
 			w := c.unpark(parked - 1)
-			w.asks = first && c.Sizer == nil
+			w.asks = first && c.Sizer == nil // a Sizer is asked about new workers only
 			c.rouse(w)
 		} else {
 			sy.Reach("hire")
@@ -270,7 +270,7 @@ func (c *Crew) look() {
 	}
 }
 
-// backlog reports whether tasks wait for workers. It is a guess that may be too high.
+// backlog reports whether tasks wait for workers. It is a guess: there may be none.
 func (c *Crew) backlog() bool {
 	if l := c.solo.Load(); l != nil {
 		return l.waits()

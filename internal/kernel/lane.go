@@ -53,7 +53,7 @@ type sched struct {
 	turn   fair.Item[*Lane] // stands for it, and the lanes below it, in the queue of its parent
 	below  int              // workers in the lanes below it, and places here of workers that yield
 	hosts  int32            // its tasks that run a task of a lane below, in the place of a worker
-	guests int32            // its tasks that run so
+	guests int32            // its tasks that a task of a lane above runs so
 	most   int32            // the most workers in it and below it that were seen at once
 	dirty  bool             // its state was changed under the lock
 	cools  bool             // it is in Crew.cold
@@ -79,7 +79,7 @@ func (l *Lane) kids() *fair.Queue[*Lane] { return l.turn.Below() }
 func (l *Lane) isLeafOfRoot() bool { return l.up == nil || l.kids() == nil && l.up.up == nil }
 
 // leaf is the item that stands for l's own tasks in the schedule. The item turn stands for those of
-// the lanes below too: for all that l's maximum bounds.
+// the lanes below too: for all tasks that count against l's maximum.
 func (l *Lane) leaf() *fair.Item[*Lane] {
 	if l.kids() != nil {
 		return &l.kids().Own
@@ -107,7 +107,7 @@ func (l *Lane) freeUpTo(a *Lane) bool {
 // fence makes each goroutine that has looked at l, or at what bounds l, and is about to take a task
 // without the lock, come to the lock instead. That look is out of date: fewer workers may be busy
 // from now on, or a task comes without a ticket. Since head may return to its old value, its flag
-// stays set until its ticket has changed. Locked.
+// stays set until its ticket has changed. It is no memory fence. Locked.
 func (l *Lane) fence() {
 	l.mark(l.isMuted(), true)
 	l.fenced = ticketOf(l.head.Load()) + 1
@@ -137,7 +137,7 @@ func (l *Lane) charge(now int64, workers int) {
 // chargeAlone is charge for the only lane that is ready, where workers come and go without the lock. It is called before
 // another one is ready, before a goroutine with the lock changes how many workers are awake, and before a worker parks
 // or ends: left is 1 then, since it has just left. A worker that comes and leaves in between is not seen. If nobody
-// has anything to do, the lane makes up for what it is owed as if one worker served it.
+// serves it, and no other lane of its class is active, it makes up for what it is owed as if one worker served it.
 func (c *Crew) chargeAlone(left int) {
 	if l := sy.PeekPointer(&c.solo); l != nil && c.subs.Len() > 0 && l.leaf().Queued() { // else it is about to be solo no more
 		n := l.serving() + left
@@ -157,8 +157,8 @@ func (c *Crew) mute(l *Lane) {
 	l.mark(true, l.isSlow())
 }
 
-// freed is called when a worker has left l or a lane below it, or when its maximum was raised
-// or a pause ended.
+// freed unmutes l, and nudges those that wait until it is below its maximum. It is called when a worker has left l or a
+// lane below it, or when its maximum or pause was changed. If l may still have no worker, top mutes it again.
 func (c *Crew) freed(l *Lane) {
 	if l.isMuted() {
 		sy.Reach("unmute")

@@ -24,7 +24,7 @@ type life struct {
 	paused  bool
 	ended   bool
 	stops   sy.Bool // contexts of tasks are cut; changes only from false to true
-	holds   int     // what keeps the lane from its end, with the lanes right below it
+	holds   int     // what keeps the lane from its end, including the lanes right below it
 	place   *place  // nil: it is the root
 	outcome *Cut    // set once
 	follows alarm   // see Follow
@@ -49,8 +49,8 @@ type tally struct {
 	stirred uint64 // other signs that l is not stuck: a task is claimed, a pause begins or ends
 }
 
-// moves is a number that grows when a task begins on a worker of l, whose count is n, or ends, and never
-// falls: a worker that takes a ticket is busy, also if it then begins no task. If neither that nor stirred has
+// moves is a number for l, whose count is n. It grows when a task of l begins on a worker, or ends, and never
+// falls. A worker that takes a ticket counts, even if it then begins no task. If neither that nor stirred has
 // changed while l was at its maximum, l has made no progress. Locked.
 func (l *Lane) moves(n Count) uint64 {
 	return 2*(n.Submitted-n.InFlight-l.dropped-l.canceled) + uint64(n.Busy-l.inline) + l.passed
@@ -253,7 +253,7 @@ func (l *Lane) End(stop bool, cause error) {
 		return
 	}
 	c.enter()
-	sums := map[*Lane]Cut{}                                                // of the lanes right below one
+	sums := map[*Lane]Cut{}                                                // by lane, of the lanes right below it
 	for _, b := range slices.Backward(append([]*Lane{l}, c.under(l)...)) { // a lane after those below it
 		dropped, stops := b.endLocked(stop)
 		cut, up := sums[b], sums[b.up]
@@ -324,7 +324,7 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 
 // dropAll drops all tasks that wait, in the line and in strands, and returns how many there were.
 func (l *Lane) dropAll() int {
-	parked := l.parked() // there may be such tasks without cells, in a strand that runs inline
+	parked := l.parked() // they may wait in a strand that runs inline, while the line has no cells
 	l.giveBack(parked)
 	seg, t, n := l.takeManyLocked(mask)
 	dropped := n + parked

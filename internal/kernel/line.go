@@ -37,7 +37,7 @@ func (l *line) offer(it queue.Item) (t uint64, ok bool) {
 		if numOf(t) == 0 {
 			return t, false // full, closed, idle, or the lease is used up
 		}
-		seg := l.back.Load() // between the two, since dropping cells changes the ticket; before the ticket is taken: queue, Q3
+		seg := l.back.Load() // after the load, since dropping cells changes the ticket; before the ticket is taken: queue, Q3
 		if l.tail.CompareAndSwap(t, t+ticketOne-1) {
 			l.put(seg, ticketOf(t), it)
 			return t, true

@@ -149,7 +149,7 @@ func (w *Worker) settle() {
 	r.Body.Resolve(nil)
 }
 
-// mostTurns is how many tasks of a strand a worker runs one after the other. Then the other tasks
+// mostTurns is how many more tasks of a strand a worker runs after its first one. Then the other tasks
 // that are queued by now have their turn.
 const mostTurns = 32 >> (4 * sy.Shorter / 3)
 

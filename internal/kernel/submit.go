@@ -9,7 +9,7 @@ import (
 
 // This file is how a task is admitted. The fast path is one load and one compare-and-swap on tail.
 // A submitter that finds no lease there comes to the lock. There a policy says what becomes of a
-// task for which there is no free capacity; [Lane.SubmitSlow] has the only switch over policies.
+// task for which there is no free capacity; [Lane.SubmitSlow] alone looks at the policy.
 //
 // A blocked submitter is served fairly, not strictly in order. Others may take free capacity before
 // it until it has waited for a millisecond; then it is served in turn. That is the idea of
@@ -29,7 +29,7 @@ import (
 // A Policy says what becomes of a task for which there is no free capacity.
 type Policy int
 
-// The policies. See shoal.FullPolicy.
+// The policies. Those before Offer have the numbers of shoal.FullPolicy, which is converted to them.
 const (
 	Block Policy = iota
 	Reject

@@ -6,13 +6,13 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-// This file is how a worker takes tickets from a lane, and how it ceases to be busy there. In the
-// only lane that is ready it does both by a step on head, and comes to the lock only if another
-// goroutine waits for that step.
+// This file is how a worker takes tickets from a lane, and how it ceases to be busy there. It goes on to
+// the next task by a step on head, unless the slow-path flag is set or its turn is over. By such a step
+// it also enters and leaves the only lane that is ready, unless that is at its maximum.
 
-// maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo 1<<38:
-// a worker that comes out of a task after so many that they have wrapped must not take an old look
-// for a new one. That could happen only within maxSeen tickets of where it looked.
+// maxSeen is how many tickets may be taken after one look at tail. Tickets are compared modulo 1<<38.
+// If they wrap while a worker is in one task, it may take an old look for a new one, but only within
+// maxSeen tickets of where it looked.
 const maxSeen = 1 << 10
 
 // take takes the next task. If there is none it returns false, and w may have been told to leave.
@@ -26,7 +26,7 @@ func (w *Worker) take() (queue.Item, bool) {
 	}
 	for {
 		h := l.head.Load()
-		seg := l.front.Load() // between the two: see offer
+		seg := l.front.Load() // after head is loaded, and before the ticket is taken: see offer
 		alone := c.solo.Load() == l
 		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
 		// priority is ready. In a lane that is not right below the root a turn is one task.
@@ -63,12 +63,12 @@ func (w *Worker) take() (queue.Item, bool) {
 	}
 }
 
-// takePlain is the fast path of take from one plain task to the next: of the only lane that
-// is ready it takes a ticket that is not timed. If anything else is to be done it returns no task, and
-// take does it. It returns none if the task is a record either, which is then in held.
+// takePlain is the fast path of take from one plain task to the next. It takes a ticket that is not timed of the only
+// lane that is ready. If anything else is to be done it returns no task, and take does it. If the task is a record it
+// puts that into held, and returns no task either.
 func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
-	seg := l.front.Load() // between the two: see offer
+	seg := l.front.Load() // see take
 	t := ticketOf(h)
 	switch {
 	case h&flag != 0, c.solo.Load() != l, (w.seen-t-1)&mask >= uint64(w.seenFor), l.timed(t), w.seat.Stale(&c.clock):
@@ -223,8 +223,8 @@ func (w *Worker) stopLocked() (now int64) {
 	return now
 }
 
-// finishAlone counts the last task as finished in the only lane that is ready: it takes the lock
-// only if another goroutine waits for that.
+// finishAlone counts the last task as finished in the only lane that is ready. It takes the lock only if
+// the flag is set, the lane may be quiescent, or other lanes are ready by now.
 func (w *Worker) finishAlone() {
 	l, c := w.at, w.crew
 	w.publish(idleBit)

@@ -7,11 +7,11 @@
 //	lane      ready, idle, muted; whose turn it is
 //	crew      the workers: how many there are, and who is parked
 //	wait      the lists of waiters and reservations: what waits for capacity
-//	gate      the lock and its exits; invariants R, W and L hold whenever the lock is free
+//	gate      the lock and its exits: they restore invariants R, W and L, and wake or hire workers
 //	submit    how a task is admitted
 //	pace      how submitters that are far ahead let the workers follow
 //	take      how a worker takes a task, and ceases to be busy
-//	worker    a worker's loop; how it rests, and asks whether the pool is to grow
+//	worker    a worker's loop; when it parks, and asks package grow whether to add workers
 //	run       what happens around a task; inline and detached execution
 //	keep      what clients keep on a worker until it leaves
 //	record    tasks with a context, strands, claiming

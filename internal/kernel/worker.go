@@ -23,7 +23,7 @@ type Worker struct {
 	// of the caches.
 	crew     *Crew
 	seat     grow.Seat
-	seenFor  uint16 // w may take that many tickets before seen without another look at tail
+	seenFor  uint16 // the last so many tickets before seen may be taken without another look at tail
 	searches bool   // counted in wake; also set, under mu, by the goroutine that wakes or starts w
 	asks     bool   // begins by asking whether to grow; set like searches
 	leaving  bool   // it was told to leave; set like searches
@@ -75,7 +75,7 @@ const (
 	toSleep
 )
 
-// readers is what goroutines that look at a worker keep there.
+// readers is what other goroutines read of a worker, and what they keep there.
 type readers struct {
 	failed    uint64 // tasks that failed; guarded by mu
 	watchedAt int64  // when watched was set; guarded by mu
@@ -318,7 +318,8 @@ func (w *Worker) resume() {
 	w.wakeup.Set()
 }
 
-// tick is called now and then between two tasks.
+// tick, now and then between two tasks, ends a worker that has run its share (TasksPerWorker), lets submitters that are
+// far ahead go on, and asks package grow whether w is to yield or to park.
 func (w *Worker) tick() {
 	c := w.crew
 	w.due = false

@@ -98,7 +98,7 @@ var kernelMutants = []mutant{
 		old: "\t\tt = l.tail.Load()\n\t\tif numOf(t) == 0 {\n\t\t\treturn t, false // full, closed, idle, or the lease is used up\n\t\t}\n\t\tseg := l.back.Load()",
 		new: "\t\tseg := l.back.Load()\n\t\tt = l.tail.Load()\n\t\tif numOf(t) == 0 {\n\t\t\treturn t, false\n\t\t}\n\t\t//"},
 	{name: "kernel: a worker loads the end, then the word", models: "lanes/a_worker_looks",
-		old: "\t\th := l.head.Load()\n\t\tseg := l.front.Load() // between the two: see offer\n\t\talone",
+		old: "\t\th := l.head.Load()\n\t\tseg := l.front.Load() // after head is loaded, and before the ticket is taken: see offer\n\t\talone",
 		new: "\t\tseg := l.front.Load()\n\t\th := l.head.Load()\n\t\talone"},
 	{name: "kernel: a worker takes what it has seen of another lane for that of this one", models: "lanes/|looks/",
 		old: "step, w.seenFor = ticketOne+1, 0 //",
