@@ -953,6 +953,83 @@ func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 	}
 }
 
+// A task behind one that blocks does not wait until a sub-pool of higher priority, which keeps its own workers busy, has
+// nothing left to do: what these begin is no progress for it.
+func TestNobodyStarvesBehindATaskThatBlocksBelowAHigherPriority(t *testing.T) {
+	const most, allowed = 20_000, 4
+	for _, name := range []string{"Auto", "a Sizer"} {
+		t.Run(name, func(t *testing.T) {
+			var n atomic.Int64
+			sizing := shoal.Auto()
+			if name != "Auto" {
+				sizing = sizerFunc(func(s shoal.Sizing) bool {
+					if s.Workers < allowed {
+						return true
+					}
+					for was := n.Load(); n.Load() == was && was < most; { // it is asked again after a task of the others
+						runtime.Gosched()
+					}
+					return false
+				})
+			}
+			p := openPool(t, shoal.WithMaxWorkers(64), shoal.WithSizing(sizing))
+			a := newSub(t, newSub(t, p, shoal.WithPriority(1), shoal.WithMaxWorkers(allowed-1)))
+			b := newSub(t, newSub(t, p))
+			gate := make(chan struct{})
+			block := func(sub *shoal.Pool) {
+				began := make(chan struct{})
+				must(t, sub.Submit(func() { close(began); <-gate }))
+				<-began
+			}
+			block(a)
+			block(b)
+			var again func()
+			again = func() {
+				compute()
+				if n.Add(1) < most {
+					must(t, a.Submit(again))
+				}
+			}
+			for range 8 {
+				must(t, a.Submit(again))
+			}
+			must(t, b.SubmitWait(bg, fine))
+			if n := n.Load(); n >= most {
+				t.Errorf("the sub-pool of higher priority did %d tasks before the task began", n)
+			}
+			n.Store(most)
+			close(gate)
+			p.Wait()
+			a.Wait()
+			b.Wait()
+		})
+	}
+}
+
+// A task of lower priority adds no workers where those of higher priority would take them all.
+func TestATaskOfLowerPriorityAddsNoWorkersForTheOthers(t *testing.T) {
+	const most, allowed = 8_000, 2
+	p := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithSizing(sizerFunc(func(s shoal.Sizing) bool { return s.Workers < allowed })))
+	low := newSub(t, p, shoal.WithPriority(-1))
+	var n atomic.Int64
+	var again func()
+	again = func() {
+		compute()
+		if n.Add(1) < most {
+			must(t, p.Submit(again))
+		}
+	}
+	for range 2000 {
+		must(t, p.Submit(again))
+	}
+	must(t, low.SubmitWait(bg, func(context.Context) error {
+		if s := p.Stats(); n.Load() < most || s.PeakWorkers > 200 {
+			t.Errorf("after %d tasks of higher priority there were %d workers; the Sizer wants %d", n.Load(), s.PeakWorkers, allowed)
+		}
+		return nil
+	}))
+}
+
 // A task that waits for a place in a sub-pool gets it when a worker leaves, also if cells were freed there meanwhile.
 func TestAWaiterGetsItsPlaceAfterCellsWereFreed(t *testing.T) {
 	leaving, goOn := make(chan struct{}, 100), make(chan struct{})

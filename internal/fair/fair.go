@@ -34,6 +34,8 @@ const (
 	// fewer it does not have its share if that is just below the maximum; with more it hinders the others for long
 	// once it may have more. forgets is after how many times its length such a task is forgotten.
 	mostOwed, forgets = 4, 256
+	// longest is the longest turn that is thought to last as long next time: that for 1<<24 workers does not wrap.
+	longest = 1 << 38
 )
 
 // An Item is something that workers serve. It is in its queue while it may have something to do, and
@@ -59,12 +61,14 @@ type Item[T any] struct {
 // A class is the items of one priority in one queue. The items that are active have it in common; one that is not
 // active may have another one until it is.
 type class struct {
-	v      int64 // its virtual time
-	latest int64 // the largest of it and of those of its items
-	rest   int64 // what was charged and was too little to move v
-	long   int64 // how long the longest turns took lately
-	weight int64 // of its active items
-	served int   // workers that serve one of its items
+	v      int64  // its virtual time
+	latest int64  // the largest of it and of those of its items
+	rest   int64  // what was charged and was too little to move v
+	long   int64  // how long the longest turns took lately
+	weight int64  // of its active items
+	served int    // workers that serve one of its items
+	turns  uint64 // that have begun
+	queued int    // items in the queue
 }
 
 // A Queue is the items that may have something to do. An item in the queue above, if there is one,
@@ -75,7 +79,8 @@ type Queue[T any] struct {
 	heap    []*Item[T]
 	seq     int64
 	class   class            // of priority 0
-	classes map[int32]*class // by priority: the others, with active items, and some without
+	classes map[int32]*class // by priority: it, and others, with active items and some without; nil: it alone
+	keeps   int              // from how many more than keepClasses on those without are dropped
 }
 
 // Split makes q, which is zero, a queue below item it.
@@ -149,13 +154,14 @@ func (it *Item[T]) Put() {
 			}
 			it.v = least
 		}
+		c.queued++
 		it.q.heap = append(it.q.heap, it)
 		it.become(int32(len(it.q.heap)), it.served)
 	}
 }
 
-// keepClasses is from how many classes on a queue drops those without active items. Else it would
-// grow with each new priority.
+// keepClasses is from how many classes on a queue drops those without active items, and again when it has twice as
+// many as were left. Else it would grow with each new priority.
 const keepClasses = 64
 
 // classOf is the class of the priority of it, which is not 0. If there is none, it is the one that the item has, or a
@@ -167,10 +173,11 @@ func (q *Queue[T]) classOf(it *Item[T]) *class {
 			c = new(class)
 		}
 		if q.classes == nil {
-			q.classes = map[int32]*class{}
+			q.classes = map[int32]*class{0: &q.class}
 		}
-		if len(q.classes) > keepClasses {
-			maps.DeleteFunc(q.classes, func(_ int32, c *class) bool { return c.weight == 0 })
+		if len(q.classes) > keepClasses+q.keeps {
+			maps.DeleteFunc(q.classes, func(prio int32, c *class) bool { return c.weight == 0 && prio != 0 })
+			q.keeps = 2 * (len(q.classes) - 1)
 		}
 		q.classes[it.prio] = c
 	}
@@ -196,6 +203,7 @@ func (it *Item[T]) remove(owed bool) {
 		last := len(q.heap) - 1
 		q.swap(i, last)
 		it.become(0, it.served)
+		it.class.queued--
 		q.heap[last] = nil
 		if q.heap = q.heap[:last]; i < last {
 			q.fix(i)
@@ -238,6 +246,7 @@ func (it *Item[T]) Begin() {
 	for ; it.q != nil; it = it.q.above {
 		c := it.class
 		c.v += max(0, it.v-c.v) // all others of its priority have waited for no less
+		c.turns++
 		it.become(it.pos, it.served+1)
 	}
 }
@@ -281,7 +290,7 @@ func (it *Item[T]) End(ns int64) {
 	for ; it.q != nil; it = it.q.above {
 		if c := it.class; ns > 0 {
 			c.long = max(ns, c.long-ns/forgets)
-			it.mean += (ns - it.mean) / 8
+			it.mean += (min(ns, longest) - it.mean) / 8
 		}
 		if it.become(it.pos, it.served-1); it.served == 0 {
 			it.lift = 0
@@ -292,18 +301,41 @@ func (it *Item[T]) End(ns int64) {
 // times is ns for each of n workers, or less if that would wrap.
 func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 
-// Starves reports whether items of some priority wait and none of them is served. Items of equal
-// priority take turns; but workers that serve a higher priority do not come to a lower one.
-func (q *Queue[T]) Starves() bool {
-	starves := q.class.starves()
-	for _, c := range q.classes {
-		starves = starves || c.starves()
+// Ahead is about the workers that do not come to what waits: they serve items of higher priority. It is how many they
+// are, and how many turns they have begun. What waits is of the lowest priority that would be served too if there were n
+// workers; most is how many of them an item may have.
+func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
+	first := q.First()
+	if first == nil {
+		return 0, 0
 	}
-	it := q.First()
-	return starves || it != nil && it.below != nil && it.below.Starves()
+	low := first.prio
+	for prio, c := range q.classes {
+		if prio < low && c.queued > 0 && q.higher(0, prio, n, most) < n {
+			low = prio
+		}
+	}
+	if low == first.prio && first.below != nil {
+		served, turns = first.below.Ahead(min(n, most(first.Of)), most)
+	}
+	for prio, c := range q.classes {
+		if prio > low {
+			served, turns = served+c.served, turns+c.turns
+		}
+	}
+	return served, turns
 }
 
-func (c *class) starves() bool { return c.weight > 0 && c.served == 0 }
+// higher is the sum of what of returns for the items in the queue that are of higher priority, from place i of the heap
+// on, or enough, if it has come to that.
+func (q *Queue[T]) higher(i int, prio int32, enough int, of func(T) int) (n int) {
+	if enough > 0 && i < len(q.heap) && q.heap[i].prio > prio {
+		n = of(q.heap[i].Of)
+		n += q.higher(2*i+1, prio, enough-n, of)
+		n += q.higher(2*i+2, prio, enough-n, of)
+	}
+	return n
+}
 
 // at is its virtual time if each worker that serves it does so for as long as others did lately.
 func (it *Item[T]) at() int64 { return it.v + int64(it.served)*it.mean/int64(it.weight) }

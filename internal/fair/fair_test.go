@@ -72,8 +72,7 @@ func TestWhoWasAwayHasSavedNothing(t *testing.T) {
 	}
 }
 
-// TestAHigherPriorityComesFirst: always; and one below it that waits meanwhile starves, unless a worker
-// serves its priority.
+// TestAHigherPriorityComesFirst: always; and what is below it knows who is ahead.
 func TestAHigherPriorityComesFirst(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	items := tree(q, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1})
@@ -84,18 +83,40 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 		t.Errorf("it had %d ns of 100,000", used["high"])
 	}
 	high.Begin()
-	if !q.Starves() {
-		t.Error("nobody serves the lower priority, and it does not starve")
+	most := map[string]int{"a": 8, "b": 8, "c": 8, "d": 8, "high": 3, "low": 8}
+	ahead := func(workers, served int, turns uint64) {
+		t.Helper()
+		s, n := q.Ahead(workers, func(of string) int { return most[of] })
+		if s != served || n != turns {
+			t.Errorf("of %d workers %d serve what is ahead, in %d turns; want %d, %d", workers, s, n, served, turns)
+		}
 	}
+	ahead(8, 1, 101) // a and b wait, and high has 3 workers at most
+	ahead(3, 0, 0)   // high may have all three: it waits itself
+	items["a"].Begin()
+	ahead(8, 1, 101)
+	low := &Item[string]{Of: "low"}
+	q.Init(low, -1, 1)
+	low.Put()
+	ahead(8, 1, 101) // a may have all that high may not have
+	most["a"], most["b"] = 2, 2
+	ahead(8, 2, 102) // now low waits, and a worker of a does not come to it
+	ahead(7, 1, 101)
+	low.Remove()
+	ahead(8, 1, 101)
+	high.Hold()
+	ahead(8, 1, 101)
+	high.End(1000)
+	ahead(8, 0, 101)
+	below := &Item[string]{Of: "low"}
+	items["b"].below.Init(below, -1, 1)
+	below.Put()
+	most["b"], most["c"], most["d"] = 8, 3, 4
+	items["a"].Remove()
 	items["c"].Begin()
-	if q.Starves() {
-		t.Error("a worker serves each priority, and one starves")
-	}
-	high.turn(0)
-	high.Remove()
-	if q.Starves() {
-		t.Error("a priority of which nothing waits starves")
-	}
+	ahead(8, 1, 102) // below b waits what c and d leave
+	most["b"] = 7
+	ahead(8, 0, 101)
 }
 
 // TestHeld: what is held is out of its queue, with all that is below it, until it is free.
@@ -410,5 +431,65 @@ func TestPrioritiesAreForgotten(t *testing.T) {
 	}
 	if n := len(q.classes); n > keepClasses+1 {
 		t.Errorf("%d classes", n)
+	}
+
+	// Looking for classes to forget is not done again and again while many are active.
+	for prio := range int64(1000) {
+		it := &Item[string]{}
+		q.Init(it, -prio, 1)
+		it.Put()
+	}
+	looks, was := 0, 0
+	for prio := range int64(2000) {
+		it := &Item[string]{}
+		q.Init(it, 1+prio, 1)
+		it.Put()
+		it.Remove()
+		if len(q.classes) <= was {
+			looks++
+		}
+		was = len(q.classes)
+	}
+	if looks > 2 || len(q.classes) > 3*1000+keepClasses {
+		t.Errorf("%d looks, %d classes", looks, len(q.classes))
+	}
+}
+
+// TestLongTurnsOfMany: an item with very many workers, whose turns take very long, is behind the others.
+func TestLongTurnsOfMany(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	items := tree(q, nil)
+	for range 200 { // its turns lasted for a month
+		items["a"].Begin()
+		items["a"].End(1 << 51)
+	}
+	for range 1 << 13 {
+		items["a"].Begin()
+	}
+	if q.First() != items["b"] {
+		t.Error("it is first")
+	}
+}
+
+// TestTheClassOfPriority0: it is not forgotten when nothing of it is active.
+func TestTheClassOfPriority0(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	items := tree(q, nil)
+	items["a"].Remove()
+	items["c"].Remove()
+	items["d"].Remove()
+	for prio := range int64(1000) {
+		it := &Item[string]{}
+		q.Init(it, 1+prio, 1)
+		it.Put()
+		it.Remove()
+	}
+	items["a"].Put()
+	low := &Item[string]{}
+	q.Init(low, -1, 1)
+	low.Put()
+	items["a"].Begin()
+	if served, turns := q.Ahead(2, func(string) int { return 1 }); served != 1 || turns != 1 {
+		t.Errorf("%d serve what is ahead, in %d turns", served, turns)
 	}
 }

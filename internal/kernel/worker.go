@@ -366,10 +366,10 @@ func (w *Worker) ask() {
 	c := w.crew
 	still, last := 0, uint64(0)
 	for l := (grow.Look{}); c.backlog() && c.urgent.Load() != most; l.Hold(&c.clock) {
-		inTask, began, starves := c.progress()
+		inTask, began, ended, starves := c.progress()
 		var start bool
 		if c.Sizer == nil {
-			start = l.Ask(&c.clock, inTask, began, began-uint64(inTask))
+			start = l.Ask(&c.clock, inTask, began, ended)
 		} else {
 			if began != last {
 				still, last = 0, began
@@ -386,18 +386,20 @@ func (w *Worker) ask() {
 // mostLooks is how often a Sizer may say no while no task begins.
 const mostLooks = 8
 
-// progress is the number of workers inside tasks, and a number that grows as tasks or turns begin.
-// starves reports whether a lane has tasks that none of these workers will come to.
-func (c *Crew) progress() (inTask int, began uint64, starves bool) {
+// progress is the number of workers inside tasks, and how many tasks or turns have begun and ended, without those of
+// workers that do not come to what waits: see fair.Queue.Ahead. If no worker comes to it, it starves.
+func (c *Crew) progress() (inTask int, began, ended uint64, starves bool) {
 	if l := c.solo.Load(); l != nil {
 		h := l.head.Load()
-		return int(numOf(h)), ticketOf(h), false
+		return int(numOf(h)), ticketOf(h), ticketOf(h) - numOf(h), false
 	}
 	c.read(func() {
+		ahead, turns := c.ready.Ahead(c.root.max(), func(l *Lane) int { return l.max() })
 		inTask = max(0, c.live-len(c.idle)-c.apart-c.clock.Yielding()-c.searching())
-		began, starves = c.served, c.ready.Starves()
+		began = c.served - turns
+		ended, starves = began-uint64(max(0, inTask-ahead)), ahead > 0 && inTask <= ahead
 	})
-	return inTask, began, starves
+	return inTask, began, ended, starves
 }
 
 // askSizer asks the Sizer. If the Sizer panics, that counts as yes.
