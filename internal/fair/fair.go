@@ -25,7 +25,10 @@
 // they are compared by their difference.
 package fair
 
-import "maps"
+import (
+	"maps"
+	"math"
+)
 
 const (
 	// Turn is for how long, in nanoseconds, a worker is thought to serve an item, until it is known.
@@ -145,7 +148,6 @@ func (it *Item[T]) Put() {
 		}
 		least := c.v
 		if it.owed {
-			it.owed = false
 			least -= times(c.long, mostOwed*max(1, c.served)) / max(1, c.weight)
 		}
 		if it.v-least < 0 || it.v-c.latest > 0 { // the latter: the difference has wrapped
@@ -164,14 +166,11 @@ func (it *Item[T]) Put() {
 // many as were left. Else it would grow with each new priority.
 const keepClasses = 64
 
-// classOf is the class of the priority of it, which is not 0. If there is none, it is the one that the item has, or a
-// new one if the item was never put.
+// classOf is the class of the priority of it, which is not 0.
 func (q *Queue[T]) classOf(it *Item[T]) *class {
 	c := q.classes[it.prio]
 	if c == nil {
-		if c = it.class; c == &q.class {
-			c = new(class)
-		}
+		c = new(class)
 		if q.classes == nil {
 			q.classes = map[int32]*class{0: &q.class}
 		}
@@ -305,36 +304,47 @@ func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 // are, and how many turns they have begun. What waits is of the lowest priority that would be served too if there were n
 // workers; most is how many of them an item may have.
 func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
-	first := q.First()
-	if first == nil {
+	low := q.First()
+	if low == nil {
 		return 0, 0
 	}
-	low := first.prio
+	left, not := n, int32(math.MinInt32) // not: one that would not be served, nor would those below it
 	for prio, c := range q.classes {
-		if prio < low && c.queued > 0 && q.higher(0, prio, n, most) < n {
-			low = prio
+		if c.queued == 0 || prio <= not || prio >= low.prio {
+			continue
+		}
+		if it, rest := q.behind(0, prio, n, most); rest > 0 {
+			low, left = it, rest
+		} else {
+			not = prio
 		}
 	}
-	if low == first.prio && first.below != nil {
-		served, turns = first.below.Ahead(min(n, most(first.Of)), most)
+	if low.below != nil {
+		served, turns = low.below.Ahead(min(left, most(low.Of)), most)
 	}
 	for prio, c := range q.classes {
-		if prio > low {
+		if prio > low.prio {
 			served, turns = served+c.served, turns+c.turns
 		}
 	}
 	return served, turns
 }
 
-// higher is the sum of what of returns for the items in the queue that are of higher priority, from place i of the heap
-// on, or enough, if it has come to that.
-func (q *Queue[T]) higher(i int, prio int32, enough int, of func(T) int) (n int) {
-	if enough > 0 && i < len(q.heap) && q.heap[i].prio > prio {
-		n = of(q.heap[i].Of)
-		n += q.higher(2*i+1, prio, enough-n, of)
-		n += q.higher(2*i+2, prio, enough-n, of)
+// behind is the first item, from place i of the heap on, that is not of higher priority, and how many of n workers those
+// that are leave. If they leave none it looks no further.
+func (q *Queue[T]) behind(i int, prio int32, n int, most func(T) int) (first *Item[T], left int) {
+	if n <= 0 || i >= len(q.heap) {
+		return nil, n
 	}
-	return n
+	it := q.heap[i]
+	if it.prio <= prio {
+		return it, n
+	}
+	first, left = q.behind(2*i+1, prio, n-most(it.Of), most)
+	if it, left = q.behind(2*i+2, prio, left, most); first == nil || it != nil && it.before(first) {
+		first = it
+	}
+	return first, left
 }
 
 // at is its virtual time if each worker that serves it does so for as long as others did lately.

@@ -117,6 +117,30 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 	ahead(8, 1, 102) // below b waits what c and d leave
 	most["b"] = 7
 	ahead(8, 0, 101)
+	high.Free()
+	items["a"].Put()
+	inner := high.Split(new(Queue[string]))
+	first := &Item[string]{Of: "first"}
+	inner.Init(first, 1, 1)
+	first.Put()
+	most["first"] = 1
+	high.Begin()
+	first.Begin()
+	ahead(8, 2, 103) // a and b wait: what is below high is ahead once, not twice
+	most["b"], most["c"], most["d"], most["high"] = 7, 3, 3, 3
+	for _, name := range []string{"a", "b", "a"} { // it becomes the first of the two
+		for _, other := range []string{"a", "b"} {
+			if other != name {
+				items[other].Charge(1e9, 1)
+			}
+		}
+		ahead(8, 2, 103) // high leaves 5, and c and d may have these
+		if name == "a" {
+			ahead(10, 2, 103)
+		} else {
+			ahead(10, 3, 104) // c and d leave one of 7
+		}
+	}
 }
 
 // TestHeld: what is held is out of its queue, with all that is below it, until it is free.
@@ -468,6 +492,39 @@ func TestLongTurnsOfMany(t *testing.T) {
 	}
 	if q.First() != items["b"] {
 		t.Error("it is first")
+	}
+}
+
+// TestSplitOfWhatIsHeld: what an item stood for is in the new queue, so that it comes back when the item is free.
+func TestSplitOfWhatIsHeld(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	it := &Item[string]{Of: "it"}
+	q.Init(it, 0, 1)
+	it.Put()
+	it.Hold()
+	below := it.Split(new(Queue[string]))
+	if it.Free(); q.First() != it || below.First() != &below.Own {
+		t.Error("it is not in its queue")
+	}
+}
+
+// TestWhoWasAwayOfAPriority: an item that had more than its share has that still when it comes again, of whatever
+// priority it is.
+func TestWhoWasAwayOfAPriority(t *testing.T) {
+	for _, prio := range []int64{0, 1} {
+		q := new(Item[string]).Split(new(Queue[string]))
+		a, b := &Item[string]{Of: "a"}, &Item[string]{Of: "b"}
+		q.Init(a, prio, 1)
+		q.Init(b, prio, 1)
+		a.Put()
+		b.Put()
+		a.Begin()
+		a.turn(1e9)
+		a.Remove()
+		a.Put()
+		if used := serve(q, 1000, func(string) int64 { return 1e6 }); used["a"] > 1e6 {
+			t.Errorf("priority %d: it had %d ms", prio, used["a"]/1e6)
+		}
 	}
 }
 
