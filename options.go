@@ -355,9 +355,9 @@ func WithTiming(t Timing) Option {
 // whatever that means for the others. A worker that runs a task of lower
 // priority changes over when the task has ended. See [Pool.Sub].
 //
-// [Auto] adds no workers for the others while tasks of higher priority keep the
-// CPUs busy. So these may wait for as long as a pool of higher priority has tasks.
-// If that pool has a maximum which leaves workers, they do not.
+// While tasks of higher priority make progress, no workers are added for the
+// others, unless the maximums of all pools of higher priority together leave some. So
+// without such maximums a task may wait for as long as pools of higher priority have tasks.
 //
 // The priority does not change. To change that of a tenant, make a new sub-pool for
 // it, and call [Pool.Drain] of the old one. Until that has ended, each of the two may
@@ -383,8 +383,9 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 // The answer decides when a new worker begins, not whether it does. After true
 // the new worker takes a task as soon as it gets a CPU. After false it first
 // yields to the other workers. The pool asks again each time the worker has
-// yielded once. If no task starts meanwhile, of its own priority or a lower one, the
-// worker takes one after a few yields, whatever Grow says. So a Sizer can hold growth back while the workers
+// yielded once. If no task starts meanwhile, the worker takes one after a few
+// yields, whatever Grow says. Tasks of a higher priority than one that waits do not
+// count, if the maximums of their pools leave workers for it. So a Sizer can hold growth back while the workers
 // keep up, but it cannot make a task wait behind workers that block.
 //
 // Grow is called without a lock of the pool, and may call methods of the pool

@@ -335,6 +335,9 @@ func (h Histogram) Max() time.Duration { return time.Duration(h.max) }
 // Max. A q below 0 counts as 0, above 1 as 1. The quantiles of an empty histogram
 // are 0.
 func (h Histogram) Quantile(q float64) time.Duration {
+	if h.Count == 0 { // its Max may be known already: see record
+		return 0
+	}
 	rank := uint64(max(1, math.Ceil(min(max(q, 0), 1)*float64(h.Count))))
 	var seen uint64
 	for i, n := range h.buckets {
@@ -347,7 +350,10 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 // Merge returns the histogram of the durations of h and o together.
 func (h Histogram) Merge(o Histogram) Histogram {
-	if h.buckets == nil { // it is empty, or was not made by a pool
+	if o.buckets == nil { // it is empty, or was not made by a pool
+		return h
+	}
+	if h.buckets == nil {
 		return o
 	}
 	h.max = max(h.max, o.max)
@@ -358,7 +364,7 @@ func (h Histogram) Merge(o Histogram) Histogram {
 // earlier, which must be an earlier snapshot of the same histogram. Its Max is
 // still that of h, or 0 if nothing was recorded.
 func (h Histogram) Since(earlier Histogram) Histogram {
-	if h.buckets == nil || h.Count < earlier.Count {
+	if earlier.buckets == nil || h.buckets == nil || h.Count < earlier.Count {
 		return h
 	}
 	if h.Count == earlier.Count {

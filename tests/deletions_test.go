@@ -217,11 +217,27 @@ func TestTheContextOfATracedTaskEndsWithIt(t *testing.T) {
 	}
 }
 
+// An endingContext ends when over is closed, as if its time were up.
+type endingContext struct {
+	context.Context
+	over chan struct{}
+}
+
+func (c endingContext) Done() <-chan struct{} { return c.over }
+
+func (c endingContext) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // What a context's Err returns stays the same after it has ended, though the parent ends for another reason.
 func TestTheErrorOfAContextStays(t *testing.T) {
 	p := openPool(t, fixed(1)...)
-	parent, cancel := context.WithTimeout(bg, 50*time.Millisecond)
-	defer cancel()
+	parent := endingContext{bg, make(chan struct{})}
 	var kept atomic.Value
 	began, gate := make(chan struct{}), make(chan struct{})
 	must(t, p.SubmitContext(parent, func(ctx context.Context) {
@@ -237,7 +253,7 @@ func TestTheErrorOfAContextStays(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	was := ctx.Err()
-	<-parent.Done()
+	close(parent.over)
 	close(gate)
 	must(t, <-closed)
 	if err := ctx.Err(); err != was {

@@ -259,6 +259,9 @@ func TestReviewHistogramsOfOthers(t *testing.T) {
 	for _, m := range []shoal.Histogram{h.Merge(h), h.Since(h), h.Since(histogramOf(1)), histogramOf(1).Merge(h), h.Merge(histogramOf(1))} {
 		m.Quantile(0.5)
 	}
+	if a := histogramOf(1, 2, 3, 4); !equalHistograms(a.Since(h), a) || !equalHistograms(a.Merge(h), a) {
+		t.Error("a Count without durations counts")
+	}
 }
 
 func TestHistogramSince(t *testing.T) {

@@ -313,7 +313,13 @@ func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
 		if c.queued == 0 || prio <= not || prio >= low.prio {
 			continue
 		}
-		if it, rest := q.behind(0, prio, n, most); rest > 0 {
+		free := n
+		for p, higher := range q.classes {
+			if p > prio {
+				free -= higher.served
+			}
+		}
+		if it, rest := q.behind(0, prio, free, most); rest > 0 {
 			low, left = it, rest
 		} else {
 			not = prio
@@ -331,7 +337,7 @@ func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
 }
 
 // behind is the first item, from place i of the heap on, that is not of higher priority, and how many of n workers those
-// that are leave. If they leave none it looks no further.
+// that are leave, beside the workers that they have. If they leave none it looks no further.
 func (q *Queue[T]) behind(i int, prio int32, n int, most func(T) int) (first *Item[T], left int) {
 	if n <= 0 || i >= len(q.heap) {
 		return nil, n
@@ -340,7 +346,7 @@ func (q *Queue[T]) behind(i int, prio int32, n int, most func(T) int) (first *It
 	if it.prio <= prio {
 		return it, n
 	}
-	first, left = q.behind(2*i+1, prio, n-most(it.Of), most)
+	first, left = q.behind(2*i+1, prio, n-most(it.Of)+int(it.served), most)
 	if it, left = q.behind(2*i+2, prio, left, most); first == nil || it != nil && it.before(first) {
 		first = it
 	}

@@ -143,6 +143,29 @@ func TestAHigherPriorityComesFirst(t *testing.T) {
 	}
 }
 
+// TestWhatIsHeldKeepsItsWorkers: these are not left for what is of lower priority.
+func TestWhatIsHeldKeepsItsWorkers(t *testing.T) {
+	q := new(Item[string]).Split(new(Queue[string]))
+	x, y, low := &Item[string]{Of: "x"}, &Item[string]{Of: "y"}, &Item[string]{Of: "low"}
+	for it, prio := range map[*Item[string]]int64{x: 1, y: 1, low: 0} {
+		q.Init(it, prio, 1)
+		it.Put()
+	}
+	most := map[string]int{"x": 3, "y": 5, "low": 8}
+	for range 3 {
+		x.Begin()
+	}
+	x.Hold()
+	for served := range 3 { // of y
+		for workers, ahead := range map[int]int{8: 0, 9: 3 + served} {
+			if n, _ := q.Ahead(workers, func(of string) int { return most[of] }); n != ahead {
+				t.Errorf("of %d workers %d are ahead, want %d", workers, n, ahead)
+			}
+		}
+		y.Begin()
+	}
+}
+
 // TestHeld: what is held is out of its queue, with all that is below it, until it is free.
 func TestHeld(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
