@@ -385,8 +385,8 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 // yields to the other workers. The pool asks again each time the worker has
 // yielded once. If no task starts meanwhile, the worker takes one after a few
 // yields, whatever Grow says. Tasks of a higher priority than one that waits do not
-// count, if the maximums of their pools leave workers for it. So a Sizer can hold growth back while the workers
-// keep up, but it cannot make a task wait behind workers that block.
+// count, if the maximums of their pools leave workers for it. So a Sizer can hold growth back while
+// the workers keep up, but it cannot make a task wait behind workers that block.
 //
 // Grow is called without a lock of the pool, and may call methods of the pool
 // that do not wait. Until it returns no other worker is added, but parked workers

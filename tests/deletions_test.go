@@ -6,13 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoal-go/shoal"
 )
 
-// Each statement of the root package, and some of the kernel's, were taken out once, one at a time. Without these tests
-// some of them were not missed.
+// This file is tests of promises that no other test would have missed: without one of them, a
+// statement of the root package or of the kernel could be taken out.
 
 // A context that counts what is registered with it: see context.AfterFunc.
 type countingContext struct {
@@ -45,29 +46,31 @@ func (c *countingContext) left() int {
 
 // A Wait leaves nothing registered with the context of what it waits for.
 func TestAWaitLeavesNothingInTheContext(t *testing.T) {
-	parent, cancel := context.WithCancel(bg)
-	defer cancel()
-	own := &countingContext{Context: parent}
-	p := openPool(t, fixed(1)...)
-	gate := make(chan struct{})
-	f := shoal.Go(own, p, func(context.Context) (int, error) { <-gate; return 1, nil })
-	ctx, giveUp := context.WithCancel(bg)
-	waited := make(chan error)
-	go func() {
-		_, err := f.Wait(ctx)
-		waited <- err
-	}()
-	for own.left() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	giveUp()
-	if err := <-waited; err != context.Canceled {
-		t.Error(err)
-	}
-	if n := own.left(); n != 0 {
-		t.Errorf("%d functions wait for the end of the context", n)
-	}
-	close(gate)
+	inBubble(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(bg)
+		defer cancel()
+		own := &countingContext{Context: parent}
+		p := openPool(t, fixed(1)...)
+		defer hold(t, p, 1)()
+		f := shoal.Go(own, p, func(context.Context) (int, error) { return 1, nil })
+		ctx, giveUp := context.WithCancel(bg)
+		waited := make(chan error)
+		go func() {
+			_, err := f.Wait(ctx)
+			waited <- err
+		}()
+		synctest.Wait()
+		if own.left() == 0 {
+			t.Error("it does not wait for the end of the context")
+		}
+		giveUp()
+		if err := <-waited; err != context.Canceled {
+			t.Error(err)
+		}
+		if n := own.left(); n != 0 {
+			t.Errorf("%d functions wait for the end of the context", n)
+		}
+	})
 }
 
 func TestTheZeroFuture(t *testing.T) {
@@ -98,28 +101,27 @@ func TestMustPanics(t *testing.T) {
 	shoal.Must(shoal.New(shoal.WithMaxWorkers(-1)))
 }
 
-// Who waits with a context that ends is told of that alone, if the errors of the group are collected: they are not
-// all there.
+// If the context of WaitContext ends first, and the errors of the group are collected, it returns
+// the error of the context alone: not all of the others are there.
 func TestWaitContextOfCollectedErrors(t *testing.T) {
-	p := openPool(t, fixed(2)...)
-	g := p.Group(bg, shoal.CollectErrors())
-	gate, failed := make(chan struct{}), make(chan struct{})
-	mine := errors.New("mine")
-	g.Go(func(context.Context) error { defer close(failed); return mine })
-	g.Go(func(context.Context) error { <-gate; return nil })
-	<-failed
-	for p.Stats().Completed == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(bg, time.Millisecond)
-	defer cancel()
-	if err := g.WaitContext(ctx); err != context.DeadlineExceeded {
-		t.Error(err)
-	}
-	close(gate)
-	if err := g.Wait(); !errors.Is(err, mine) {
-		t.Error(err)
-	}
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, fixed(2)...)
+		g := p.Group(bg, shoal.CollectErrors())
+		gate := make(chan struct{})
+		mine := errors.New("mine")
+		g.Go(func(context.Context) error { return mine })
+		g.Go(func(context.Context) error { <-gate; return nil })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+		defer cancel()
+		if err := g.WaitContext(ctx); err != context.DeadlineExceeded {
+			t.Error(err)
+		}
+		close(gate)
+		if err := g.Wait(); !errors.Is(err, mine) {
+			t.Error(err)
+		}
+	})
 }
 
 // The context of a group's task that has ended shows no task, though it was kept.
@@ -188,22 +190,22 @@ func TestALoopThatCloseHasEndedInItsLastItem(t *testing.T) {
 
 // A slow task of a sub-pool is not one of the pool above it.
 func TestASlowTaskIsThatOfItsPool(t *testing.T) {
-	alarms := make(chan shoal.Alarm, 10)
-	p := openPool(t, fixed(2, shoal.WithSlowTask(20*time.Millisecond), shoal.WithAlarmHandler(func(a shoal.Alarm) { alarms <- a }))...)
-	own := make(chan shoal.Alarm, 10)
-	sub := newSub(t, p, shoal.WithSlowTask(20*time.Millisecond), shoal.WithAlarmHandler(func(a shoal.Alarm) { own <- a }))
-	gate := make(chan struct{})
-	must(t, sub.Submit(func() { <-gate }))
-	<-own
-	time.Sleep(50 * time.Millisecond)
-	if len(alarms) > 0 {
-		t.Error("the pool above tells it too")
-	}
-	must(t, p.Submit(func() { <-gate }))
-	if a := <-alarms; a.Count != 1 || p.Stats().SlowTasks != 1 || sub.Stats().SlowTasks != 1 {
-		t.Errorf("%d tasks in the alarm, %d counted, %d of the sub-pool", a.Count, p.Stats().SlowTasks, sub.Stats().SlowTasks)
-	}
-	close(gate)
+	inBubble(t, func(t *testing.T) {
+		alarms := make(chan shoal.Alarm, 10)
+		p := openPool(t, fixed(2, shoal.WithSlowTask(20*time.Millisecond), shoal.WithAlarmHandler(func(a shoal.Alarm) { alarms <- a }))...)
+		own := make(chan shoal.Alarm, 10)
+		sub := newSub(t, p, shoal.WithSlowTask(20*time.Millisecond), shoal.WithAlarmHandler(func(a shoal.Alarm) { own <- a }))
+		defer hold(t, sub, 1)()
+		<-own
+		time.Sleep(50 * time.Millisecond)
+		if len(alarms) > 0 {
+			t.Error("the pool above tells it too")
+		}
+		defer hold(t, p, 1)()
+		if a := <-alarms; a.Count != 1 || p.Stats().SlowTasks != 1 || sub.Stats().SlowTasks != 1 {
+			t.Errorf("%d tasks in the alarm, %d counted, %d of the sub-pool", a.Count, p.Stats().SlowTasks, sub.Stats().SlowTasks)
+		}
+	})
 }
 
 // The context of a task ends with the task, also if that is traced.
@@ -217,82 +219,64 @@ func TestTheContextOfATracedTaskEndsWithIt(t *testing.T) {
 	}
 }
 
-// An endingContext ends when over is closed, as if its time were up.
-type endingContext struct {
-	context.Context
-	over chan struct{}
-}
-
-func (c endingContext) Done() <-chan struct{} { return c.over }
-
-func (c endingContext) Err() error {
-	select {
-	case <-c.over:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
-// What a context's Err returns stays the same after it has ended, though the parent ends for another reason.
+// What a context's Err returns stays the same after it has ended, though the parent ends for
+// another reason.
 func TestTheErrorOfAContextStays(t *testing.T) {
-	p := openPool(t, fixed(1)...)
-	parent := endingContext{bg, make(chan struct{})}
-	var kept atomic.Value
-	began, gate := make(chan struct{}), make(chan struct{})
-	must(t, p.SubmitContext(parent, func(ctx context.Context) {
-		kept.Store(anyContext{ctx})
-		close(began)
-		<-gate
-	}))
-	<-began
-	closed := make(chan error)
-	go func() { closed <- p.Close() }()
-	ctx := kept.Load().(anyContext)
-	for ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	was := ctx.Err()
-	close(parent.over)
-	close(gate)
-	must(t, <-closed)
-	if err := ctx.Err(); err != was {
-		t.Errorf("%v, and then %v", was, err)
-	}
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, fixed(1)...)
+		parent, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		var kept atomic.Value
+		began, gate := make(chan struct{}), make(chan struct{})
+		must(t, p.SubmitContext(parent, func(ctx context.Context) {
+			kept.Store(anyContext{ctx})
+			close(began)
+			<-gate
+		}))
+		<-began
+		closed := make(chan error)
+		go func() { closed <- p.Close() }()
+		synctest.Wait()
+		ctx := kept.Load().(anyContext)
+		was := ctx.Err()
+		<-parent.Done()
+		close(gate)
+		must(t, <-closed)
+		if err := ctx.Err(); err != was || err == nil {
+			t.Errorf("%v, and then %v", was, err)
+		}
+	})
 }
 
 // A submitter that waits for a place in the queue gets that of a task which is withdrawn.
 func TestAWithdrawnTaskLeavesItsPlaceToABlockedSubmitter(t *testing.T) {
-	p := openPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
-	gate, began := make(chan struct{}), make(chan struct{})
-	must(t, p.Submit(func() { close(began); <-gate }))
-	<-began
-	ctx, cancel := context.WithCancel(bg)
-	f := shoal.Go(ctx, p, func(context.Context) (int, error) { return 1, nil })
-	submitted := make(chan error)
-	go func() { submitted <- p.Submit(func() {}) }()
-	for p.Stats().Blocked == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	if _, err := f.Wait(bg); err != context.Canceled {
-		t.Error(err)
-	}
-	must(t, <-submitted)
-	close(gate)
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+		defer hold(t, p, 1)()
+		ctx, cancel := context.WithCancel(bg)
+		f := shoal.Go(ctx, p, func(context.Context) (int, error) { return 1, nil })
+		submitted := make(chan error)
+		go func() { submitted <- p.Submit(func() {}) }()
+		synctest.Wait()
+		cancel()
+		if _, err := f.Wait(bg); err != context.Canceled {
+			t.Error(err)
+		}
+		must(t, <-submitted)
+	})
 }
 
 // It gets that of a task which its waiter runs, too, while that runs.
 func TestAClaimedTaskLeavesItsPlaceToABlockedSubmitter(t *testing.T) {
-	p := openPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
-	submitted := make(chan error)
-	must(t, p.SubmitWait(bg, func(ctx context.Context) error {
-		f := shoal.Go(ctx, p, func(context.Context) (int, error) { return 1, <-submitted })
-		go func() { submitted <- p.Submit(func() {}) }()
-		for p.Stats().Blocked == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		_, err := f.Wait(ctx)
-		return err
-	}))
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, fixed(1, shoal.WithQueueCapacity(1))...)
+		submitted := make(chan error)
+		must(t, p.SubmitWait(bg, func(ctx context.Context) error {
+			f := shoal.Go(ctx, p, func(context.Context) (int, error) { return 1, <-submitted })
+			go func() { submitted <- p.Submit(func() {}) }()
+			synctest.Wait()
+			_, err := f.Wait(ctx)
+			return err
+		}))
+	})
 }

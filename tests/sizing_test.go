@@ -308,6 +308,22 @@ func compute() {
 	sink.Store(x)
 }
 
+// keepFull submits that many tasks that compute. Each counts in n, and submits one like it unless n
+// has come to most.
+func keepFull(t *testing.T, p *shoal.Pool, tasks int, n *atomic.Int64, most int64) {
+	t.Helper()
+	var again func()
+	again = func() {
+		compute()
+		if n.Add(1) < most {
+			must(t, p.Submit(again))
+		}
+	}
+	for range tasks {
+		must(t, p.Submit(again))
+	}
+}
+
 var sink atomic.Uint64
 
 // A CPU that the machine takes away for a while looks like a worker that

@@ -927,18 +927,8 @@ func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 				p := openPool(t, shoal.WithMaxWorkers(1000))
 				a, b := newSub(t, p, shoal.WithPriority(priority), shoal.WithMaxWorkers(2*procs+2)), newSub(t, p)
-				var stop atomic.Bool
 				var n atomic.Int64
-				var again func()
-				again = func() {
-					compute()
-					if n.Add(1) < most && !stop.Load() {
-						must(t, a.Submit(again))
-					}
-				}
-				for range 8 * procs {
-					must(t, a.Submit(again))
-				}
+				keepFull(t, a, 8*procs, &n, most)
 				for range rounds {
 					must(t, p.SubmitWait(bg, fine))
 					must(t, b.SubmitWait(bg, fine))
@@ -946,15 +936,15 @@ func TestNobodyStarvesBesideASubPoolThatKeepsTheCPUsBusy(t *testing.T) {
 				if n := n.Load(); n >= most {
 					t.Errorf("the sub-pool did %d tasks before %d of others had their turn", n, 2*rounds)
 				}
-				stop.Store(true)
+				n.Store(most)
 				a.Wait()
 			})
 		}
 	}
 }
 
-// A task behind one that blocks does not wait until a sub-pool of higher priority, which keeps its own workers busy, has
-// nothing left to do: what these begin is no progress for it.
+// A task behind one that blocks does not wait until a sub-pool of higher priority, which keeps its
+// own workers busy, has nothing left to do: what these begin is no progress for it.
 func TestNobodyStarvesBehindATaskThatBlocksBelowAHigherPriority(t *testing.T) {
 	const most, allowed = 20_000, 4
 	for _, name := range []string{"Auto", "a Sizer"} {
@@ -975,33 +965,16 @@ func TestNobodyStarvesBehindATaskThatBlocksBelowAHigherPriority(t *testing.T) {
 			p := openPool(t, shoal.WithMaxWorkers(64), shoal.WithSizing(sizing))
 			a := newSub(t, newSub(t, p, shoal.WithPriority(1), shoal.WithMaxWorkers(allowed-1)))
 			b := newSub(t, newSub(t, p))
-			gate := make(chan struct{})
-			block := func(sub *shoal.Pool) {
-				began := make(chan struct{})
-				must(t, sub.Submit(func() { close(began); <-gate }))
-				<-began
-			}
-			block(a)
-			block(b)
-			var again func()
-			again = func() {
-				compute()
-				if n.Add(1) < most {
-					must(t, a.Submit(again))
-				}
-			}
-			for range 8 {
-				must(t, a.Submit(again))
-			}
+			goOn := hold(t, a, 1)
+			defer hold(t, b, 1)()
+			keepFull(t, a, 8, &n, most)
 			must(t, b.SubmitWait(bg, fine))
 			if n := n.Load(); n >= most {
 				t.Errorf("the sub-pool of higher priority did %d tasks before the task began", n)
 			}
 			n.Store(most)
-			close(gate)
-			p.Wait()
+			goOn()
 			a.Wait()
-			b.Wait()
 		})
 	}
 }
@@ -1012,16 +985,7 @@ func TestATaskOfLowerPriorityAddsNoWorkersForTheOthers(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(1000), shoal.WithSizing(sizerFunc(func(s shoal.Sizing) bool { return s.Workers < allowed })))
 	low := newSub(t, p, shoal.WithPriority(-1))
 	var n atomic.Int64
-	var again func()
-	again = func() {
-		compute()
-		if n.Add(1) < most {
-			must(t, p.Submit(again))
-		}
-	}
-	for range 2000 {
-		must(t, p.Submit(again))
-	}
+	keepFull(t, p, 2000, &n, most)
 	must(t, low.SubmitWait(bg, func(context.Context) error {
 		if s := p.Stats(); n.Load() < most || s.PeakWorkers > 200 {
 			t.Errorf("after %d tasks of higher priority there were %d workers; the Sizer wants %d", n.Load(), s.PeakWorkers, allowed)

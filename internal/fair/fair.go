@@ -37,7 +37,8 @@ const (
 	// fewer it does not have its share if that is just below the maximum; with more it hinders the others for long
 	// once it may have more. forgets is after how many times its length such a task is forgotten.
 	mostOwed, forgets = 4, 256
-	// longest is the longest turn that is thought to last as long next time: that for 1<<24 workers does not wrap.
+	// longest is the longest turn that is thought to last as long next time: that for 1<<24 workers
+	// does not wrap.
 	longest = 1 << 38
 )
 
@@ -162,8 +163,8 @@ func (it *Item[T]) Put() {
 	}
 }
 
-// keepClasses is from how many classes on a queue drops those without active items, and again when it has twice as
-// many as were left. Else it would grow with each new priority.
+// keepClasses is from how many classes on a queue drops those without active items, and again when
+// it has twice as many as were left. Else it would grow with each new priority.
 const keepClasses = 64
 
 // classOf is the class of the priority of it, which is not 0.
@@ -300,9 +301,9 @@ func (it *Item[T]) End(ns int64) {
 // times is ns for each of n workers, or less if that would wrap.
 func times(ns int64, n int) int64 { return min(ns, 1<<62/int64(n)) * int64(n) }
 
-// Ahead is about the workers that do not come to what waits: they serve items of higher priority. It is how many they
-// are, and how many turns they have begun. What waits is of the lowest priority that would be served too if there were n
-// workers; most is how many of them an item may have.
+// Ahead is about the workers that do not come to what waits: they serve items of higher priority. It
+// is how many they are, and how many turns they have begun. What waits is of the lowest priority that
+// would be served too if there were n workers; most is how many of them an item may have.
 func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
 	low := q.First()
 	if low == nil {
@@ -313,31 +314,35 @@ func (q *Queue[T]) Ahead(n int, most func(T) int) (served int, turns uint64) {
 		if c.queued == 0 || prio <= not || prio >= low.prio {
 			continue
 		}
-		free := n
-		for p, higher := range q.classes {
-			if p > prio {
-				free -= higher.served
-			}
-		}
-		if it, rest := q.behind(0, prio, free, most); rest > 0 {
+		above, _ := q.higher(prio)
+		if it, rest := q.behind(0, prio, n-above, most); rest > 0 {
 			low, left = it, rest
 		} else {
 			not = prio
 		}
 	}
+	served, turns = q.higher(low.prio)
 	if low.below != nil {
-		served, turns = low.below.Ahead(min(left, most(low.Of)), most)
+		s, t := low.below.Ahead(min(left, most(low.Of)), most)
+		served, turns = served+s, turns+t
 	}
-	for prio, c := range q.classes {
-		if prio > low.prio {
+	return served, turns
+}
+
+// higher is how many workers serve items of higher priority, in the queue or not, and how many
+// turns these have begun.
+func (q *Queue[T]) higher(prio int32) (served int, turns uint64) {
+	for p, c := range q.classes {
+		if p > prio {
 			served, turns = served+c.served, turns+c.turns
 		}
 	}
 	return served, turns
 }
 
-// behind is the first item, from place i of the heap on, that is not of higher priority, and how many of n workers those
-// that are leave, beside the workers that they have. If they leave none it looks no further.
+// behind is the first item, from place i of the heap on, that is not of higher priority, and how
+// many of n workers those that are leave, beside the workers that they have. If they leave none it
+// looks no further.
 func (q *Queue[T]) behind(i int, prio int32, n int, most func(T) int) (first *Item[T], left int) {
 	if n <= 0 || i >= len(q.heap) {
 		return nil, n

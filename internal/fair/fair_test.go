@@ -457,8 +457,8 @@ func TestWhatWasAddedIsUsedOnce(t *testing.T) {
 	}
 }
 
-// TestPrioritiesAreForgotten: a queue keeps few classes without active items, and an item that comes again is in
-// the class of those that are active.
+// TestPrioritiesAreForgotten: a queue keeps few classes without active items, and an item that
+// comes again is in the class of those that are active.
 func TestPrioritiesAreForgotten(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	first, second := &Item[string]{}, &Item[string]{}
@@ -518,7 +518,8 @@ func TestLongTurnsOfMany(t *testing.T) {
 	}
 }
 
-// TestSplitOfWhatIsHeld: what an item stood for is in the new queue, so that it comes back when the item is free.
+// TestSplitOfWhatIsHeld: what an item stood for is in the new queue, so that it comes back when the
+// item is free.
 func TestSplitOfWhatIsHeld(t *testing.T) {
 	q := new(Item[string]).Split(new(Queue[string]))
 	it := &Item[string]{Of: "it"}
@@ -531,8 +532,8 @@ func TestSplitOfWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestWhoWasAwayOfAPriority: an item that had more than its share has that still when it comes again, of whatever
-// priority it is.
+// TestWhoWasAwayOfAPriority: an item that had more than its share has that still when it comes
+// again, of whatever priority it is.
 func TestWhoWasAwayOfAPriority(t *testing.T) {
 	for _, prio := range []int64{0, 1} {
 		q := new(Item[string]).Split(new(Queue[string]))

@@ -18,9 +18,9 @@ import (
 // busy in a lane (in its head), in a function of the user (apart), or on its way out. But one that
 // has taken a ticket while it searched is both busy and searching until stopSearch.
 //
-// In wake, the number of available workers changes under mu; any goroutine may change the rest. clock
-// guards itself. solo, urgent and branched are written under mu, and read without it. mu guards the
-// rest.
+// In wake, the number of available workers changes under mu; any goroutine may change the others.
+// clock guards itself. solo, urgent and branched are written under mu, and read without it. mu
+// guards all else.
 type Crew struct {
 	Config
 	clock grow.Crew

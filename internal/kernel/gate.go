@@ -31,10 +31,11 @@ func (l *Lane) enterOpen() bool {
 	return false
 }
 
-// leaveAndYield leaves, and yields once, for a submitter without capacity. Meanwhile the flag submitter is set in wake.
-// So a worker that takes the first task of a full queue need not wake another one, which would find no task if
-// tasks are short: see stopSearch. The submitter comes to the lock next, and its exit looks for a worker. The flag is
-// cleared even if others still yield: each of them comes to the lock too. Locked.
+// leaveAndYield leaves, and yields once, for a submitter without capacity. Meanwhile the flag
+// submitter is set in wake. So a worker that takes the first task of a full queue need not wake
+// another one, which would find no task if tasks are short: see stopSearch. The submitter comes to
+// the lock next, and its exit looks for a worker. The flag is cleared even if others still yield:
+// each of them comes to the lock too. Locked.
 func (l *Lane) leaveAndYield() {
 	c := l.crew
 	sy.Reach("submitter yields")

@@ -137,7 +137,8 @@ func (l *Lane) charge(now int64, workers int) {
 // chargeAlone is charge for the only lane that is ready, where workers come and go without the lock. It is called before
 // another one is ready, before a goroutine with the lock changes how many workers are awake, and before a worker parks
 // or ends: left is 1 then, since it has just left. A worker that comes and leaves in between is not seen. If nobody
-// serves it, and no other lane of its class is active, it makes up for what it is owed as if one worker served it.
+// serves it, and no other lane of its class is active, it makes up for what it is owed as if one
+// worker served it.
 func (c *Crew) chargeAlone(left int) {
 	if l := sy.PeekPointer(&c.solo); l != nil && c.subs.Len() > 0 && l.leaf().Queued() { // else it is about to be solo no more
 		n := l.serving() + left
@@ -157,8 +158,9 @@ func (c *Crew) mute(l *Lane) {
 	l.mark(true, l.isSlow())
 }
 
-// freed unmutes l, and nudges those that wait until it is below its maximum. It is called when a worker has left l or a
-// lane below it, or when its maximum or pause was changed. If l may still have no worker, top mutes it again.
+// freed unmutes l, and nudges those that wait until it is below its maximum. It is called when a
+// worker has left l or a lane below it, or when its maximum or pause was changed. If l may still
+// have no worker, top mutes it again.
 func (c *Crew) freed(l *Lane) {
 	if l.isMuted() {
 		sy.Reach("unmute")

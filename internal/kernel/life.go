@@ -49,9 +49,9 @@ type tally struct {
 	stirred uint64 // other signs that l is not stuck: a task is claimed, a pause begins or ends
 }
 
-// moves is a number for l, whose count is n. It grows when a task of l begins on a worker, or ends, and never
-// falls. A worker that takes a ticket counts, even if it then begins no task. If neither that nor stirred has
-// changed while l was at its maximum, l has made no progress. Locked.
+// moves is a number for l, whose count is n. It grows when a task of l begins on a worker, or ends,
+// and never falls. A worker that takes a ticket counts, even if it then begins no task. If neither
+// that nor stirred has changed while l was at its maximum, l has made no progress. Locked.
 func (l *Lane) moves(n Count) uint64 {
 	return 2*(n.Submitted-n.InFlight-l.dropped-l.canceled) + uint64(n.Busy-l.inline) + l.passed
 }

@@ -108,8 +108,8 @@ func (l *Lane) join(it queue.Item) (own queue.Item, ok bool) {
 	return it, true
 }
 
-// manyTombs is how many tombstones a line of large capacity keeps in its cells. What they hold of the caller's stays
-// in memory until a worker passes them.
+// manyTombs is how many tombstones a line of large capacity keeps in its cells. What they hold of
+// the caller's stays in memory until a worker passes them.
 const manyTombs = 1 << 12
 
 // isTombstone reports whether task it was begun or canceled by a goroutine that does not own its ticket.
@@ -152,7 +152,8 @@ func (l *Lane) compact() {
 }
 
 // discard ends task it with err instead of running it, unless it was claimed. The caller owns its
-// ticket, if it has one, and has counted it. If it is a strand, the first task of that ends; the strand goes on.
+// ticket, if it has one, and has counted it. If it is a strand, the first task of that ends; the
+// strand goes on.
 func discard(it queue.Item, err error) {
 	if r := recordOf(it); r != nil && r.Take() {
 		r.end(err, func() {})
@@ -374,9 +375,9 @@ func (l *Lane) callAt(depth int, f func()) {
 // Inside reports whether the calling goroutine is in a task of l.
 func (l *Lane) Inside() bool { return l.id.Inside() }
 
-// Nesting is how many nested tasks of l the caller is in, as far as the stack and ctx tell. Any number above
-// maxNesting means: more than that, or the caller is in a task of the family that is not in l. Such a task must not
-// wait for l, but does not count as busy in l.
+// Nesting is how many nested tasks of l the caller is in, as far as the stack and ctx tell. Any
+// number above maxNesting means: more than that, or the caller is in a task of the family that is
+// not in l. Such a task must not wait for l, but does not count as busy in l.
 func (l *Lane) Nesting(ctx context.Context) (n int) {
 	root := l.crew.root
 	inFamily := l == root || root.Inside() // a task of l is called in the name of the root too; mostly one look is enough

@@ -63,9 +63,9 @@ func (w *Worker) take() (queue.Item, bool) {
 	}
 }
 
-// takePlain is the fast path of take from one plain task to the next. It takes a ticket that is not timed of the only
-// lane that is ready. If anything else is to be done it returns no task, and take does it. If the task is a record it
-// puts that into held, and returns no task either.
+// takePlain is the fast path of take from one plain task to the next. It takes a ticket that is not
+// timed of the only lane that is ready. If anything else is to be done it returns no task, and take
+// does it. If the task is a record it puts that into held, and returns no task either.
 func (w *Worker) takePlain(c *Crew, l *Lane) (it queue.Item) {
 	h := l.head.Load()
 	seg := l.front.Load() // see take

@@ -318,8 +318,8 @@ func (w *Worker) resume() {
 	w.wakeup.Set()
 }
 
-// tick, now and then between two tasks, ends a worker that has run its share (TasksPerWorker), lets submitters that are
-// far ahead go on, and asks package grow whether w is to yield or to park.
+// tick, now and then between two tasks, ends a worker that has run its share (TasksPerWorker), lets
+// submitters that are far ahead go on, and asks package grow whether w is to yield or to park.
 func (w *Worker) tick() {
 	c := w.crew
 	w.due = false
@@ -386,8 +386,9 @@ func (w *Worker) ask() {
 // mostLooks is how often a Sizer may say no while no task begins.
 const mostLooks = 8
 
-// progress is the number of workers inside tasks, and how many tasks or turns have begun and ended, without those of
-// workers that do not come to what waits: see fair.Queue.Ahead. If no worker comes to it, it starves.
+// progress is the number of workers inside tasks, and how many tasks or turns have begun and ended,
+// without those of workers that do not come to what waits: see fair.Queue.Ahead. If no worker comes
+// to it, it starves.
 func (c *Crew) progress() (inTask int, began, ended uint64, starves bool) {
 	if l := c.solo.Load(); l != nil {
 		h := l.head.Load()
