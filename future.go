@@ -196,7 +196,7 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 		}
 		if got == kernel.NoPlace && n == nil {
 			n = &waiting{w}
-			defer l.Unstrand(n)
+			defer l.ForgetNudger(n)
 		}
 		wake := w.latchAt(&w.wake, nil)
 		if w.is(over) { // what came before latchAt has woken nobody
@@ -350,10 +350,10 @@ func helperWith(c *call, ctx context.Context) (helper, error) {
 		return helper{}, nil // of the zero Future
 	}
 	h := helper{task: l.Task(ctx)}
-	if (c.Kept || c.Waits()) && !h.in(l) && l.AllBusy() {
+	if (c.InStrand || c.Waits()) && !h.in(l) && l.AllBusy() {
 		h.askStack(l) // this is slow: only if it matters
 	}
-	if c.Kept && h.any() { // other tasks of its key come first
+	if c.InStrand && h.any() { // other tasks of its key come first
 		return h, ErrWouldDeadlock
 	}
 	for o := h.task; o != nil && !c.Waits(); o = o.Outer() { // a task that waits has none inside of it

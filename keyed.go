@@ -55,7 +55,7 @@ type strand[K comparable] struct {
 	inner       *call // of that task; nil: a func, or withdrawn
 	s           *keyShard[K]
 	key         K
-	tasks       fifo[queue.Item] // that wait: funcs, and calls with Kept set
+	tasks       fifo[queue.Item] // that wait: funcs, and calls with InStrand set
 }
 
 // NewKeyed makes a Keyed on p.
@@ -142,7 +142,7 @@ func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f fun
 // submit submits a task of key, whose shard is s. ctx bounds the wait for free capacity.
 func (k *Keyed[K]) submit(s *keyShard[K], key K, task queue.Item, policy FullPolicy, ctx context.Context) error {
 	if task.IsRecord() {
-		queue.As[call](task).Kept = true
+		queue.As[call](task).InStrand = true
 	}
 	s.mu.Lock()
 	t, idle := s.of(k.p, key)

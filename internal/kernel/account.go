@@ -99,12 +99,12 @@ func (a *account) recall() {
 	}
 }
 
-// parked is the number of permits that are held for tasks that wait in strands: those that are out,
+// inStrands is the number of permits that are held for tasks that wait in strands: those that are out,
 // and neither leased nor reserved nor used by tickets.
-func (a *account) parked() uint64 { return a.parkedAt(a.tail.Load()) }
+func (a *account) inStrands() uint64 { return a.inStrandsAt(a.tail.Load()) }
 
-// parkedAt is parked when tail is t.
-func (a *account) parkedAt(t uint64) uint64 {
+// inStrandsAt is inStrands when tail is t.
+func (a *account) inStrandsAt(t uint64) uint64 {
 	return (a.granted - uint64(a.reserved) - numOf(t) - ticketOf(t)) & mask
 }
 
@@ -151,7 +151,7 @@ func (a *account) count() (c Count) {
 	h := a.head.Load() // first: tail is never behind it
 	t := a.tail.Load()
 	c.Submitted = a.granted + a.extra - numOf(t) - uint64(a.reserved)
-	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + a.parkedAt(t)
+	c.Waiting = (ticketOf(t)-ticketOf(h))&mask + a.inStrandsAt(t)
 	c.InFlight = c.Waiting + numOf(h) - a.tombs
 	c.Waiting -= min(a.tombs, c.Waiting)
 	c.Busy = int(numOf(h))

@@ -151,7 +151,7 @@ func (s *sim) check() {
 			s.Failf("lane %d at the end: %+v, tombs %d, inline %d, below %d, reserved %d", k, n, l.tombs, l.inline, l.below, l.reserved)
 		case l.phase == open || !l.ended || !l.done.IsOpen() || l.holds != 0:
 			s.Failf("lane %d at the end: phase %d, ended %v, holds %d", k, l.phase, l.ended, l.holds)
-		case l.blocked.Len() != 0 || len(l.reservers) != 0 || len(l.quieters) != 0 || len(l.nudgers) != 0 || len(l.reserves) != 0 || l.waiting.Load() != 1:
+		case l.blocked.Len() != 0 || len(l.reservers) != 0 || len(l.quietWaiters) != 0 || len(l.nudgers) != 0 || len(l.reserves) != 0 || l.waiting.Load() != 1:
 			s.Failf("lane %d at the end: somebody is still on a list", k)
 		case s.unnumbered:
 		case n.Submitted != uint64(accepted[k])+s.first[k]:

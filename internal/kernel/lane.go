@@ -40,12 +40,12 @@ type Lane struct {
 	tally
 	sampler sampler
 
-	blocked   list.List // waiters, in the order of their arrival
-	delayed   map[*Delayed]struct{}
-	reservers []*Reservation // they wait for places
-	quieters  []*quieter
-	nudgers   map[Nudger]struct{} // they wait for a place here
-	reserves  map[*Reservation]struct{}
+	blocked      list.List // waiters, in the order of their arrival
+	delayed      map[*Delayed]struct{}
+	reservers    []*Reservation // they wait for places
+	quietWaiters []*quietWaiter
+	nudgers      map[Nudger]struct{} // they wait for a place here
+	reserves     map[*Reservation]struct{}
 }
 
 // sched is a lane's part in the schedule of the crew.

@@ -324,10 +324,10 @@ func (l *Lane) endLocked(stop bool) (dropped int, stops bool) {
 
 // dropAll drops all tasks that wait, in the line and in strands, and returns how many there were.
 func (l *Lane) dropAll() int {
-	parked := l.parked() // they may wait in a strand that runs inline, while the line has no cells
-	l.giveBack(parked)
+	inStrands := l.inStrands() // they may wait in a strand that runs inline, while the line has no cells
+	l.giveBack(inStrands)
 	seg, t, n := l.takeManyLocked(mask)
-	dropped := n + parked
+	dropped := n + inStrands
 	for i, s := uint64(0), seg; i < n && l.tombs > 0; i++ {
 		at := (t + i) & mask
 		if s = l.front.Seek(s, at); isTombstone(s.Cell(at).Peek()) {

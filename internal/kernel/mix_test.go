@@ -121,7 +121,7 @@ func (j *job) await(in *Lane) {
 			}
 		}
 		<-j.done
-		j.Lane.Unstrand(j)
+		j.Lane.ForgetNudger(j)
 		return
 	}
 }

@@ -252,7 +252,7 @@ func oneModels() (ms []suite.Model) {
 			s.giveRecord(b, Block)
 			s.Go("waiter", func() { s.wait(0); waited.Open() })
 			s.root.crew.enter()
-			waits := len(s.root.quieters) == 1
+			waits := len(s.root.quietWaiters) == 1
 			s.root.crew.leave()
 			e.Set()
 			b.resolved.Wait() // it was counted: that was the moment

@@ -16,30 +16,30 @@ import (
 // waiting. So one of the two sees the other. The moment may have passed when the worker has the lock.
 // A goroutine that has begun to wait after it, and perhaps submitted before that, must not be woken.
 //
-// Any goroutine may change waiting; quieters is guarded by the lock of the family.
+// Any goroutine may change waiting; quietWaiters is guarded by the lock of the family.
 
-// A quieter waits for quiescence.
-type quieter struct {
+// A quietWaiter waits for quiescence.
+type quietWaiter struct {
 	woken sy.Event
 	given uint64 // a moment at which fewer tickets were given out may be from before the wait
 }
 
-// quietAfter reports whether a quieter waits, and l was quiescent when head was h. at is the
+// quietAfter reports whether a quietWaiter waits, and l was quiescent when head was h. at is the
 // number of tickets given out then.
 func (l *Lane) quietAfter(h uint64) (at uint64, ok bool) {
 	return ticketOf(h), numOf(h) == 0 && l.waiting.Load() != 0 && ticketOf(l.tail.Load()) == ticketOf(h)
 }
 
-// If l is quiescent, settleQuiet wakes the quieters, and ends l if it has nothing left to do. Locked.
+// If l is quiescent, settleQuiet wakes the quietWaiters, and ends l if it has nothing left to do. Locked.
 func (l *Lane) settleQuiet() {
-	if len(l.quieters) == 0 && l.phase == open {
+	if len(l.quietWaiters) == 0 && l.phase == open {
 		return
 	}
 	at, ok := l.quiet()
 	if !ok {
 		return
 	}
-	l.wakeQuieters(at + 1) // all of them: their waits have begun
+	l.wakeQuietWaiters(at + 1) // all of them: their waits have begun
 	if l.phase == open || l.holds > 0 || !l.sampler.stopped() || !l.follows.stopped() || !l.paces.stopped() || l.up == nil && !l.crew.reclaim.stopped() {
 		return
 	}
@@ -61,13 +61,13 @@ func (l *Lane) settleQuiet() {
 func (l *Lane) quiet() (at uint64, ok bool) {
 	h := l.head.Load() // before tail: others take tickets
 	at = ticketOf(l.tail.Load())
-	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.parked() == 0
+	return at, numOf(h) == 0 && (at-ticketOf(h))&mask == l.tombs && l.inStrands() == 0
 }
 
-// wakeQuieters wakes the quieters that wait for a moment when at tickets were given out, or fewer.
+// wakeQuietWaiters wakes the quietWaiters that wait for a moment when at tickets were given out, or fewer.
 // Locked.
-func (l *Lane) wakeQuieters(at uint64) {
-	l.quieters = slices.DeleteFunc(l.quieters, func(q *quieter) bool {
+func (l *Lane) wakeQuietWaiters(at uint64) {
+	l.quietWaiters = slices.DeleteFunc(l.quietWaiters, func(q *quietWaiter) bool {
 		wake := reached(at, q.given)
 		if wake {
 			q.woken.Set()
@@ -83,7 +83,7 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 	if c == nil {
 		return true, false
 	}
-	q := &quieter{woken: sy.MakeEvent()}
+	q := &quietWaiter{woken: sy.MakeEvent()}
 	l.waiting.Add(1) // before the look
 	defer l.waiting.Add(-1)
 	c.enter()
@@ -94,7 +94,7 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 	if q.given = ticketOf(l.tail.Load()); l.inline > 0 {
 		q.given++ // inline tasks have no tickets: a moment at which no more were given out may be from before them
 	}
-	l.quieters = append(l.quieters, q)
+	l.quietWaiters = append(l.quietWaiters, q)
 	c.touch(l)
 	c.leave() // looks whether l is quiescent
 	stopped = asked()
@@ -102,7 +102,7 @@ func (l *Lane) Wait(ctx context.Context, asked func() bool) (quiet, stopped bool
 }
 
 // forget takes q off the list, unless it was woken.
-func (l *Lane) forget(q *quieter) (listed bool) {
-	l.crew.read(func() { listed = remove(&l.quieters, q) })
+func (l *Lane) forget(q *quietWaiter) (listed bool) {
+	l.crew.read(func() { listed = remove(&l.quietWaiters, q) })
 	return listed
 }

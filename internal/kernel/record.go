@@ -25,12 +25,12 @@ import (
 // alone writes state afterwards. The other fields are written before r is submitted, or by the
 // goroutine that runs it, unless they say otherwise.
 type Record struct {
-	Body  Body
-	Lane  *Lane // nil: none yet
-	Keep  *Keep // of the goroutine that runs it; nil: it has none
-	Kept  bool  // it waits in a strand, and has no ticket of its own
-	state sy.Uint32
-	Next  *Record // in the list of its waiter, whose lock guards it
+	Body     Body
+	Lane     *Lane // nil: none yet
+	Keep     *Keep // of the goroutine that runs it; nil: it has none
+	InStrand bool  // it waits in a strand, and has no ticket of its own
+	state    sy.Uint32
+	Next     *Record // in the list of its waiter, whose lock guards it
 }
 
 const (
@@ -277,8 +277,8 @@ func (r *Record) claim(stay *Lane, n Nudger) (place int, got Outcome) {
 	return l.crew.calls.add(r), Ran
 }
 
-// Unstrand forgets n, in l and in the lanes above it.
-func (l *Lane) Unstrand(n Nudger) {
+// ForgetNudger forgets n, in l and in the lanes above it.
+func (l *Lane) ForgetNudger(n Nudger) {
 	l.crew.read(func() {
 		for a := l; a != nil; a = a.up {
 			delete(a.nudgers, n)
@@ -299,8 +299,8 @@ func (r *Record) Withdraw(err error) bool {
 		return false
 	}
 	sy.Reach("withdraw")
-	l.retain()   // as later does, but that allocates
-	if !r.Kept { // else it is counted when its strand comes to it
+	l.retain()       // as later does, but that allocates
+	if !r.InStrand { // else it is counted when its strand comes to it
 		l.tombstones(+1)
 		l.canceled++
 		l.crew.touch(l)

@@ -44,7 +44,7 @@ func (s *sim) await(b *body, stay *Lane) {
 				continue
 			}
 		}
-		b.Lane.Unstrand(h)
+		b.Lane.ForgetNudger(h)
 		b.resolved.Wait()
 		return
 	}

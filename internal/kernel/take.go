@@ -203,7 +203,7 @@ func (w *Worker) stopLocked() (now int64) {
 		l.charge(now, l.serving())
 	}
 	if at, quiet := l.quietAfter(w.stop()); quiet { // that moment may have passed when leave looks
-		l.wakeQuieters(at)
+		l.wakeQuietWaiters(at)
 	}
 	if t.noted {
 		turn := int64(0)
@@ -235,7 +235,7 @@ func (w *Worker) finishAlone() {
 	if numOf(h) == 0 && l.waiting.Load() != 0 || h&flag != 0 || c.solo.Load() != l {
 		c.enter()
 		if quiet {
-			l.wakeQuieters(at)
+			l.wakeQuietWaiters(at)
 		}
 		c.freed(l)
 		c.leave()

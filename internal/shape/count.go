@@ -64,7 +64,7 @@ var questions = []question{
 	{"is there room", "line.tail line.head account.granted account.capacity account.limit account.inline account.tombs"},
 	{"who sleeps, who is woken", "Crew.wake Crew.idle Crew.solo Crew.urgent Worker.searches"},
 	{"must workers look", "Lane.blocked waiter.called Lane.reservers life.phase life.paused account.limit Crew.live Crew.departing"},
-	{"is it quiet", "line.tail line.head account.tombs Lane.waiting Lane.quieters"},
+	{"is it quiet", "line.tail line.head account.tombs Lane.waiting Lane.quietWaiters"},
 	{"is it the end", "Crew.live life.phase life.ended life.holds"},
 }
 
