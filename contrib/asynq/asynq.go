@@ -61,11 +61,12 @@
 //		IsFailure:      shoalasynq.IsFailure,
 //	}
 //
-// After jobs.Retry(d) the task runs again after d, and that costs no attempt. jobs.ErrStopped says
-// that the task was interrupted: it runs again after a second, and that costs no attempt. After
-// the task's Timeout or Deadline it is a failure, as asynq does not wait for the handler then.
-// jobs.Poison(err) archives the task, with or without that configuration. [Work] makes a handler
-// of asynq of a jobs.Handler.
+// After jobs.Retry(d) the task runs again after d, and that costs no attempt. It is never early, and
+// up to a second late, as asynq has whole seconds. In addition asynq looks for such tasks every
+// DelayedTaskCheckInterval only, 5 s by default. jobs.ErrStopped says that the task was interrupted:
+// it runs again about a second later, and that costs no attempt. After the task's Timeout or
+// Deadline it is a failure, as asynq does not wait for the handler then. jobs.Poison(err) archives
+// the task, with or without that configuration. [Work] makes a handler of asynq of a jobs.Handler.
 //
 // Other errors reach asynq unchanged, so asynq.SkipRetry and asynq.RevokeTask work. A panic
 // reaches it as a [*shoal.PanicError] with the stack, and runtime.Goexit as
@@ -92,6 +93,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -211,14 +213,19 @@ func result(err error) error {
 }
 
 // RetryDelay returns a function for the field RetryDelayFunc of asynq.Config. It returns the
-// d of jobs.Retry(d), a second for [jobs.ErrStopped], and what next returns for other errors. If
-// next is nil, it is asynq.DefaultRetryDelayFunc.
+// d of jobs.Retry(d) and just less than a second more, because asynq cuts the time to whole seconds;
+// a second for [jobs.ErrStopped]; and what next returns for other errors. If next is nil, it is
+// asynq.DefaultRetryDelayFunc.
 func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	if next == nil {
 		next = asynq.DefaultRetryDelayFunc
 	}
 	return func(n int, err error, t *asynq.Task) time.Duration {
 		if d, ok := jobs.RetryAfter(err); ok {
+			if d > 0 { // asynq cuts the time to whole seconds, so the task would be early
+				const more = time.Second - 1
+				d = min(d, math.MaxInt64-more) + more
+			}
 			return d
 		}
 		if isStop(err) {

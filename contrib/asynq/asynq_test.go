@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -209,7 +210,8 @@ func TestServerErrorsOfJobs(t *testing.T) {
 		if info.Retried != c.retried {
 			t.Errorf("%s: %d attempts were charged, want %d", c.kind, info.Retried, c.retried)
 		}
-		if d := time.Until(info.NextProcessAt); c.after > 0 && (d > c.after || d < c.after-time.Minute) {
+		// Up to a second more, as Redis has whole seconds.
+		if d := time.Until(info.NextProcessAt); c.after > 0 && (d > c.after+time.Second || d < c.after-time.Minute) {
 			t.Errorf("%s: again in %v, want %v", c.kind, d, c.after)
 		}
 	}
@@ -235,6 +237,28 @@ func TestServerErrorsOfJobs(t *testing.T) {
 		if shoalasynq.IsFailure(err) {
 			t.Errorf("IsFailure(%v) is true", err)
 		}
+	}
+}
+
+// TestRetryIsNeverEarly: asynq cuts the time to whole seconds. Without a delay there is nothing to cut.
+func TestRetryIsNeverEarly(t *testing.T) {
+	delay := shoalasynq.RetryDelay(nil)
+	for _, d := range []time.Duration{1, time.Millisecond, time.Second - 1, time.Second, time.Hour + 1, math.MaxInt64 - time.Second} {
+		got := delay(0, fmt.Errorf("busy: %w", jobs.Retry(d)), nil)
+		if got >= d+time.Second {
+			t.Errorf("Retry(%v): again in %v, want less than a second more", d, got)
+		}
+		for _, now := range []time.Time{time.Unix(1e9, 0), time.Unix(1e9, 1), time.Unix(1e9, 500e6), time.Unix(1e9, 999999999)} {
+			if at := time.Unix(now.Add(got).Unix(), 0); at.Before(now.Add(d)) {
+				t.Errorf("Retry(%v) at %v: again %v early", d, now, now.Add(d).Sub(at))
+			}
+		}
+	}
+	if d := delay(0, jobs.Retry(0), nil); d != 0 {
+		t.Errorf("Retry(0): again in %v", d)
+	}
+	if d := delay(0, jobs.Retry(math.MaxInt64), nil); d != math.MaxInt64 {
+		t.Errorf("Retry for ever: again in %v", d)
 	}
 }
 

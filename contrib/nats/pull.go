@@ -186,8 +186,10 @@ func (q *Queue) gone(err error) error {
 // rest ends the subscription, and returns what the server had sent before it knew.
 func (q *Queue) rest(sub *nats.Subscription, came <-chan *nats.Msg, since time.Time) (ds []jobs.Delivery) {
 	// What the server sent before it processed the unsubscribe arrives before the answer to
-	// the flush.
-	if sub.Drain() == nil {
+	// the flush. Without a connection nothing arrives, and a flush would wait for the next one.
+	if q.away() != nil {
+		_ = sub.Unsubscribe()
+	} else if sub.Drain() == nil {
 		_ = q.nc.FlushTimeout(pullFor)
 	}
 	for {

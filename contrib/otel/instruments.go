@@ -119,7 +119,7 @@ var levels = []instrument[int64]{
 		func(r *reading) int64 { return int64(r.Reserved) }},
 	{"shoal.jobs.held", "{job}", "Jobs that are leased and not settled. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Held) })},
-	{"shoal.jobs.running", "{job}", "Held jobs that are inside the handler. Absent if the pool never had a durable queue.",
+	{"shoal.jobs.running", "{job}", "Jobs that are inside the handler, also those that were given back. Absent if the pool never had a durable queue.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Running) })},
 }
 

@@ -114,7 +114,7 @@ var workers = [...]struct {
 // A pool that never had one has none. What a call of jobs.Serve has counted stays when it ends.
 var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_held", gauge, "Jobs that are leased and not settled.", func(s *jobs.Stats) float64 { return float64(s.Held) }},
-	{"shoal_jobs_running", gauge, "Held jobs that are inside the handler.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
+	{"shoal_jobs_running", gauge, "Jobs that are inside the handler, also those that were given back.", func(s *jobs.Stats) float64 { return float64(s.Running) }},
 	{"shoal_jobs_leased_total", counter, "Jobs that were leased.", func(s *jobs.Stats) float64 { return float64(s.Leased) }},
 	{"shoal_jobs_acked_total", counter, "Jobs that are done.", func(s *jobs.Stats) float64 { return float64(s.Acked) }},
 	{"shoal_jobs_retried_total", counter, "Jobs that were given back.", func(s *jobs.Stats) float64 { return float64(s.Retried) }},

@@ -62,9 +62,10 @@
 // # Recovery
 //
 // If a process is killed, its jobs run again after RescueStuckJobsAfter, or their Timeout if
-// that is longer, and up to 36 s more: one client, the leader, looks every 30 s, and if the
-// leader was killed another one has to be elected. A job whose Timeout is -1 is never
-// rescued.
+// that is longer, up to 35 s more, and then the delay of the RetryPolicy, which is 1 s for the
+// first failure: one client, the leader, looks every 30 s for such jobs, and every 5 s for those
+// that are due. If the leader was killed, another one has to be elected. The attempt that was
+// killed counts. A job whose Timeout is -1 is never rescued.
 //
 // # Errors
 //

@@ -7,10 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/jobs"
 )
 
 // A slowDB is a database that brings up to so many jobs in time.
@@ -82,6 +87,70 @@ func TestPullAsksForFewerWhereTheyAreLate(t *testing.T) {
 		}
 		if want := "[16 8 4 2 1 4 2 4 8 16 16]"; fmt.Sprint(slow.asked) != want {
 			t.Errorf("asked for %v, want %s", slow.asked, want)
+		}
+	})
+}
+
+// A deafDB is a database without jobs. It does not answer the second look, nor the one who watches it,
+// until goOn is closed, whatever ends.
+type deafDB struct {
+	looks atomic.Int64
+	goOn  chan struct{}
+}
+
+func (db *deafDB) Connect(context.Context) (driver.Conn, error) { return deafConn{db}, nil }
+func (db *deafDB) Driver() driver.Driver                        { return nil }
+
+type deafConn struct{ *deafDB }
+
+func (c deafConn) Prepare(string) (driver.Stmt, error) { <-c.goOn; return nil, errOdd }
+func (c deafConn) Begin() (driver.Tx, error)           { return nil, errOdd }
+func (c deafConn) Close() error                        { return nil }
+
+func (c deafConn) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	if c.looks.Add(1) > 1 {
+		<-c.goOn
+	}
+	return &noNext{}, nil
+}
+
+// A noNext says that there is no job.
+type noNext struct{ said bool }
+
+func (r *noNext) Columns() []string { return []string{"next"} }
+func (r *noNext) Close() error      { return nil }
+
+func (r *noNext) Next(dest []driver.Value) error {
+	if r.said {
+		return io.EOF
+	}
+	r.said, dest[0] = true, nil
+	return nil
+}
+
+// TestServeHasPatienceWithAPull: a Pull that waits for the database, and then for the one who watches
+// it, returns before Serve says that it heeds nothing.
+func TestServeHasPatienceWithAPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &deafDB{goOn: make(chan struct{})}
+		db := sql.OpenDB(deaf)
+		defer db.Close()
+		q := &Queue{config: config{lease: time.Minute, poll: 100 * time.Millisecond, remember: time.Hour}, name: "q", db: db, d: SQLite,
+			sql: statementsOf(SQLite), changed: make(chan struct{}), heard: make(chan struct{}), swept: time.Now(), most: mostPull}
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1)))
+		defer p.Close()
+		var log strings.Builder
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = jobs.Serve(ctx, p, q, func(context.Context, *jobs.Job) error { return nil },
+			jobs.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))))
+		close(deaf.goOn)
+		synctest.Wait()
+		if n := deaf.looks.Load(); n != 2 {
+			t.Errorf("%d looks, want 2", n)
+		}
+		if log.Len() > 0 {
+			t.Errorf("Serve has logged %s", &log)
 		}
 	})
 }

@@ -53,10 +53,12 @@
 // returned.
 //
 // After the last attempt Temporal would give the activity up. So the last attempt of a RetryPolicy
-// with MaximumAttempts waits until the one before has returned. That wait is part of its
-// StartToCloseTimeout and of its HeartbeatTimeout, as nothing sends heartbeats during the wait. If
-// one of these is over first, or if the worker stops, Temporal gives the activity up, and the last
-// attempt has not run.
+// with MaximumAttempts waits until the one before has returned. So does an attempt that has 11 s or
+// less of its ScheduleToCloseTimeout left, as Temporal would not begin another one 10 s later. That
+// wait is part of the attempt's timeouts, and of its HeartbeatTimeout too, as nothing sends
+// heartbeats during the wait. If one of these is over first, or if the worker stops, Temporal gives
+// the activity up, and the last attempt has not run. Of a local activity it is not known how much
+// of its ScheduleToCloseTimeout is left, so only MaximumAttempts counts.
 //
 // Another worker process may run the next attempt, and the result of the one before is ignored. So
 // activities should record heartbeats, return soon after the end of their context, and tolerate
@@ -144,6 +146,7 @@ type workerInterceptor struct {
 type identity struct {
 	w                            *workerInterceptor
 	namespace, workflow, run, id string
+	activityRun                  string // of an activity without a workflow
 	local                        bool
 }
 
@@ -161,9 +164,12 @@ type activityInterceptor struct {
 // besidePause is how long an activity is put off while an earlier attempt of it still runs.
 const besidePause = 10 * time.Second
 
+// lateness is how much later than the interceptor Temporal's server may decide, by its own clock.
+const lateness = time.Second
+
 func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (res any, err error) {
 	info := activity.GetInfo(ctx)
-	key := identity{a.w, info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.IsLocalActivity}
+	key := identity{a.w, info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID, info.ActivityRunID, info.IsLocalActivity}
 	if ctx.Value(key) != nil {
 		return a.Next.ExecuteActivity(ctx, in) // this attempt has been here
 	}
@@ -207,10 +213,17 @@ func (a *activityInterceptor) ExecuteActivity(ctx context.Context, in *intercept
 	return res, err
 }
 
-// last reports whether Temporal gives an activity up if this attempt fails.
+// last reports whether Temporal gives an activity up if this attempt is refused: it may have no more
+// attempts, or its ScheduleToCloseTimeout is over before the next one would begin.
 func last(info activity.Info) bool {
-	r := info.RetryPolicy
-	return r != nil && r.MaximumAttempts > 0 && info.Attempt >= r.MaximumAttempts
+	if r := info.RetryPolicy; r != nil && r.MaximumAttempts > 0 && info.Attempt >= r.MaximumAttempts {
+		return true
+	}
+	all := info.ScheduleToCloseTimeout
+	if all <= 0 || info.IsLocalActivity { // of a local one ScheduledTime is that of the attempt
+		return false
+	}
+	return time.Until(info.ScheduledTime.Add(all)) <= besidePause+lateness
 }
 
 // stopPause is how long an activity is put off that says it was interrupted, though nothing stops it.

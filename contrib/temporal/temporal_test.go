@@ -247,6 +247,69 @@ func TestOneAttemptAtATime(t *testing.T) {
 	}
 }
 
+// A runID is an interceptor that gives activities a run ID, as Temporal's server does.
+type runID struct {
+	interceptor.WorkerInterceptorBase
+	id string
+}
+
+func (r *runID) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	in := &runIDInbound{id: r.id}
+	in.Next = next
+	return in
+}
+
+type runIDInbound struct {
+	interceptor.ActivityInboundInterceptorBase
+	id string
+}
+
+func (in *runIDInbound) Init(next interceptor.ActivityOutboundInterceptor) error {
+	out := &runIDOutbound{id: in.id}
+	out.Next = next
+	return in.Next.Init(out)
+}
+
+type runIDOutbound struct {
+	interceptor.ActivityOutboundInterceptorBase
+	id string
+}
+
+func (out *runIDOutbound) GetInfo(ctx context.Context) activity.Info {
+	info := out.Next.GetInfo(ctx)
+	info.ActivityRunID = out.id
+	return info
+}
+
+// Activities without a workflow that have the same ID are no attempts of one if their run IDs differ.
+func TestTwoRunsOfAnID(t *testing.T) {
+	p := handlertest.NewPool(t, shoal.WithMaxWorkers(2))
+	o := options(context.Background(), onPool(p))
+	do := func(run string, f func(context.Context) error) error {
+		o := o
+		o.Interceptors = append([]interceptor.WorkerInterceptor{&runID{id: run}}, o.Interceptors...)
+		env := newSuite().NewTestActivityEnvironment().SetExecuteActivitiesInWorkflow(false)
+		env.SetWorkerOptions(o)
+		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: "charge"})
+		_, err := env.ExecuteActivity("charge")
+		return err
+	}
+	begun, end, first := make(chan bool), make(chan bool), make(chan error)
+	go func() { first <- do("one", func(context.Context) error { close(begun); <-end; return nil }) }()
+	<-begun
+	second := func(context.Context) error { return nil }
+	if err := do("two", second); err != nil {
+		t.Errorf("another run beside the first: %v", err)
+	}
+	if err := do("one", second); err == nil {
+		t.Error("an attempt of the first run ran beside it")
+	}
+	close(end)
+	if err := <-first; err != nil {
+		t.Errorf("the first run: %v", err)
+	}
+}
+
 // A workflow runs 50 activities at once, the pool 4 at a time.
 func TestWorkflowBound(t *testing.T) {
 	p := handlertest.NewPool(t, shoal.WithMaxWorkers(4))

@@ -452,6 +452,60 @@ func TestAnAnswerWaitsForNoConnection(t *testing.T) {
 	}
 }
 
+// TestAPullEndsWithoutAConnection: it ends with its context, and does not wait for the connection,
+// which does not come back.
+func TestAPullEndsWithoutAConnection(t *testing.T) {
+	s := start(t, t.TempDir(), withListen("127.0.0.1:0"))
+	link := newSlowLink(t, strings.TrimPrefix(s.URL(), "nats://"))
+	away := make(chan struct{}, 1)
+	nc, err := nats.Connect("nats://"+link.addr, nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.ReconnectWait(time.Hour),
+		nats.IgnoreDiscoveredServers(), nats.DisconnectErrHandler(func(*nats.Conn, error) { away <- struct{}{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	q := open(t, nc, "q")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := q.Pull(ctx, 1)
+		pulled <- err
+	}()
+	js, err := jetstream.New(connect(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers, err := js.Consumer(ctx, "SHOAL_q", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for workers.CachedInfo().NumWaiting == 0 { // pulls
+		if time.Now().After(deadline) {
+			t.Fatal("the Pull does not ask")
+		}
+		time.Sleep(10 * time.Millisecond)
+		if _, err := workers.Info(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link.cut()
+	<-away
+	subs := nc.NumSubscriptions()
+	ended := time.Now()
+	cancel()
+	if err := <-pulled; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if d := time.Since(ended); d >= 5*time.Second { // as long as a flush would wait
+		t.Errorf("Pull returned %v after the end of its context", d)
+	}
+	if n := nc.NumSubscriptions(); n != subs-1 {
+		t.Errorf("%d subscriptions, %d while Pull waited: want one less", n, subs)
+	}
+}
+
 // TestEnqueueOfMany: more than the client has under way at once, and by several calls.
 func TestEnqueueOfMany(t *testing.T) {
 	const calls, each = 4, 3000
