@@ -139,7 +139,10 @@ func fetchPages(ctx context.Context, p *pools, url string) {
 // callDependency calls the slow dependency more often than it can bear when it hangs.
 func callDependency(ctx context.Context, p *shoal.Pool, url string) {
 	for pause(ctx, 30*time.Millisecond) {
-		g := p.Group(ctx) // so that a failed call counts as one
-		g.Go(func(ctx context.Context) error { return get(ctx, url+"/dependency") })
+		// A Future, so that a failed call counts as one. Nobody waits for it: a Group would then keep
+		// its context, and ctx a reference to that, until ctx ends.
+		shoal.Go(ctx, p, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, get(ctx, url+"/dependency")
+		})
 	}
 }

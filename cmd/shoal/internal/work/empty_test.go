@@ -66,6 +66,98 @@ func TestAQueueThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// emptyAfter is how long work waits for q to be empty for d, when it has nothing to do itself.
+func emptyAfter(t *testing.T, q jobs.Depther, d time.Duration) time.Duration {
+	t.Helper()
+	start := time.Now()
+	from := &Queue{Source: &one{}, Depther: q}
+	p := shoal.Must(shoal.New())
+	defer p.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go jobs.Serve(ctx, p, from, func(context.Context, *jobs.Job) error { return nil })
+	if empty := (Work{Empty: d, Quiet: true}).watch(ctx, p, from, &reporter{}, cancel); empty == nil || empty.jobs() != 0 {
+		t.Errorf("the work has seen %v at its end", empty)
+	}
+	return time.Since(start)
+}
+
+// TestAQueueHasToBeEmptyForTheTime: it begins anew when the queue has jobs, also elsewhere, or does
+// not answer.
+func TestAQueueHasToBeEmptyForTheTime(t *testing.T) {
+	const d = 10 * time.Second
+	for name, c := range map[string]struct {
+		from, to time.Duration // when it is not empty
+		depth    jobs.Depth
+		err      error
+	}{
+		"leased at first":   {0, time.Minute, jobs.Depth{Leased: 1}, nil},
+		"delayed at first":  {0, time.Minute, jobs.Depth{Delayed: 1}, nil},
+		"broken at first":   {0, time.Minute, jobs.Depth{}, errors.New("broken")},
+		"leased meanwhile":  {d / 2, d, jobs.Depth{Leased: 1}, nil},
+		"broken meanwhile":  {d / 2, d, jobs.Depth{}, errors.New("broken")},
+		"leased at the end": {d - time.Second, 2 * d, jobs.Depth{Leased: 1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				took := emptyAfter(t, depthFunc(func() (jobs.Depth, error) {
+					if at := time.Since(start); at >= c.from && at < c.to {
+						return c.depth, c.err
+					}
+					return jobs.Depth{}, nil
+				}), d)
+				if least, most := c.to+d, c.to+d+d/emptyLooks+2*tickEvery; took < least || took > most {
+					t.Errorf("the work has ended after %v, want %v to %v", took, least, most)
+				}
+			})
+		})
+	}
+}
+
+// TestAnEmptyQueueIsAskedSeldom, and it is enough that it was empty for the time once.
+func TestAnEmptyQueueIsAskedSeldom(t *testing.T) {
+	for _, c := range []struct {
+		d, takes time.Duration // takes: to answer
+		most     int           // how often it is asked
+	}{
+		{100 * time.Millisecond, 0, 2},
+		{time.Second, 0, 5},
+		{10 * time.Second, 0, 5},
+		{10 * time.Second, 2 * time.Second, 3},
+		{time.Minute, 0, 13},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			took := emptyAfter(t, depthFunc(func() (jobs.Depth, error) {
+				asked++
+				time.Sleep(c.takes)
+				return jobs.Depth{}, nil
+			}), c.d)
+			if most := c.d + 2*tickEvery + 2*c.takes; took < c.d || took > most || asked > c.most {
+				t.Errorf("%v, which takes %v to answer: the work has ended after %v, want at most %v; the queue was asked %d times, want at most %d", c.d, c.takes, took, most, asked, c.most)
+			}
+		})
+	}
+}
+
+// TestAQueueThatIsNotEmptyIsAskedSeldom too.
+func TestAQueueThatIsNotEmptyIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, asked := time.Now(), 0
+		emptyAfter(t, depthFunc(func() (jobs.Depth, error) {
+			asked++
+			if time.Since(start) < time.Hour {
+				return jobs.Depth{Leased: 1}, nil
+			}
+			return jobs.Depth{}, nil
+		}), time.Minute)
+		if most := int((time.Hour+time.Minute)/emptyRest) + 2; asked > most {
+			t.Errorf("it was asked %d times, want at most %d", asked, most)
+		}
+	})
+}
+
 // TestWhatWasSeenAtTheEnd counts if the queue does not answer once more.
 func TestWhatWasSeenAtTheEnd(t *testing.T) {
 	var err error

@@ -389,10 +389,13 @@ type depths struct {
 	q     jobs.Depther
 	ended time.Time // when it was measured last, and how long that took
 	took  time.Duration
-	at    time.Time // of last
+	at    time.Time // when the measurement of last began
 	last  int64
 	speed float64 // by which it shrinks, a second
 	known *depth
+	// emptyAt is when the first of the latest measurements that have all found it empty had ended;
+	// zero if the last one has found jobs, or has failed.
+	emptyAt time.Time
 }
 
 // look measures the queue if it is time, and returns what is known of it, and whether that is new. A
@@ -407,10 +410,16 @@ func (d *depths) look(ctx context.Context, most time.Duration) (known *depth, fr
 	now, err := d.q.Depth(once)
 	d.ended = time.Now()
 	d.took = d.ended.Sub(start)
-	if err != nil {
-		return d.known, false
-	}
 	all := now.Ready + now.Delayed + now.Leased
+	switch {
+	case err != nil:
+		d.emptyAt = time.Time{}
+		return d.known, false
+	case all > 0:
+		d.emptyAt = time.Time{}
+	case d.emptyAt.IsZero():
+		d.emptyAt = d.ended
+	}
 	d.known = &depth{Ready: now.Ready, Delayed: now.Delayed, Leased: now.Leased, Dead: now.Dead, Oldest: now.Oldest.Seconds()}
 	if !d.at.IsZero() {
 		speed := float64(d.last-all) / start.Sub(d.at).Seconds()

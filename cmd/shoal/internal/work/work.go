@@ -298,6 +298,9 @@ const (
 	mostSay   = 2 * time.Second // for what is said at last
 	emptyRest = 5 * time.Second // at most, until the queue is asked once more whether it is empty
 	sayRest   = time.Hour       // and for the progress, how many jobs it has
+	// emptyLooks is how many times the queue is asked while it has to stay empty, once each tick at
+	// most. If that is seldom, it is asked every emptyRest.
+	emptyLooks = 4
 	// endFor is how long commands take to end after the drain: until a SIGKILL, and then as long
 	// again while something that has left their group holds their output open.
 	endFor = 2*killAfter + time.Second
@@ -364,6 +367,24 @@ func (s *Sayer) Close() {
 	}
 }
 
+// whenEmpty measures the queue if it is time. If all measurements of the last w.Empty have found the
+// queue empty, whenEmpty returns this one, and else nil. Jobs that come and are done elsewhere between
+// two measurements are not noticed.
+func (w Work) whenEmpty(ctx context.Context, in *depths) *depth {
+	rest := emptyRest
+	switch {
+	case !in.emptyAt.IsZero() && time.Since(in.emptyAt) >= w.Empty:
+		rest = 0 // the last measurement, if it finds no job
+	case time.Since(in.ended) < min(w.Empty/emptyLooks, emptyRest):
+		return nil
+	}
+	d, fresh := in.look(ctx, rest)
+	if fresh && d.jobs() == 0 && in.at.Sub(in.emptyAt) >= w.Empty {
+		return d
+	}
+	return nil
+}
+
 // watch reports the progress, and ends the work when the queue stays empty. Then it returns what it
 // has seen, and else nil.
 func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, stop func()) (empty *depth) {
@@ -376,7 +397,7 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 	in := depths{q: q}
 	var said jobs.Stats
 	var tally Tally
-	saidAt, busyAt := time.Now(), time.Now()
+	saidAt := time.Now()
 	var leased, failed uint64
 	for {
 		select {
@@ -390,11 +411,9 @@ func (w Work) watch(ctx context.Context, p *shoal.Pool, q *Queue, r *reporter, s
 		}
 		s := all[0]
 		if s.Leased != leased || s.Held > 0 || s.PullErrors != failed {
-			leased, failed, busyAt = s.Leased, s.PullErrors, time.Now()
-		}
-		if w.Empty > 0 && time.Since(busyAt) > w.Empty {
-			// A queue that fails is not empty, and one that was empty a while ago may not be so any more.
-			if d, fresh := in.look(ctx, emptyRest); fresh && d.jobs() == 0 {
+			leased, failed, in.emptyAt = s.Leased, s.PullErrors, time.Time{}
+		} else if w.Empty > 0 {
+			if d := w.whenEmpty(ctx, &in); d != nil {
 				stop()
 				return d
 			}
