@@ -65,7 +65,7 @@
 //   - rejecting, dropping, slow tasks, stalled before, dead letters, time limit: there were
 //     any in the last minute
 //   - queue full, submitters wait: now
-//   - queue away: a Pull of a durable queue failed in the last ten seconds
+//   - queue away: a Pull of a durable queue failed in the last 20 seconds
 //   - paused, while tasks wait: the pool, or one above it
 //
 // And for each durable queue, in its [QueueRow]:

@@ -129,6 +129,9 @@ const (
 	fresh = 250 * time.Millisecond
 	// One that is older is too old to tell rates by.
 	stale = time.Minute
+	// A Pull that failed counts for that long. The next one begins up to 5 s later, and those of
+	// the queues of this module take up to 10 s to fail.
+	failsFor = 20 * time.Second
 )
 
 // latest is the latest snapshot, which is no older than fresh.
@@ -277,7 +280,7 @@ func (t *tracked) look(p *shoal.Pool, now time.Time, rated bool) {
 		row.LastFailure = sourceJob(q.LastFailure.ID, q.LastFailure.Type, q.LastFailure.Error, q.LastFailure.At)
 		if !q.LastErrorAt.IsZero() {
 			row.LastErrorAt = unix(q.LastErrorAt)
-			row.Failing = time.Since(q.LastErrorAt) < 10*time.Second // it is called every 5 s at least
+			row.Failing = time.Since(q.LastErrorAt) < failsFor
 		}
 		r.Sources = append(r.Sources, row)
 	}

@@ -154,10 +154,31 @@ func TestVerdictOnAPullThatFailed(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(11 * time.Second)
 		silent(t, rows(t, h)["jobs"])
 		if s, _ := jobs.Total(p); s.Acked != 4 || s.PullErrors != 1 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A queue is away until it is back, also while a Pull takes its time to fail.
+func TestVerdictOnPullsThatFailSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("jobs"))
+		h := newPage(t, shoalhttp.WithPools(p))
+		q := &flaky{Queue: jobstest.NewQueue(time.Minute), fails: func(int) error {
+			time.Sleep(10 * time.Second)
+			return errors.New("no answer")
+		}}
+		end := serveOn(t, p, q, func(context.Context, *jobs.Job) error { return nil })
+		defer end()
+		time.Sleep(12 * time.Second) // the first one has failed
+		for range 180 {              // in the end there are 5 s between two
+			r := rows(t, h)["jobs"]
+			if !r.Sources[0].Failing || len(r.Verdicts) != 1 || r.Verdicts[0].Label != "queue away" {
+				t.Fatalf("after %d calls: %+v, %+v", q.pulls, r.Sources[0], r.Verdicts)
+			}
 		}
 	})
 }

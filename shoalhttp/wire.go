@@ -145,7 +145,7 @@ type SourceRow struct {
 	TimedOut    uint64  `json:"timed_out"`
 	Extended    uint64  `json:"extended"`
 	PullErrors  uint64  `json:"pull_errors"`
-	Failing     bool    `json:"failing"`                 // whether a Pull failed in the last ten seconds
+	Failing     bool    `json:"failing"`                 // whether a Pull failed in the last 20 seconds
 	LastError   string  `json:"last_error,omitempty"`    // cut; control characters are escaped as in Go
 	LastErrorAt float64 `json:"last_error_at,omitempty"` // in seconds since 1970
 
