@@ -221,15 +221,15 @@ func nameOf(n int, kind string, names ...string) string {
 }
 
 // State returns the pool's state.
-func (p *Pool) State() State { return stateOf(p.lane.Snapshot()) }
+func (p *Pool) State() State { return stateOf(p.lane.Stage()) }
 
-func stateOf(s kernel.Snapshot) State {
+func stateOf(open, paused, ended bool) State {
 	switch {
-	case s.Ended:
+	case ended:
 		return Closed
-	case !s.Open:
+	case !open:
 		return Draining
-	case s.Paused:
+	case paused:
 		return Paused
 	}
 	return Open
@@ -312,7 +312,7 @@ func (p *Pool) WaitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if p.lane.InTask(ctx) {
+	if p.lane.TaskIn(ctx) != nil {
 		return ErrWouldDeadlock
 	}
 	switch quiet, stopped := p.lane.Wait(ctx, p.onOwnWorker); {
@@ -366,7 +366,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if p.lane.InTask(ctx) {
+	if p.lane.TaskIn(ctx) != nil {
 		return ErrWouldDeadlock
 	}
 	p.lane.End(false, nil)

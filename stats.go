@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shoal-go/shoal/internal/kernel"
+	"github.com/shoal-go/shoal/internal/peek"
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
@@ -54,15 +55,11 @@ type Stats struct {
 	MinWorkers  int
 	MaxWorkers  int
 
-	// Stalled is how long the pool has been stalled, and 0 if it is not. In a busy pool
-	// that is well it is less than the time between the ends of two tasks. A pool
-	// is stalled while it is not paused, all workers that it may have are inside tasks,
-	// no task ends, and each look finds that other tasks or submitters wait for them: as
-	// when tasks wait for tasks that are queued behind them. Those that wait in a sub-pool
-	// count, unless that, or one between, is paused, or at a maximum lower than the pool's.
-	// A look is a call of Stats, or one of the watchdog. The time counts from the first look
-	// that finds the pool so. The watchdog looks four times or more in its smallest threshold;
-	// see [WithStallAfter].
+	// Stalled is how long the pool has been stalled, and 0 if it is not: see
+	// [WithStallAfter]. In a busy pool that is well it is less than the time between the
+	// ends of two tasks. The time counts from the first look that finds the pool stalled. A
+	// look is a call of Stats, or one of the watchdog, which looks four times or more in its
+	// smallest threshold.
 	Stalled time.Duration
 
 	// BusyTime is the time in which workers were not parked, summed over all workers
@@ -115,19 +112,21 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
+func init() { peek.Snapshot = func(p any) kernel.Snapshot { return p.(*Pool).lane.Snapshot() } }
+
 // statsLocked is all of Stats but the histograms. It is locked by p.mu, so that stalls are noticed
 // in the order of the snapshots.
 func (p *Pool) statsLocked() Stats {
 	before, panics := p.lane.Now(), p.panics.Load()
 	k := p.lane.Snapshot()
 	s := Stats{
-		Name: p.name, State: stateOf(k),
+		Name: p.name, State: stateOf(k.Open, k.Paused, k.Ended),
 		Submitted: k.Submitted, Completed: k.Submitted - k.InFlight - k.Dropped - k.Canceled,
 		Failed: k.Failed, Panicked: min(panics, k.Failed), Rejected: k.Rejected, Dropped: k.Dropped, Canceled: k.Canceled, Spawned: k.Spawned,
 		InFlight: int(k.InFlight), Queued: min(int(k.Waiting), p.capacity), QueueCapacity: p.capacity,
 		Blocked: k.Blocked, Reserved: k.Reserved,
 		Workers: k.Live, PeakWorkers: k.Peak, MinWorkers: k.Min, MaxWorkers: k.Max,
-		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn), BusyTime: time.Duration(k.BusyTime),
+		Running: k.WorkersIn, Idle: max(0, k.Live-k.WorkersIn), BusyTime: time.Duration(p.lane.BusyTime()),
 		Stalls: p.watch.stalls, SlowTasks: p.watch.slowTasks,
 	}
 	// A pool is stuck while all workers that it may have are inside tasks, and other tasks or submitters

@@ -17,9 +17,14 @@
 // What is broken in ants is not kept:
 //
 //   - If a task submits to its own pool while that is full, it runs the new task
-//     itself, at once: do not hold a lock that the new task takes. If the new task calls
-//     [runtime.Goexit], the outer one ends too. In ants it may wait for ever. With
-//     [WithNonblocking] it gets ErrPoolOverload, as in ants.
+//     itself, at once, and goes on when that has ended, even if a worker gets free
+//     meanwhile. So do not hold a lock that the new task takes, and the new task must not
+//     wait for what the outer one does after Submit: that would last for ever, while in
+//     ants another worker may come. An accept loop that submits what it accepts belongs on
+//     a goroutine of its own. If the new task calls [runtime.Goexit], the outer one ends
+//     too. In ants the outer task waits, for ever if all workers do. With
+//     [WithNonblocking] it gets ErrPoolOverload, as in ants. A task nested in 64 others is
+//     accepted beyond the size instead, and waits for a worker.
 //   - If a task calls ReleaseTimeout or ReleaseContext of its own pool, it gets
 //     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself.
 //   - [WithMaxBlockingTasks] is exact; in ants more submitters may wait for a moment.
@@ -30,7 +35,8 @@
 //   - A pool has no goroutines but its workers, and none at all when it has been
 //     idle for the expiry duration. Ants has two more for each pool. Importing this
 //     package starts none: the default pool is made at its first use.
-//   - Reboot waits for the end of what runs, and may be called at any time.
+//   - Reboot waits for the end of what runs, and may be called at any time. If a task or
+//     the panic handler calls it, it does not wait.
 //
 // What else differs:
 //
@@ -39,8 +45,12 @@
 //     been accepted, so while they run it is what ants reports. After tasks that only
 //     compute it is smaller, and Free larger: ants has kept a worker for each.
 //   - There are at most [shoal.MaxWorkers] workers, even if the size has no limit.
-//   - A worker survives a panic, so Running does not go down by one. While the panic
-//     handler runs, the worker is busy.
+//   - A worker survives a panic, so Running does not go down by one. The panic handler is
+//     a part of its task, while in ants the worker has given up its place by then. So if
+//     the pool is full, a task that the handler submits runs in the handler or, with
+//     WithNonblocking, is refused with ErrPoolOverload; and ReleaseTimeout and
+//     ReleaseContext return [shoal.ErrWouldDeadlock] there, and do not wait for the other
+//     tasks. A goroutine that the handler starts may wait.
 //   - A panic handler that panics ends the process, as in ants. One that calls
 //     [runtime.Goexit] does so too; in ants only its worker ends.
 //   - WithPreAlloc allocates nothing, but has its other effects.
@@ -62,6 +72,7 @@ import (
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/compat/internal/settle"
+	"github.com/shoal-go/shoal/internal/peek"
 )
 
 const (
@@ -342,8 +353,8 @@ func known(err error) error {
 
 // Running is the number of workers that are live or about to start.
 func (c *common) Running() int {
-	s := c.engine.Load().Stats()
-	return max(s.Workers, min(s.InFlight, s.MaxWorkers))
+	s := peek.Snapshot(c.engine.Load().Pool)
+	return max(s.Live, min(int(s.InFlight), s.Max))
 }
 
 // Free is how many more workers there may be, -1 if there is no limit.
@@ -358,7 +369,7 @@ func (c *common) Free() int {
 // Waiting is the number of submitters that wait.
 func (c *common) Waiting() int {
 	e := c.engine.Load()
-	return e.turn.waiters() + e.Stats().Blocked
+	return e.turn.waiters() + peek.Snapshot(e.Pool).Blocked
 }
 
 // Cap is the pool's size, -1 if there is no limit.
@@ -418,13 +429,19 @@ func (c *common) ReleaseContext(ctx context.Context) error {
 	return settle.Drain(ctx, p)
 }
 
-// Reboot opens a closed pool again. It waits until no worker is left.
+// Reboot opens a closed pool again. It waits until no worker is left. If a task of the pool,
+// or the panic handler, calls it, it does not wait, and what still runs does not count
+// against the size.
 func (c *common) Reboot() {
-	if !c.closed.Load() {
+	c.mu.Lock()
+	e, closed := c.engine.Load(), c.closed.Load() // of one moment: another Reboot changes both
+	c.mu.Unlock()
+	if !closed {
 		return
 	}
-	e := c.engine.Load()
-	<-e.Done() // without the lock: tasks may want it
+	if e.WaitContext(ended) != shoal.ErrWouldDeadlock {
+		<-e.Done() // without the lock: tasks may want it
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.engine.Load() == e && c.closed.Load() && c.boot() == nil { // it was made before

@@ -246,6 +246,37 @@ func TestTasksOfAPoolThatIsRebooted(t *testing.T) {
 	})
 }
 
+// TestRebootByThePool: who is a part of what runs does not wait for its end.
+func TestRebootByThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reboot := make(chan struct{}, 2)
+		var p *ants.Pool
+		again := func() { p.Release(); p.Reboot(); reboot <- struct{}{} }
+		p = newPool(t, 1, ants.WithPanicHandler(func(any) { again() }))
+		p.Submit(again)
+		<-reboot
+		expect.Equal(t, "Submit after Reboot in a task", p.Submit(func() { panic("for the handler") }), nil)
+		<-reboot
+		expect.Equal(t, "IsClosed after Reboot in the handler", p.IsClosed(), false)
+		p.Release()
+	})
+}
+
+// TestManyReboots: one that comes while another one reopens the pool neither waits for the end of the pool that
+// is open by then, nor reopens that after its end.
+func TestManyReboots(t *testing.T) {
+	p := newPool(t, 2)
+	var wg sync.WaitGroup
+	for range 30_000 {
+		p.Release()
+		for range 4 {
+			wg.Go(p.Reboot)
+		}
+		wg.Wait()
+	}
+	p.Release()
+}
+
 func TestTune(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, 1)

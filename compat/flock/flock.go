@@ -26,7 +26,12 @@
 //     Workers are woken when there is a task, so MaxParkTime is checked and not used.
 //   - A submitter that waits because the queue is full is parked; in Flock it burns a
 //     CPU. If it is a task of the pool, it runs the new task itself, at once: do not
-//     hold a lock that the new task takes.
+//     hold a lock that the new task takes, and the new task must not wait for what its
+//     submitter does later.
+//   - With [BlockWhenQueueFull], and room for more than 32,768 tasks: while more wait than
+//     that plus 500 for each task that runs, a goroutine that submits without pause parks
+//     now and then after its task was accepted, for a few milliseconds as a rule and at
+//     most for about 100, so that the workers get the CPUs. Tasks of the pool do not park.
 //   - Submitted = Completed + Dropped + Rejected + InFlight holds while no task is
 //     submitted or ends.
 //   - A panic handler that panics ends the process, as in Flock, but its task counts as

@@ -1,6 +1,7 @@
 package pond
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,8 @@ func (p *WorkerPool) GroupContext(ctx context.Context) (*TaskGroupWithContext, c
 	return g, g.ctx
 }
 
-// A TaskGroup is some tasks of a pool that are waited for together.
+// A TaskGroup is some tasks of a pool that are waited for together. It keeps the panics of
+// its tasks until Wait returns.
 type TaskGroup struct {
 	pool  *WorkerPool
 	group *shoal.Group
@@ -82,7 +84,7 @@ func (g *TaskGroupWithContext) Submit(task func() error) {
 		if err := task(); err != nil {
 			g.fail(err) // to the pool it has not failed: it has returned
 		}
-	}, func() { g.fail(shoal.ErrDropped) })
+	}, func() { g.fail(cmp.Or(g.above.Err(), error(shoal.ErrDropped))) })
 }
 
 func (g *TaskGroupWithContext) fail(err error) {
@@ -93,11 +95,12 @@ func (g *TaskGroupWithContext) fail(err error) {
 }
 
 // Wait waits until all tasks of the group have ended, or one of them fails, or the
-// group's context ends, and returns the first error.
+// group's context ends, and returns the first error. In the task that has made the group it
+// may be running one of the tasks then, and returns when that has ended.
 func (g *TaskGroupWithContext) Wait() error {
 	err := g.group.WaitContext(g.ctx)
-	if err == nil {
-		err = g.above.Err() // tasks were skipped, perhaps
+	if err == nil || err == shoal.ErrDropped || err == shoal.ErrClosed { // tasks were skipped, dropped or refused, perhaps
+		err = cmp.Or(g.above.Err(), err)
 	}
 	if err != nil {
 		g.fail(err)

@@ -20,8 +20,9 @@
 // task that was refused a worker waits until one is free, as in pond. One thing
 // differs: the pool always has a first worker. [Balanced] and [Lazy] are no bounds
 // that a program sets. Here they delay a worker only while the existing workers take
-// tasks. In pond a task to which they have refused a worker waits behind a busy
-// one, even if that never ends.
+// tasks, so the pool accepts as many tasks as if all its workers had started. In pond a
+// task to which they have refused a worker waits behind a busy one, even if that never
+// ends.
 //
 // What is broken in pond is not kept:
 //
@@ -34,6 +35,9 @@
 //   - If a task calls SubmitAndWait, or Wait of a group that it has made, it runs the tasks
 //     that it waits for; one of these that calls Goexit ends it too. In pond such tasks can use
 //     up all workers, and hang, as they can here in a group that was made outside of the task.
+//     A Wait that runs a task returns when that has ended, though another one has failed or
+//     the group's context has ended meanwhile; in pond it returns at once. So tasks of such a
+//     group must heed its context, and must not wait for what comes after Wait.
 //   - When the context of [Context] has ended, Submit drops the task and TrySubmit
 //     returns false. In pond Submit blocks for ever once the queue is full.
 //   - If a task of a group with a context panics, the context ends, and Wait returns a
@@ -48,10 +52,16 @@
 //     channel". The same holds for a Submit that waits because the queue is full. In
 //     pond the stop waits for that Submit.
 //     A task of a group that is refused so late is left out. If the group has a
-//     context, Wait returns [shoal.ErrClosed] then, and [shoal.ErrDropped] if a stop
-//     dropped a task that was accepted.
-//   - If a task calls Submit while the queue is full, it runs the new task itself,
-//     at once. Do not hold a lock that the new task takes.
+//     context that has not ended, Wait returns [shoal.ErrClosed] then, and
+//     [shoal.ErrDropped] if a stop dropped a task that was accepted.
+//   - If a task calls Submit, also of a group, while the queue is full, it runs the new
+//     task itself, at once, and Submit returns when that has ended. Do not hold a lock that
+//     the new task takes, and the new task must not wait for what its submitter does later:
+//     that would last for ever, while in pond another worker may come.
+//   - While more tasks wait than 32,768 plus 500 for each task that runs, a goroutine that
+//     submits without pause parks now and then after its task was accepted, for a few
+//     milliseconds as a rule and at most for about 100, so that the workers get the CPUs.
+//     Tasks of the pool, and TrySubmit, do not park.
 //   - [Eager], which is RatedResizer(1), is shoal's Auto. If the tasks compute
 //     and all CPUs are busy, its workers start one after the other, up to 10 ms
 //     or more apart; pond starts them at once. The counters count every task as if
@@ -80,6 +90,7 @@ import (
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/compat/internal/settle"
+	"github.com/shoal-go/shoal/internal/peek"
 )
 
 const defaultIdleTimeout = 5 * time.Second
@@ -336,7 +347,7 @@ func (p *WorkerPool) guard(task, skip func()) func() {
 	if p.context == nil {
 		return task
 	}
-	if s := p.pool.Stats(); s.InFlight < s.MaxWorkers {
+	if s := peek.Snapshot(p.pool); s.InFlight < uint64(s.Max) {
 		return task
 	}
 	return func() {

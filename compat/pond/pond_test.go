@@ -724,6 +724,24 @@ func TestGroupWhoseContextHasEndedFails(t *testing.T) {
 	}
 }
 
+// TestGroupOfThePoolsContext: the end of the context stops the pool, which drops tasks of the group.
+func TestGroupOfThePoolsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := pond.New(1, 10, pond.Context(ctx))
+		defer p.StopAndWait()
+		g, _ := p.GroupContext(ctx)
+		for range 2 {
+			g.Submit(func() error { time.Sleep(time.Second); return nil })
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		expect.Equal(t, "tasks that wait", p.WaitingTasks(), 1) // dropped
+		expect.Equal(t, "Wait", g.Wait(), context.Canceled)
+	})
+}
+
 func TestCountersOfSubmittersThatWait(t *testing.T) {
 	p := pond.New(1, 0)
 	release := make(chan struct{})

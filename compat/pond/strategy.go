@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shoal-go/shoal"
+	"github.com/shoal-go/shoal/internal/peek"
 )
 
 // This file is when workers are started: the strategies, and what makes the pool below follow them.
@@ -98,16 +99,16 @@ func (h *holder) enter(ask func() (task func())) (task, leave func()) {
 func (h *holder) askStrategy() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.p.pool.Stats()
-	tasks := s.InFlight + int(h.coming.Load()) // one that is accepted may count twice: there is no room for more than MaxWorkers
-	running := min(max(s.Workers, tasks), s.MaxWorkers)
+	s := peek.Snapshot(h.p.pool)
+	tasks := int(s.InFlight) + int(h.coming.Load()) // one that is accepted may count twice: there is no room for more than Max
+	running := min(max(s.Live, tasks), s.Max)
 	granted := running
 	if idle := running > tasks; running < h.most && (!idle || running < h.least) &&
 		h.p.strategy.Resize(running, h.p.minWorkers, h.p.maxWorkers) {
 		granted++
 	}
 	h.coming.Add(1) // not before the strategy, which may panic
-	if granted = max(1, granted); granted != s.MaxWorkers {
+	if granted = max(1, granted); granted != s.Max {
 		h.p.pool.Resize(min(h.least, granted), granted) // the error is that it is stopped
 	}
 }

@@ -45,6 +45,7 @@ import (
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/compat/internal/settle"
+	"github.com/shoal-go/shoal/internal/peek"
 )
 
 // DefaultIdleTimeout is how long a worker may be idle before it leaves, if
@@ -191,11 +192,11 @@ func (p *WorkerPool) SubmitWait(task func()) {
 // Stop, that were abandoned. The original gives a task to a free worker, or to a new one,
 // when it is submitted, so a task whose worker is on its way is not counted.
 func (p *WorkerPool) WaitingQueueSize() int {
-	s := p.pool.Stats()
+	s := peek.Snapshot(p.pool)
 	if p.Stopped() {
-		return s.Queued + int(s.Dropped)
+		return int(s.Waiting + s.Dropped)
 	}
-	return max(0, s.Queued-(s.MaxWorkers-s.Running))
+	return max(0, int(s.Waiting)-(s.Max-s.WorkersIn))
 }
 
 // Pause makes all workers wait until ctx ends or the pool is stopped. It blocks until

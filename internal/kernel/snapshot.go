@@ -18,7 +18,6 @@ type Snapshot struct {
 	Blocked, Reserved                            int
 	Live, Peak, Min, Max                         int
 	WorkersIn                                    int    // workers busy here, and in the lanes below
-	BusyTime                                     int64  // nanoseconds in which workers were not parked; 0 if it is not the root
 	Moves                                        uint64 // see moves; of the lanes below too
 	Open, Paused, Ended                          bool
 	Full                                         bool // all workers that it may have are in tasks, and neither it nor a lane above is paused
@@ -40,7 +39,7 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Blocked, s.Reserved = l.blocked.Len(), l.reserved
 	s.Live, s.Peak, s.Max = c.live, c.staff.peak, l.max()
 	if l.up == nil {
-		s.Min, s.BusyTime = c.Min, c.busyFor()
+		s.Min = c.Min
 	}
 	s.WorkersIn, s.Moves = s.Busy-l.inline-int(l.hosts), l.moves(s.Count)+l.stirred
 	for _, b := range below {
@@ -62,17 +61,29 @@ func (l *Lane) snapshot(s *Snapshot) {
 	s.Open, s.Paused, s.Ended = l.phase == open, l.paused, l.done.IsOpen()
 }
 
-// busyFor is how long workers have not been parked, all of them together. It never falls, though a
-// worker may have parked since now. Locked.
-func (c *Crew) busyFor() int64 {
-	now, n := c.clock.Now(), c.staff.busy
-	for _, w := range c.staff.all {
-		if w != nil {
-			n += w.busyFor(now)
-		}
+// Stage is what a Snapshot says of l's life. It looks at no other lane.
+func (l *Lane) Stage() (isOpen, paused, ended bool) {
+	ended = true // if there is nothing to read
+	l.crew.read(func() { isOpen, paused, ended = l.phase == open, l.paused, l.done.IsOpen() })
+	return isOpen, paused, ended
+}
+
+// BusyTime is for how many nanoseconds workers were not parked, all of them together; 0 if l is not the root. It
+// never falls, though a worker may have parked since now. It looks at each worker: so it is no part of a Snapshot.
+func (l *Lane) BusyTime() (seen int64) {
+	if c := l.crew; l.up == nil {
+		c.read(func() {
+			now, n := c.clock.Now(), c.staff.busy
+			for _, w := range c.staff.all {
+				if w != nil {
+					n += w.busyFor(now)
+				}
+			}
+			seen = max(c.staff.seenBusy, n)
+			c.staff.seenBusy = seen
+		})
 	}
-	c.staff.seenBusy = max(c.staff.seenBusy, n)
-	return c.staff.seenBusy
+	return seen
 }
 
 // Now is the time in nanoseconds since the family was made; 0 if it never was.
