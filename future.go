@@ -195,7 +195,7 @@ func (w *waker) await(ctx context.Context, l *kernel.Lane, over func() bool, hel
 			stop, follow = follow(), nil
 		}
 		if got == kernel.NoPlace && n == nil {
-			n = &waiting{w}
+			n = &struct{ *waker }{w} // each waiter has its own
 			defer l.ForgetNudger(n)
 		}
 		wake := w.latchAt(&w.wake, nil)
@@ -231,9 +231,6 @@ func follow(ctx context.Context, known <-chan struct{}, f interface{ contextEnde
 		}
 	}
 }
-
-// waiting is the Nudger of one waiter: each waiter has its own.
-type waiting struct{ *waker }
 
 // latchAt returns the latch at l, which the first call makes. It is open then if over, unless
 // that is nil, reports true.
@@ -390,10 +387,10 @@ func (h helper) in(l *kernel.Lane) bool {
 	return h.task != nil && l.Up() == nil
 }
 
-// claim runs c, unless there is no helper, or c's lane or one above it is at its maximum. In the second
+// claim runs c, unless there is no helper, or c has begun, or c's lane or one above it is at its maximum. In the last
 // case n is notified when that may have changed.
 func (h helper) claim(c *call, n kernel.Nudger) kernel.Outcome {
-	if !h.any() {
+	if !h.any() || !c.Waits() {
 		return kernel.NotClaimed
 	}
 	stay := c.Lane

@@ -113,7 +113,6 @@ type loop struct {
 	p           *Pool
 	f           loopFunc
 	n           uint64
-	all         int             // workers that p may have
 	root        *loop           // the outermost of the loops that are nested on this goroutine
 	ctx         context.Context // l, unless l is traced
 
@@ -145,33 +144,31 @@ func (p *Pool) loop(ctx context.Context, n int, f loopFunc, most uint64, c group
 	if n == 0 {
 		ctx = context.WithoutCancel(ctx) // its end does not matter: nothing is left to be done
 	}
+	all := p.lane.Max() // workers that p may have
+	c.limit = min(cmp.Or(c.limit, all), all)
 	l := &loop{p: p, f: f, n: uint64(n), most: most, groupConfig: c}
-	l.parent = ctx
+	l.parent, l.root = ctx, l
 	if up, _ := ctx.(*loop); up != nil && up.p == p && !up.ended.Load() {
-		l.all, l.root = up.all, up.root
-		return l.Run()
+		l.root = up.root
+	} else if p.lane.TaskIn(ctx) == nil {
+		here := func(it queue.Item, _ context.Context) error { return p.lane.RunInline(it, 0) }
+		if err := l.submit(l, ctx, p, true, "Range", here); err != nil {
+			return err
+		}
+		return l.err
 	}
-	l.all, l.root = p.lane.Max(), l
-	if p.lane.InTask(ctx) {
-		return l.Run()
-	}
-	here := func(it queue.Item, _ context.Context) error { return p.lane.RunInline(it, 0) }
-	if err := l.submit(l, ctx, p, true, "Range", here); err != nil {
-		return err
-	}
-	return l.err
+	return l.Run()
 }
 
 // Run is the caller's part in l.
 func (l *loop) Run() (err error) {
 	l.ctx = l
 	if ctx := given(&l.call, l); ctx != l.ctx { // traced: f is given a loop below ctx, so that nested loops find it
-		in := &loop{groupConfig: l.groupConfig, most: l.most, p: l.p, f: l.f, n: l.n, all: l.all}
+		in := &loop{groupConfig: l.groupConfig, most: l.most, p: l.p, f: l.f, n: l.n}
 		in.root, in.parent = in, ctx
 		return in.Run()
 	}
 	l.errs.collect = l.collect
-	l.limit = min(cmp.Or(l.limit, l.all), l.all)
 	l.wants.Store(int64(l.limit - 1))
 	if l.p.lane.Stops() {
 		return ErrClosed

@@ -11,8 +11,6 @@ import (
 	"github.com/shoal-go/shoal/internal/sy"
 )
 
-var errNilIterator = fmt.Errorf("%w: nil iterator", ErrConfig)
-
 // Map runs f for every item of in, on p, and yields the results in the order of
 // the items. An item whose f fails, panics or is discarded yields its error, as
 // described at [Go], and does not end the others.
@@ -72,7 +70,7 @@ func ForEach[T any](ctx context.Context, p *Pool, in iter.Seq[T], f func(context
 	}
 	var errs []error
 	run := func(its context.Context, v T) (own bool, err error) {
-		if err = f(its, v); err != nil && same(err, its.Err()) && !same(err, ctx.Err()) { // Close has ended its
+		if err = f(its, v); err != nil && p.lane.Stops() && same(err, its.Err()) && !same(err, ctx.Err()) { // Close has ended its
 			return false, ErrClosed
 		}
 		return true, err
@@ -172,7 +170,7 @@ type mapTask[In, Out any] struct {
 func mapItems[In, Out any](ctx context.Context, p *Pool, in iter.Seq[In], f func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
 	err := checkArgs(ctx, p, f != nil)
 	if err == nil && in == nil {
-		err = errNilIterator
+		err = fmt.Errorf("%w: nil iterator", ErrConfig)
 	}
 	return func(yield func(Out, error) bool) {
 		if err != nil {

@@ -145,7 +145,7 @@ func (p *Pool) SubmitWait(ctx context.Context, task func(context.Context) error)
 	put := func(it queue.Item, _ context.Context) error {
 		switch {
 		case !p.mayBeInTask():
-		case p.lane.InTask(ctx): // there is no need to ask the stack
+		case p.lane.TaskIn(ctx) != nil: // there is no need to ask the stack
 			return p.lane.RunInline(it, 0)
 		case p.lane.Task(ctx) != nil && p.lane.Submit(it): // await runs it, or asks the stack if that matters
 			return nil
@@ -338,7 +338,7 @@ func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 		return nil, errNilContext
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case p.lane.InTask(ctx):
+	case p.lane.TaskIn(ctx) != nil:
 		return nil, ErrWouldDeadlock
 	}
 	k, err := p.lane.Reserve(ctx, n)

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -510,6 +511,52 @@ func TestSizerKnowsThatWorkersOfASubPoolAreBusy(t *testing.T) {
 				t.Errorf("beside %d workers that are busy, asked about %+v", i, last)
 			}
 		}
+		close(gate)
+	})
+}
+
+// TestASizerSeesWhatStatsCounts: tasks that were canceled are not queued, those behind their key are, and a worker
+// in its stop hook is in no task.
+func TestASizerSeesWhatStatsCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var asked []shoal.Sizing
+		var mu sync.Mutex
+		p := openPool(t, shoal.WithMaxWorkers(3), shoal.WithIdleTimeout(time.Millisecond),
+			shoal.WithWorkerHooks(nil, func(int) { time.Sleep(time.Second) }),
+			shoal.WithSizing(sizerFunc(func(s shoal.Sizing) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, s)
+				return true
+			})))
+		wants := func(what string, want shoal.Sizing) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if want.Max = 3; len(asked) == 0 || asked[0] != want {
+				t.Errorf("%s: asked about %+v, want %+v first", what, asked, want)
+			}
+			asked = nil
+		}
+		must(t, p.Submit(func() {}))
+		wants("the first task", shoal.Sizing{Queued: 1})
+		time.Sleep(100 * time.Millisecond) // its worker is in its stop hook
+		k := shoal.NewKeyed[int](p)
+		gate := make(chan struct{})
+		must(t, k.Submit(1, func() { <-gate }))
+		wants("beside a stop hook", shoal.Sizing{Workers: 1, Idle: 1, Queued: 1})
+		time.Sleep(time.Second)
+		for range 4 {
+			must(t, k.Submit(1, func() {}))
+		}
+		p.Pause()
+		for range 5 {
+			shoal.Go(bg, p, func(context.Context) (int, error) { return 0, nil }).Cancel()
+		}
+		must(t, p.Submit(func() {}))
+		p.Resume()
+		wants("behind a key and others that were canceled", shoal.Sizing{Workers: 1, Queued: 5})
 		close(gate)
 	})
 }

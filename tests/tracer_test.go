@@ -549,6 +549,32 @@ func (lateTracer) Started(ctx context.Context, _ *shoal.Pool, _ string) (context
 
 func (lateTracer) Refused(context.Context, *shoal.Pool, string, error) {}
 
+// A shortTracer gives each task that starts a millisecond.
+type shortTracer struct{ lateTracer }
+
+func (shortTracer) Submitted(ctx context.Context, _ *shoal.Pool, _ string) context.Context {
+	return ctx
+}
+
+func (shortTracer) Started(ctx context.Context, _ *shoal.Pool, _ string) (context.Context, func(error)) {
+	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+	return ctx, func(error) { cancel() }
+}
+
+// TestForEachOfATracersDeadline: it is the error of each item, and no sign that the pool is closed.
+func TestForEachOfATracersDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := openPool(t, shoal.WithTracer(shortTracer{}))
+		err := shoal.ForEach(bg, p, slices.Values([]int{1, 2, 3}), func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if want := strings.Repeat("\n"+context.DeadlineExceeded.Error(), 3)[1:]; err == nil || err.Error() != want {
+			t.Errorf("ForEach: %v, want %v", err, want)
+		}
+	})
+}
+
 // TestReviewTheContextOfTheTracerHasEnded before a task starts: then the task does not run.
 func TestReviewTheContextOfTheTracerHasEnded(t *testing.T) {
 	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithTracer(lateTracer{})))

@@ -240,9 +240,6 @@ type Nudger interface{ Nudge() }
 // upwards, that the caller is in. In the lanes below stay the caller counts as busy, as a worker
 // does. If one of them is at its maximum, n, unless it is nil, is nudged when that may have changed.
 func (r *Record) Claim(stay *Lane, n Nudger) Outcome {
-	if !r.Waits() {
-		return NotClaimed
-	}
 	r.Lane.crew.enter()
 	place, got := r.claim(stay, n)
 	r.Lane.crew.leave()
@@ -385,9 +382,9 @@ func (l *Lane) Nesting(ctx context.Context) (n int) {
 		n = l.id.Depth(maxNesting + 1)
 	}
 	switch {
-	case n == 0 && l.InTask(ctx):
+	case n == 0 && l.TaskIn(ctx) != nil:
 		n = 1
-	case n == 0 && l != root && (inFamily || root.InTask(ctx)):
+	case n == 0 && l != root && (inFamily || root.TaskIn(ctx) != nil):
 		n = maxNesting + 1
 	}
 	return n
@@ -406,9 +403,6 @@ func (l *Lane) TaskIn(ctx context.Context) *Record {
 	return r
 }
 
-// InTask reports whether TaskIn finds a task.
-func (l *Lane) InTask(ctx context.Context) bool { return l.TaskIn(ctx) != nil }
-
 // MayBeInTask returns false only if no task of l's family runs, so that the caller is in none. It does not see
 // functions of the user that are no tasks, or that are called after their task was counted.
 func (l *Lane) MayBeInTask() (may bool) {
@@ -421,7 +415,7 @@ func (l *Lane) MayBeInTask() (may bool) {
 }
 
 // AllBusy reports whether every worker that l may have, or that a lane above it may have, is
-// inside a task.
+// inside a task or another function of the user.
 func (l *Lane) AllBusy() (all bool) {
 	c := l.crew
 	c.read(func() {

@@ -72,11 +72,8 @@ func (l *Lane) nextSample() {
 	}
 }
 
-// wakeSamplers sets the samplers that rest, if a worker is awake. Locked.
+// wakeSamplers sets the samplers that rest, as a worker is awake. Locked.
 func (c *Crew) wakeSamplers() {
-	if c.live == len(c.idle) {
-		return
-	}
 	for _, p := range c.resting {
 		if l := p.Value(); l != nil {
 			l.nextSample()

@@ -126,14 +126,13 @@ type turn struct {
 // more is how many tasks may be taken before the next look at the clock.
 func (w *Worker) more() uint64 {
 	t := &w.turn
-	if t.step == 0 {
-		return 0
-	}
-	switch spent := w.crew.clock.Now() - t.began; {
-	case spent >= turnTime:
-		return 0
-	case spent < turnTime/4:
-		t.step = min(2*t.step, 32)
+	if t.step > 0 {
+		switch spent := w.crew.clock.Now() - t.began; {
+		case spent >= turnTime:
+			return 0
+		case spent < turnTime/4:
+			t.step = min(2*t.step, 32)
+		}
 	}
 	return uint64(t.step)
 }
