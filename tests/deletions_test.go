@@ -124,6 +124,40 @@ func TestWaitContextOfCollectedErrors(t *testing.T) {
 	})
 }
 
+// Of tasks that are canceled, on tickets that are timed, no time counts, and none for the task after them.
+func TestCanceledTasksAreNotTimed(t *testing.T) {
+	for name, submit := range map[string]func(p *shoal.Pool, ctx context.Context) (cancel func()){
+		"by Cancel": func(p *shoal.Pool, _ context.Context) func() {
+			f := shoal.Go(bg, p, func(context.Context) (int, error) { return 0, nil })
+			return func() { f.Cancel() }
+		},
+		"by a context": func(p *shoal.Pool, ctx context.Context) func() {
+			p.SubmitContext(ctx, func(context.Context) {})
+			return func() {}
+		},
+	} {
+		p := openPool(t, fixed(1)...)
+		release := hold(t, p, 1)
+		ctx, cancel := context.WithCancel(bg)
+		cancels := []func(){cancel}
+		for range 63 { // one in 64 is timed: that which holds the worker, and the first that is canceled
+			must(t, p.Submit(func() {}))
+		}
+		for range 2*64 + 1 {
+			cancels = append(cancels, submit(p, ctx))
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+		must(t, p.Submit(func() {}))
+		release()
+		p.Wait()
+		if s := p.Stats(); s.RunTime.Count != 1 || s.Canceled != 2*64+1 {
+			t.Errorf("%s: %d tasks timed, %d canceled", name, s.RunTime.Count, s.Canceled)
+		}
+	}
+}
+
 // The context of a group's task that has ended shows no task, though it was kept.
 func TestAKeptContextOfAGroup(t *testing.T) {
 	p := openPool(t, fixed(2)...)

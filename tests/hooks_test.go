@@ -842,6 +842,12 @@ func crash(kind string) {
 	case "wait":
 		p.SubmitWait(context.Background(), func(context.Context) error { explode("crash of a wait"); return nil })
 		select {}
+	case "after goexit":
+		p.Submit(func() {
+			defer explode("crash " + kind)
+			runtime.Goexit()
+		})
+		select {}
 	case "goexit": // is no panic
 		p.Submit(func() { runtime.Goexit() })
 		p.Wait()
@@ -874,6 +880,15 @@ func TestCrashOnPanicPrintsTheTasksOwnStack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A panic of a function that runs because of runtime.Goexit is a panic.
+func TestCrashOnPanicAfterGoexit(t *testing.T) {
+	if kind := os.Getenv(crashEnv); kind != "" {
+		crash(kind)
+		return
+	}
+	wantCrash(t, "after goexit", "crash after goexit")
 }
 
 func TestCrashOnPanicLeavesGoexitAlone(t *testing.T) {

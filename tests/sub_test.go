@@ -1232,6 +1232,26 @@ func TestALaterShutdownReportsTheFirstCut(t *testing.T) {
 	})
 }
 
+// A Shutdown that gives up after a Close that dropped nothing reports what runs, in sub-pools too.
+func TestAShutdownAfterCloseReportsSubPools(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithMaxWorkers(1))
+		release := make(chan struct{})
+		must(t, newSub(t, p).Submit(func() { <-release }))
+		synctest.Wait()
+		go p.Close()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		var e *shoal.ShutdownError
+		if err := p.Shutdown(ctx); !errors.As(err, &e) || e.Running != 1 || e.Dropped != 0 || e.Cause != context.DeadlineExceeded {
+			t.Errorf("Shutdown = %v", err)
+		}
+		close(release)
+		<-p.Done()
+	})
+}
+
 // Sub-pools that come with one task each share the time with one that has a backlog, and among
 // themselves they are served in the order in which they came.
 func TestSubsThatComeShareWithABacklog(t *testing.T) {

@@ -104,9 +104,7 @@ func (s *slots[T]) add(v *T) (place int) {
 
 func (s *slots[T]) remove(place int) {
 	s.all[place] = nil
-	if s.free = append(s.free, place); len(s.free) == len(s.all) {
-		s.all, s.free = s.all[:0], s.free[:0] // so that after a burst few are looked at
-	}
+	s.free = append(s.free, place)
 }
 
 // hire makes a worker that searches; leave starts it.

@@ -193,11 +193,8 @@ func (c *Crew) top() *Lane {
 			continue
 		case l.waits():
 			return l
-		case c.rest(l):
-		case l.waits():
-			return l
-		default:
-			return nil
+		case !c.rest(l):
+			return nil // if a task has come meanwhile, who has put it looks for a worker
 		}
 		it = c.ready.First()
 	}

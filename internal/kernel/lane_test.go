@@ -233,6 +233,44 @@ func TestLaneCollected(t *testing.T) {
 	root.shut()
 }
 
+// TestALaneThatWasMutedIsCollected when it is dropped.
+func TestALaneThatWasMutedIsCollected(t *testing.T) {
+	root := newLane(2, 5, 0)
+	defer root.shut()
+	func() {
+		l := root.sub(t, LaneConfig{Max: 1, Capacity: 4})
+		gate := make(chan struct{})
+		l.do(func() { <-gate })
+		l.do(func() {})
+		for muted := false; !muted; runtime.Gosched() { // a worker comes to the second task
+			root.crew.read(func() { muted = l.isMuted() })
+		}
+		close(gate)
+		l.quiesce()
+	}()
+	for left, end := 1, time.Now().Add(time.Minute); left > 0; root.crew.read(func() { left = root.crew.subs.Len() }) {
+		if time.Now().After(end) {
+			t.Fatal("it is still there")
+		}
+		runtime.GC()
+	}
+}
+
+// TestAnEndedLaneIsForgottenOnce: also when it is collected later.
+func TestAnEndedLaneIsForgottenOnce(t *testing.T) {
+	root := newLane(2, 5, 0)
+	l, other := root.sub(t, LaneConfig{Max: 2, Capacity: 4}), root.sub(t, LaneConfig{Max: 2, Capacity: 4})
+	l.close()
+	l.place.collected()
+	root.crew.read(func() {
+		if root.holds != 1 {
+			t.Errorf("%d lanes keep the root from its end, want 1", root.holds)
+		}
+	})
+	other.close()
+	root.shut()
+}
+
 // TestMovesStayWhenALaneIsCollected: the number that tells whether a lane makes progress does not change,
 // neither if the lane below has run tasks nor if it has not.
 func TestMovesStayWhenALaneIsCollected(t *testing.T) {

@@ -177,7 +177,6 @@ func (l *Lane) finish() {
 		return
 	}
 	l.leaf().Remove()
-	l.place.moves = l.moves(l.count())
 	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }
@@ -198,10 +197,8 @@ func (l *Lane) setPaused(paused bool) {
 	}
 	l.paused = paused
 	l.stirred++
-	if paused {
-		l.revoke()
-		l.fenceBelow()
-	}
+	l.revoke()
+	l.fenceBelow()
 	l.crew.freed(l) // sets the slow-path flag, or makes l, and the lanes below it, ready again
 }
 

@@ -45,6 +45,13 @@ func (s *sim) await(b *body, stay *Lane) {
 			}
 		}
 		b.Lane.ForgetNudger(h)
+		s.root.crew.read(func() {
+			for a := b.Lane; a != nil; a = a.up {
+				if _, ok := a.nudgers[h]; ok {
+					s.Failf("a lane nudges who does not wait any more")
+				}
+			}
+		})
 		b.resolved.Wait()
 		return
 	}
