@@ -226,6 +226,38 @@ func ExamplePool_Workers() {
 	// worker 0 has executed 4, of which 1 failed
 }
 
+// A consumer takes no more from a queue elsewhere than it can run at once.
+func ExamplePool_Reserve() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
+	defer pool.Close()
+	queue := []string{"a", "b", "c", "d", "e"} // elsewhere
+
+	ctx := context.Background()
+	var sent atomic.Int32
+	for len(queue) > 0 {
+		places, err := pool.Reserve(ctx, 10) // waits until a worker is free
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		batch := queue[:min(places.Len(), len(queue))]
+		queue = queue[len(batch):]
+		for range batch {
+			err := places.Submit(ctx, func(context.Context) error {
+				sent.Add(1)
+				return nil
+			}, func(err error) { fmt.Println("lost:", err) })
+			if err != nil {
+				fmt.Println(err)
+			}
+		}
+		places.Release() // those that are left
+	}
+	pool.Wait()
+	fmt.Println("sent:", sent.Load())
+	// Output: sent: 5
+}
+
 // One pool for all tenants of a server. Each has a share of the workers while
 // all are busy, and what one leaves unused the others have; a health check comes
 // before all of them.

@@ -137,6 +137,27 @@ func ExamplePool_Group() {
 	// Output: <nil> 4123
 }
 
+// A server that is full says so at once.
+func ExampleTryGo() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(0)))
+	defer pool.Close()
+
+	ctx := context.Background()
+	gate := make(chan struct{})
+	first, err := shoal.TryGo(ctx, pool, func(context.Context) (string, error) { <-gate; return "done", nil })
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = shoal.TryGo(ctx, pool, func(context.Context) (string, error) { return "", nil })
+	fmt.Println(errors.Is(err, shoal.ErrQueueFull))
+	close(gate)
+	fmt.Println(first.Wait(ctx))
+	// Output:
+	// true
+	// done <nil>
+}
+
 // The first error cancels the rest.
 func ExampleGroup_Wait() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(2)))
@@ -421,6 +442,22 @@ func ExampleKeyed_TrySubmit() {
 
 // Transactions of one account run in order, one at a time, so they need no
 // lock; those of different accounts run side by side.
+// The result of a task of a key: it sees what the tasks of that key before it have done.
+func ExampleGoKeyed() {
+	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
+	defer pool.Close()
+
+	ctx := context.Background()
+	balance := 100
+	book := shoal.NewKeyed[string](pool)
+	if err := book.Submit("ada", func() { balance -= 30 }); err != nil {
+		fmt.Println(err)
+	}
+	left := shoal.GoKeyed(ctx, book, "ada", func(context.Context) (int, error) { return balance, nil })
+	fmt.Println(left.Wait(ctx))
+	// Output: 70 <nil>
+}
+
 func ExampleKeyed() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
 	defer pool.Close()

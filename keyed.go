@@ -127,9 +127,9 @@ func (k *Keyed[K]) SubmitContext(ctx context.Context, key K, task func(context.C
 // Future. To run f in place of the waiting task could break the order of the
 // key, and to wait could stop the pool. If such a task calls [Future.Wait] with
 // its context before there is a result, Wait returns [ErrWouldDeadlock]. If the
-// task calls Wait with another context, Wait returns that error only if each worker that
-// may run f is inside a task, a hook or a Sizer, even if one of these tasks is f, or is about
-// to end. Otherwise it parks.
+// task calls Wait with another context, Wait returns that error only if no worker that
+// may run f is idle: each is inside a task, a hook or a Sizer, or between two tasks, even
+// if one of these tasks is f, or is about to end. Otherwise it parks.
 func GoKeyed[K comparable, T any](ctx context.Context, k *Keyed[K], key K, f func(context.Context) (T, error)) *Future[T] {
 	if k == nil {
 		k = NewKeyed[K](nil) // is closed

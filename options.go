@@ -399,7 +399,7 @@ type Sizer interface {
 // Sizing is what a [Sizer] decides by.
 type Sizing struct {
 	Workers  int // live, the one in question not counted
-	Idle     int // of these, not inside a task
+	Idle     int // of these, neither inside a task nor between two
 	Min, Max int
 	Queued   int // accepted by the pool itself, not by its sub-pools, and not started
 }

@@ -14,7 +14,7 @@ import (
 
 // These benchmarks are of shoal alone: they are what docs/tuning.md rests on.
 //
-//	go test -run '^$' -bench Tuning -count 5 .
+//	go test -run '^$' -bench Tuning -benchtime 300ms -count 2 .
 
 // rounds runs task n times per iteration on a pool with opts, and waits.
 func rounds(b *testing.B, n int, gap time.Duration, task func(), opts ...shoal.Option) {

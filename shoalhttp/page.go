@@ -82,7 +82,7 @@
 // # Cost
 //
 // A page looks at its pools by itself: every second while somebody reads events, else every
-// five. That takes about 10 µs for each pool. There is a timer and no goroutine between two
+// five. That takes up to 10 µs for each pool. There is a timer and no goroutine between two
 // looks. A pool that has never worked keeps about 4 kB, one that has 13 kB, a busy one about
 // 32 kB; from the 2,001st pool on it keeps a minute instead of ten. The looks end when all
 // pools of the page are closed or removed, or when the page is not referenced any more. The

@@ -22,9 +22,9 @@
 //     wait for what the outer one does after Submit: that would last for ever, while in
 //     ants another worker may come. An accept loop that submits what it accepts belongs on
 //     a goroutine of its own. If the new task calls [runtime.Goexit], the outer one ends
-//     too. In ants the outer task waits, for ever if all workers do. With
-//     [WithNonblocking] it gets ErrPoolOverload, as in ants. A task nested in 64 others is
-//     accepted beyond the size instead, and waits for a worker.
+//     too. In ants the outer task waits, for ever if all workers do. If the outer task is
+//     nested in 64 others, the new one is accepted beyond the size instead, and waits for a
+//     worker. With [WithNonblocking] the outer task always gets ErrPoolOverload, as in ants.
 //   - If a task calls ReleaseTimeout or ReleaseContext of its own pool, it gets
 //     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself.
 //   - [WithMaxBlockingTasks] is exact; in ants more submitters may wait for a moment.
@@ -36,7 +36,8 @@
 //     idle for the expiry duration. Ants has two more for each pool. Importing this
 //     package starts none: the default pool is made at its first use.
 //   - Reboot waits for the end of what runs, and may be called at any time. If a task or
-//     the panic handler calls it, it does not wait.
+//     the panic handler calls it, it does not wait; that of a multi-pool waits for the
+//     tasks of its other pools.
 //
 // What else differs:
 //

@@ -168,9 +168,11 @@ func (m *multi[P]) ReleaseContext(ctx context.Context) error {
 	return all
 }
 
-// Reboot opens the pools again.
+// Reboot opens the pools again. If another Reboot does, it returns at once, as in ants.
 func (m *multi[P]) Reboot() {
-	m.reboot.Lock()
+	if !m.reboot.TryLock() { // tasks of two pools that call it would wait for each other
+		return
+	}
 	defer m.reboot.Unlock()
 	if !m.closed.Load() {
 		return

@@ -22,8 +22,8 @@ func (p *WorkerPool) GroupContext(ctx context.Context) (*TaskGroupWithContext, c
 	if ctx == nil {
 		panic("a non-nil context needs to be specified when using GroupContext")
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	g := &TaskGroupWithContext{TaskGroup: TaskGroup{p, p.pool.Group(ctx)}, above: ctx, cancel: cancel}
+	above, cancel := context.WithCancel(ctx)
+	g := &TaskGroupWithContext{TaskGroup: TaskGroup{p, p.pool.Group(above)}, parent: ctx, above: above, cancel: cancel}
 	g.ctx = g.group.Context()
 	return g, g.ctx
 }
@@ -61,7 +61,8 @@ func (g *TaskGroup) Wait() { g.group.Wait() }
 type TaskGroupWithContext struct {
 	TaskGroup
 	ctx    context.Context
-	above  context.Context // does not end with Wait
+	parent context.Context // has its error before the pool, or a group, sees its end
+	above  context.Context // ends also when a task fails, and when Wait has returned
 	cancel context.CancelFunc
 	once   sync.Once
 	err    atomic.Pointer[error]
@@ -84,7 +85,7 @@ func (g *TaskGroupWithContext) Submit(task func() error) {
 		if err := task(); err != nil {
 			g.fail(err) // to the pool it has not failed: it has returned
 		}
-	}, func() { g.fail(cmp.Or(g.above.Err(), error(shoal.ErrDropped))) })
+	}, func() { g.fail(cmp.Or(g.parent.Err(), error(shoal.ErrDropped))) })
 }
 
 func (g *TaskGroupWithContext) fail(err error) {
@@ -100,7 +101,7 @@ func (g *TaskGroupWithContext) fail(err error) {
 func (g *TaskGroupWithContext) Wait() error {
 	err := g.group.WaitContext(g.ctx)
 	if err == nil || err == shoal.ErrDropped || err == shoal.ErrClosed { // tasks were skipped, dropped or refused, perhaps
-		err = cmp.Or(g.above.Err(), err)
+		err = cmp.Or(g.parent.Err(), g.above.Err(), err)
 	}
 	if err != nil {
 		g.fail(err)

@@ -61,9 +61,9 @@
 //		IsFailure:      shoalasynq.IsFailure,
 //	}
 //
-// After jobs.Retry(d) the task runs again after d, and that costs no attempt. It is never early, and
-// up to a second late, as asynq has whole seconds. In addition asynq looks for such tasks every
-// DelayedTaskCheckInterval only, 5 s by default. jobs.ErrStopped says that the task was interrupted:
+// After jobs.Retry(d) the task runs again after d, and that costs no attempt. It is never early. It is
+// due up to a second late, as asynq has whole seconds, and asynq looks for tasks that are due only
+// every DelayedTaskCheckInterval, 5 s by default. jobs.ErrStopped says that the task was interrupted:
 // it runs again about a second later, and that costs no attempt. After the task's Timeout or
 // Deadline it is a failure, as asynq does not wait for the handler then. jobs.Poison(err) archives
 // the task, with or without that configuration. [Work] makes a handler of asynq of a jobs.Handler.

@@ -74,8 +74,12 @@ func (a *account) freeCapacity() int64 {
 	return int64(a.capacity) + int64(a.max()+a.inline) + int64(a.tombs) - int64((a.granted-ticketOf(h)+numOf(h))&mask)
 }
 
-// findCapacity is freeCapacity without a lease.
+// findCapacity is freeCapacity. If there is none it recalls the lease, and looks again. Not before: each
+// submitter that then finds no lease would come to the lock too, and recall the next one.
 func (a *account) findCapacity() int64 {
+	if r := a.freeCapacity(); r > 0 {
+		return r
+	}
 	a.recall()
 	return a.freeCapacity()
 }

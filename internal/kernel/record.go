@@ -414,8 +414,8 @@ func (l *Lane) MayBeInTask() (may bool) {
 	return may
 }
 
-// AllBusy reports whether every worker that l may have, or that a lane above it may have, is
-// inside a task or another function of the user.
+// AllBusy reports whether no worker that l may have, or that a lane above it may have, is parked, searches or
+// is yet to be started. One that yields between two tasks is busy.
 func (l *Lane) AllBusy() (all bool) {
 	c := l.crew
 	c.read(func() {

@@ -87,9 +87,9 @@ func (l *Lane) SubmitSlow(it queue.Item, policy Policy, ctx context.Context) err
 		if !l.enterOpen() {
 			return ErrClosed
 		}
-		if l.blocked.Len()+len(l.reservers) > 0 {
+		if policy != Block && l.blocked.Len()+len(l.reservers) > 0 {
 			c.touch(l)
-			c.settle() // waiters go first
+			c.settle() // waiters go first; under Block this submitter may be one of them
 		}
 		free := (l.blocked.Len() == 0 || !l.strict()) && l.findCapacity() > 0
 		ahead := free && l.isFarAhead()

@@ -409,7 +409,9 @@ func (w *Worker) askSizer() (grow bool) {
 	grow = true
 	var s Sizing
 	w.stepOut(&c.asking, func() {
-		idle := len(c.idle) + c.apart + c.asking + c.departing + c.clock.Yielding() + c.searching() - 1 // w searches
+		// One that yields wants its CPU back. If it were idle, whoever counts the CPUs in use, as Auto does, would
+		// always say yes: w mostly has its CPU from such a worker.
+		idle := len(c.idle) + c.apart + c.asking + c.departing + c.searching() - 1 // w searches
 		s = Sizing{Workers: c.live - 1, Idle: idle, Min: c.Min, Max: c.root.max(), Queued: int(c.root.count().Waiting)}
 	}, func() { grow = c.Sizer(s) })
 	return grow
