@@ -298,10 +298,15 @@ func TestASubmitterThatWaitsForRoomHoldsOnToNoSegment(t *testing.T) {
 	const n = many
 	p := openPool(t, shoal.WithMaxWorkers(1), shoal.WithQueueCapacity(1), shoal.WithTiming(shoal.TimingOff))
 	p.Pause()
-	must(t, p.Submit(nothing))
+	for range 1 + 1 { // the capacity, and the worker
+		must(t, p.Submit(nothing))
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waiting := inBackground(func() { p.SubmitContext(ctx, func(context.Context) {}) })
+	for p.Stats().Blocked == 0 {
+		runtime.Gosched()
+	}
 	p.Resume()
 	<-waiting
 	p.Wait()

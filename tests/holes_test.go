@@ -1212,6 +1212,9 @@ func TestH25_AnIdlePoolHoldsNoClosure(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := capture()
 		waits := inBackground(func() { p.SubmitContext(ctx, func(context.Context) { b[0]++ }) })
+		for p.Stats().Blocked == 0 {
+			runtime.Gosched()
+		}
 		cancel()
 		<-waits
 		p.Resume()
@@ -1222,8 +1225,7 @@ func TestH25_AnIdlePoolHoldsNoClosure(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Wait()
-	runtime.GC()
-	runtime.GC()
+	alive(0, refs...)
 	for i, r := range refs {
 		if r.Value() != nil {
 			t.Errorf("object %d of %d, captured by a task, is still reachable", i, len(refs))
@@ -1251,9 +1253,7 @@ func TestH25_TasksBesideTheWorkersAreNotHeldEither(t *testing.T) {
 		}()
 		release()
 		p.Wait()
-		runtime.GC()
-		runtime.GC()
-		if ref.Value() != nil {
+		if alive(0, ref) > 0 {
 			t.Errorf("%v: an object captured by a task is still reachable", policy)
 		}
 		shutClean(t, p)
@@ -1278,9 +1278,7 @@ func TestH25_AClosedPoolHoldsNothing(t *testing.T) {
 	b = nil
 	release()
 	closeAll(t, p)
-	runtime.GC()
-	runtime.GC()
-	if ref.Value() != nil {
+	if alive(0, ref) > 0 {
 		t.Error("an object captured by dropped tasks is still reachable")
 	}
 	if s := p.Stats(); s.Dropped != 11 {

@@ -637,7 +637,7 @@ func TestKeyedHoldsNoKeyThatIsIdle(t *testing.T) {
 		must(t, k.Submit(key, func() {}))
 	}
 	p.Wait()
-	if n := alive(refs); n > 0 {
+	if n := alive(0, refs...); n > 0 {
 		t.Errorf("%d of 100 idle keys are in memory", n)
 	}
 	runtime.KeepAlive(k)
@@ -685,7 +685,7 @@ func TestKeyedHoldsOnlyTasksThatWait(t *testing.T) {
 		}
 		p.Wait()
 		must(t, p.SubmitWait(bg, fine)) // so that the worker holds the last task no more
-		if n := alive(refs); n > 0 {
+		if n := alive(0, refs...); n > 0 {
 			t.Errorf("of %d tasks that have run, %d are in memory", len(refs), n)
 		}
 		runtime.KeepAlive(k)

@@ -1397,7 +1397,7 @@ func TestAPoolThatHasEndedKeepsNoResults(t *testing.T) {
 	_, err := outer.Wait(bg)
 	wantErr(t, "Wait", err, errBoom)
 	must(t, p.Shutdown(bg))
-	if n := alive(refs); n > 0 {
+	if n := alive(0, refs...); n > 0 {
 		t.Errorf("%d of %d results are in memory", n, len(refs))
 	}
 	runtime.KeepAlive(p)

@@ -731,7 +731,7 @@ func TestMapHoldsNoItemThatIsOver(t *testing.T) {
 		}) {
 			must(t, err)
 		}
-		if n := alive(refs); n > 1 {
+		if n := alive(1, refs...); n > 1 {
 			t.Errorf("%s: %d of 20 items are in memory, want that of the context only", name, n)
 		}
 		runtime.KeepAlive(kept)

@@ -287,24 +287,26 @@ func TestReviewForEachTellsWhoEndedTheContext(t *testing.T) {
 
 // Close ends the contexts of the items, and the context of the caller ends before they return.
 func TestForEachOfAClosedPoolWhoseContextEnds(t *testing.T) {
-	p := shoal.Must(shoal.New(shoal.WithMaxWorkers(3)))
-	ctx, cancel := context.WithDeadline(bg, time.Now().Add(100*time.Millisecond))
-	defer cancel()
-	var begun sync.WaitGroup
-	begun.Add(3)
-	go func() {
-		begun.Wait()
-		p.Close()
-	}()
-	err := shoal.ForEach(ctx, p, slices.Values([]int{1, 2, 3}), func(its context.Context, _ int) error {
-		begun.Done()
-		<-its.Done()
-		<-ctx.Done()
-		return its.Err()
+	inBubble(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(3)))
+		ctx, cancel := context.WithDeadline(bg, time.Now().Add(100*time.Millisecond))
+		defer cancel()
+		var begun sync.WaitGroup
+		begun.Add(3)
+		go func() {
+			begun.Wait()
+			p.Close()
+		}()
+		err := shoal.ForEach(ctx, p, slices.Values([]int{1, 2, 3}), func(its context.Context, _ int) error {
+			begun.Done()
+			<-its.Done()
+			<-ctx.Done()
+			return its.Err()
+		})
+		if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) > 2 || errors.Is(err, context.Canceled) {
+			t.Errorf("ForEach = %v", all)
+		}
 	})
-	if all := err.(interface{ Unwrap() []error }).Unwrap(); len(all) > 2 || errors.Is(err, context.Canceled) {
-		t.Errorf("ForEach = %v", all)
-	}
 }
 
 type errorList []string

@@ -112,6 +112,7 @@ func (b *node) run(t *testing.T, workers int, d time.Duration) {
 		p := newPool(t, fixed(workers)...)
 		var from, to time.Time
 		var over atomic.Bool
+		leaves := uint64(0)
 		var add func(up *shoal.Pool, b *node)
 		add = func(up *shoal.Pool, b *node) {
 			options := []shoal.Option{shoal.WithWeight(b.weight)}
@@ -125,16 +126,19 @@ func (b *node) run(t *testing.T, workers int, d time.Duration) {
 			if len(b.below) > 0 {
 				return
 			}
-			var began atomic.Int64
+			leaves++
+			number := leaves // of the leaf: with that of the task it is a seed, so that a test can be had again
+			var began atomic.Uint64
 			var task func()
 			task = func() {
 				if over.Load() {
 					return
 				}
 				must(t, s.Submit(task))
-				long := float64(b.long[int(began.Add(1))%len(b.long)])
+				n := began.Add(1)
+				long := float64(b.long[n%uint64(len(b.long))])
 				begin := time.Now()
-				time.Sleep(time.Duration(long * (0.9 + 0.2*rand.Float64())))
+				time.Sleep(time.Duration(long * (0.9 + 0.2*rand.New(rand.NewPCG(number, n)).Float64())))
 				end := time.Now()
 				if begin.Before(from) {
 					begin = from

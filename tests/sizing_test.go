@@ -387,13 +387,14 @@ func TestAutoGrowsInABubbleBesideBusyGoroutinesOutside(t *testing.T) {
 	var spinners sync.WaitGroup
 	for range 4 * procs {
 		spinners.Go(func() {
-			for range 2_000_000 / procs { // bounded, so that the test ends
-				if stop.Load() {
+			end := time.Now().Add(time.Minute) // bounded, so that the test ends
+			for n := 1; !stop.Load(); n++ {
+				if n%1024 == 0 && time.Now().After(end) {
+					outlasted.Add(1)
 					return
 				}
 				runtime.Gosched()
 			}
-			outlasted.Add(1)
 		})
 	}
 	inBubble(t, func(t *testing.T) {

@@ -739,7 +739,7 @@ func TestARebootedMultiPoolBeginsWithPool1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.ReleaseTimeout(5 * time.Second); err != nil {
+	if err := m.ReleaseTimeout(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	m.Reboot()
@@ -752,7 +752,7 @@ func TestARebootedMultiPoolBeginsWithPool1(t *testing.T) {
 		t.Errorf("pool 1 runs %d tasks, want 1 as in ants", n)
 	}
 	close(gate)
-	if err := m.ReleaseTimeout(5 * time.Second); err != nil {
+	if err := m.ReleaseTimeout(time.Minute); err != nil {
 		t.Error(err)
 	}
 }
