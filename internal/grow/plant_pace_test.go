@@ -46,6 +46,7 @@ const (
 	farAhead  = 1 << 15
 	paceTime  = 10 * ms
 	firstTime = paceTime / 40
+	mostSlow  = 10
 	mostTime  = 10 * paceTime
 	mostLease = 1 << 12
 	perTask   = uint64(paceTime / ShortStep)
@@ -126,7 +127,9 @@ type pacing struct {
 	wakeAt uint64
 	waits  bool // wakeAt is set
 	alarm  bool
-	moves  uint64
+	slow   int
+	head   uint64
+	tail   uint64
 	set    int64 // when the alarm was set
 
 	sent  uint64 // given when some were last woken, and how many: for wakeHalf
@@ -173,6 +176,7 @@ func (p *pacing) park(g *G) {
 		p.woken = 0
 		p.wakeAtHalf()
 		if !p.alarm {
+			p.slow = 0
 			p.setAlarm(firstTime)
 		}
 	}
@@ -213,7 +217,7 @@ func (p *pacing) wakeNext(wake uint64) {
 
 // setAlarm makes the alarm ring after d.
 func (p *pacing) setAlarm(d int64) {
-	p.moves, p.set = p.pool.began+p.given, p.pool.s.now
+	p.head, p.tail, p.set = p.pool.began, p.given, p.pool.s.now
 	p.startAlarm(d)
 }
 
@@ -238,12 +242,16 @@ func (p *pacing) check(d int64) {
 	} else {
 		p.wakeNext(min(uint64(p.pool.live), p.rule.far/2))
 	}
-	moved, enough := p.pool.began+p.given-p.moves, p.rule.far/8
+	taken, enough := p.pool.began-p.head, p.rule.far/8
+	moved := taken + p.given - p.tail
+	if p.slow++; taken >= enough {
+		p.slow = 0
+	}
 	switch {
 	case !had:
 	case p.rule.round && moved < enough && s.now-p.set < int64(s.runnable)*slice/int64(len(s.ps)):
 		p.startAlarm(paceTime)
-	case len(p.parked) > 0 && p.rule.vain > 0 && (moved == 0 || d == paceTime && moved < enough):
+	case len(p.parked) > 0 && p.rule.vain > 0 && (moved == 0 || d == paceTime && moved < enough || p.slow > mostSlow):
 		p.far = p.rule.vain * p.backlog()
 		p.wake(len(p.parked))
 	default:
@@ -466,7 +474,7 @@ func TestThePaceIsTheKernels(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(string(text)), " ")
 	for _, want := range []string{
-		"farAhead = 1 << 15 >>", "// farAhead / 8", "paceTime = 10 * time.Millisecond", "firstTime = paceTime / 40", "mostTime = 10 * paceTime",
+		"farAhead = 1 << 15 >>", "// farAhead / 8", "paceTime = 10 * time.Millisecond", "firstTime = paceTime / 40", "mostSlow = 10 >>", "mostTime = 10 * paceTime",
 		"p.far = 4 * l.backlog()", "mostLease = 1 << 12 >>", "if l.backlog() < mostLease { wake = farAhead / mostLease",
 		"perTask = uint64(int64(paceTime)/grow.ShortStep) >>", "n > p.far+perTask*numOf(l.head.Load())", "l.wakeNext(p, min(l.crew.live, farAhead/2))",
 	} {

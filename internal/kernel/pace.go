@@ -48,7 +48,8 @@ const (
 	// firstTime suffices.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostTime  = 10 * paceTime // a submitter is parked for no longer than this and one paceTime
+	mostSlow  = 10 >> sy.Shorter // rings in a row with fewer than mostLease tasks taken before each; then it is in vain
+	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 
 // pacing is the state by which a lane slows submitters. The lock of the family guards it, except wakeAt.
@@ -56,7 +57,10 @@ type pacing struct {
 	far    uint64    // a submitter that sees more tasks wait, and perTask for each that runs, is far ahead
 	parked []*waiter // parked submitters, in the order in which they came
 	wakeAt sy.Uint64 // ticket of head from which on one of them is to be woken, and bit 0; 0: none is parked
-	moves  uint64    // tickets that had been given out, and those that had been taken, when the alarm was set
+
+	slow int    // rings of the alarm in a row with fewer than mostLease tasks taken before each
+	head uint64 // tickets of head and of tail when it was set
+	tail uint64
 }
 
 // isFarAhead reports whether a submitter that comes now is far ahead. It makes pacing when more than
@@ -91,6 +95,7 @@ func (l *Lane) pace() *waiter {
 	if p.parked = append(p.parked, w); len(p.parked) == 1 {
 		l.wakeAtHalf(p)
 		if l.paces.stop == nil {
+			p.slow = 0
 			l.setPaceAlarm(p, firstTime)
 		}
 	}
@@ -164,7 +169,7 @@ func (l *Lane) wakeNext(p *pacing, n int) {
 
 // setPaceAlarm makes the alarm ring after d. Locked.
 func (l *Lane) setPaceAlarm(p *pacing, d time.Duration) {
-	p.moves = ticketOf(l.head.Load()) + ticketOf(l.tail.Load())
+	p.head, p.tail = ticketOf(l.head.Load()), ticketOf(l.tail.Load())
 	l.set(&l.paces, d, nothing, func() { l.checkPace(p, d) })
 }
 
@@ -175,10 +180,14 @@ func (l *Lane) checkPace(p *pacing, d time.Duration) {
 	// come than were taken, so the queue does not grow.
 	had := len(p.parked) > 0
 	l.wakeNext(p, min(l.crew.live, farAhead/2))
-	moved := (ticketOf(l.head.Load()) + ticketOf(l.tail.Load()) - p.moves) & mask
+	taken := (ticketOf(l.head.Load()) - p.head) & mask
+	moved := taken + (ticketOf(l.tail.Load())-p.tail)&mask
+	if p.slow++; taken >= mostLease {
+		p.slow = 0
+	}
 	switch {
 	case !had:
-	case len(p.parked) > 0 && (moved == 0 || d == paceTime && moved < mostLease):
+	case len(p.parked) > 0 && (moved == 0 || d == paceTime && moved < mostLease || p.slow > mostSlow):
 		sy.Reach("in vain")
 		p.far = 4 * l.backlog()
 		p.wake(len(p.parked))

@@ -38,7 +38,7 @@ func paceModels() (ms []suite.Model) {
 		s.root.Resume()
 		s.submit(0, 5)
 		p := s.root.pacing.Load()
-		parked, far := p.moves != 0, p.far
+		parked, far := p.tail != 0, p.far
 		s.submit(0, 6)
 		if parked && (far <= farAhead || p.far != far) {
 			s.Failf("it has parked in vain, and is to do so again: far %d, then %d", far, p.far)
@@ -117,7 +117,7 @@ func paceModels() (ms []suite.Model) {
 		s.root.pacing.Load().far = 1
 		s.root.Resume()
 		s.end()
-		if s.root.pacing.Load().moves != 0 {
+		if s.root.pacing.Load().tail != 0 {
 			s.Failf("it has parked")
 		}
 	})
@@ -126,7 +126,7 @@ func paceModels() (ms []suite.Model) {
 		if !s.try(0, 5, nil) {
 			s.Failf("refused")
 		}
-		if s.root.pacing.Load().moves != 0 {
+		if s.root.pacing.Load().tail != 0 {
 			s.Failf("it has parked")
 		}
 		s.root.Resume()
