@@ -546,6 +546,28 @@ func TestStallCountsFromTheEndOfATaskWhoseWorkerHasLeft(t *testing.T) {
 	})
 }
 
+// The end of a sub-pool hides no progress, though its last task has ended since the last look.
+func TestStallCountsFromTheEndOfASubPool(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		noLog(t)
+		l := newAlarmLog()
+		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		sub, err := p.Sub(shoal.WithPriority(1), shoal.WithMaxWorkers(1))
+		must(t, err)
+		must(t, p.Submit(sleep(10*time.Second)))
+		for range 40 {
+			must(t, p.Submit(sleep(510*time.Millisecond)))
+		}
+		time.Sleep(4900 * time.Millisecond)
+		must(t, sub.Submit(sleep(510*time.Millisecond))) // from 5.1 s to 5.61 s
+		time.Sleep(300 * time.Millisecond)
+		sub.Drain()
+		must(t, p.Resize(1, 1))
+		time.Sleep(time.Minute)
+		l.want(t, "6.75s: stall for 1s, 1")
+	})
+}
+
 func TestNoStallWhenAWorkerIsLentAfterATask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		noLog(t)

@@ -103,8 +103,7 @@ func (s *slots[T]) add(v *T) (place int) {
 }
 
 func (s *slots[T]) remove(place int) {
-	s.all[place] = nil
-	s.free = append(s.free, place)
+	s.all[place], s.free = nil, append(s.free, place)
 }
 
 // hire makes a worker that searches; leave starts it.

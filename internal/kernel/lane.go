@@ -193,8 +193,8 @@ func (c *Crew) top() *Lane {
 			continue
 		case l.waits():
 			return l
-		case !c.rest(l):
-			return nil // if a task has come meanwhile, who has put it looks for a worker
+		case !c.rest(l) && !l.waits():
+			return nil // if a task comes now, who puts it looks for a worker
 		}
 		it = c.ready.First()
 	}

@@ -177,6 +177,7 @@ func (l *Lane) finish() {
 		return
 	}
 	l.leaf().Remove()
+	l.place.moves = l.moves(l.count()) // its last tasks may have ended since the last snapshot
 	c.forget(l.place)
 	l.done.Open() // before that of the lane above, which waits for it
 }
