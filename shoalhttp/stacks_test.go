@@ -3,8 +3,11 @@ package shoalhttp_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/shoalhttp"
@@ -78,4 +81,30 @@ func TestStacksAreFolded(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
+}
+
+// TestStacksAreTakenOnceASecond: whoever asks again before that gets what was found last.
+func TestStacksAreTakenOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, shoal.WithName("a"), shoal.WithMaxWorkers(4))
+		hold(t, p, 3)
+		h := newPage(t, shoalhttp.WithPools(p))
+		stacks := func() []shoalhttp.StackRow {
+			var s shoalhttp.Stacks
+			read(t, h, "stacks.json?pool=1&n=2", &s)
+			if len(s.Tasks) != 2 || !strings.Contains(s.Tasks[0].Stack, "shoalhttp_test.hangHere(") {
+				t.Fatalf("%+v", s)
+			}
+			return s.Tasks
+		}
+		first := stacks()
+		time.Sleep(900 * time.Millisecond)
+		if again := stacks(); !slices.Equal(again, first) {
+			t.Errorf("the process was stopped again: %+v, after %+v", again, first)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if later := stacks(); later[0].Age <= first[0].Age {
+			t.Errorf("the stacks are still the old ones: %+v, after %+v", later, first)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -259,11 +260,15 @@ func TestTheStatusOfAnInterruptedWork(t *testing.T) {
 			defer out.Close()
 			w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = out }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", c.args...)
 			enqueue(t, c.more, w.place()...)
-			if err := w.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
+			if slices.Contains(c.args, "-json") {
+				if err := w.Process.Signal(c.signal); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second) // nothing is said
+			} else {
+				w.signal(c.signal, "stopping; 1 jobs run")
 			}
-			time.Sleep(100 * time.Millisecond) // it takes no more jobs
-			w.letGo()
+			w.letGo() // it takes no more jobs
 			if err := w.Wait(); w.ProcessState.ExitCode() != c.want || !strings.Contains(w.said(), c.says) {
 				t.Errorf("shoal work: %v, want %d and %q\n%s", err, c.want, c.says, w.said())
 			}
@@ -442,7 +447,7 @@ func TestWorkEndsThoughNobodyReadsWhatItSays(t *testing.T) {
 // TestTheEndOfTheDrainTakesTheResult of commands that SIGTERM ends, and gives no job back while its
 // command runs.
 func TestTheEndOfTheDrainTakesTheResult(t *testing.T) {
-	w := startWorker(t, 4, "s=$job; [ $job = 2 ] && s=65; [ $job = 3 ] && s=0; trap \"sleep 0.4; : >\\$DIR/over$job; exit $s\" TERM; "+begin+forEver, "-attempts", "1", "-drain", "100ms")
+	w := startWorker(t, 4, "s=$job; [ $job = 2 ] && s=65; [ $job = 3 ] && s=0; trap \"sleep 0.1; : >\\$DIR/over$job; exit $s\" TERM; "+begin+forEver, "-attempts", "1", "-drain", "100ms")
 	t.Setenv("DIR", w.dir)
 	w.signal(syscall.SIGTERM, "stopping; 4 jobs run")
 	out, said := doWork(t, append(w.place(), "-attempts", "3", "--", "sh", "-c", `read -r job; [ -e $DIR/over$job ] && echo "$job after" || echo "$job beside"`)...)
@@ -456,7 +461,7 @@ func TestTheEndOfTheDrainTakesTheResult(t *testing.T) {
 
 // TestAnEndThatIsNoFailure: what ends with 0 at its time limit is done.
 func TestAnEndThatIsNoFailure(t *testing.T) {
-	w := startWorker(t, 1, "trap 'exit 0' TERM; "+begin+forEver, "-attempts", "1", "-time-limit", "1s", "-empty", "1s")
+	w := startWorker(t, 1, "trap 'exit 0' TERM; "+begin+forEver, "-attempts", "1", "-time-limit", "5s", "-empty", "1s")
 	w.ends(0)
 }
 
@@ -469,7 +474,7 @@ func TestAJobThatKillsItsWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := []string{"-dir", filepath.Join(t.TempDir(), "queue"), "-lease", "200ms"}
+	place := []string{"-dir", filepath.Join(t.TempDir(), "queue"), "-lease", "2s"}
 	enqueue(t, "bad\n", place...)
 	for _, want := range []int{-1, -1, 3} {
 		c := exec.Command(self, append(append([]string{"work", "-max-leases", "2", "-empty", "100ms"}, place...), "--", "sh", "-c", "kill -9 $PPID")...)
@@ -489,9 +494,9 @@ func TestARunThatIsLost(t *testing.T) {
 		"-time-limit=1h": {"work: 1 runs of jobs in ", ", 0 dead letters, 1 whose result is not known, and whose jobs may run again"},
 		"-json":          {`"result":"lost"`, `"dead":0,"lost":1,`},
 	} {
-		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = c.Stderr }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", "-lease", "200ms", "-empty", "1s", flag)
+		w := startWorkerAs(t, func(c *exec.Cmd) { c.Stdout = c.Stderr }, 1, begin+"while [ ! -e $DIR/go ]; do sleep 0.05; done", "-lease", "2s", "-empty", "1s", flag)
 		w.freeze()
-		if out, said := doWork(t, append(w.place(), "-lease", "200ms", "-do", "print")...); out != "0\n" {
+		if out, said := doWork(t, append(w.place(), "-lease", "2s", "-do", "print")...); out != "0\n" {
 			t.Errorf("another worker has done %q\n%s", out, said)
 		}
 		if err := w.Process.Signal(syscall.SIGCONT); err != nil {

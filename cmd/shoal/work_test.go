@@ -190,7 +190,7 @@ func TestTimeLimits(t *testing.T) {
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	enqueue(t, "hangs\n", place...)
 	enqueue(t, "free\n", append(place, "-type", "re=port")...)
-	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "re=port=1m", "--", "sh", "-c", `sleep 1; echo "$SHOAL_TYPE"`)...)
+	out, said := doWork(t, append(place, "-attempts", "1", "-time-limit", "300ms", "-time-limit", "re=port=1m", "--", "sh", "-c", `[ "$SHOAL_TYPE" ] || exec sleep 60; sleep 1; echo "$SHOAL_TYPE"`)...)
 	if out != "re=port\n" || !strings.Contains(said, "time limit exceeded: it is 300ms") {
 		t.Errorf("%q; work said %q", out, said)
 	}
@@ -203,11 +203,11 @@ func TestATimeLimitIsTold(t *testing.T) {
 	}
 	place := []string{"-dir", filepath.Join(t.TempDir(), "queue")}
 	enqueue(t, "hangs\n", place...)
-	out, _ := doWork(t, append(place, "-json", "-attempts", "2", "-time-limit", "200ms", "--", "sh", "-c", "sleep 9")...)
+	out, _ := doWork(t, append(place, "-json", "-attempts", "2", "-time-limit", "3s", "--", "sh", "-c", "sleep 60")...)
 	if strings.Count(out, `"error":"jobs: time limit exceeded: signal: terminated"`) != 2 {
 		t.Error(out)
 	}
-	if out, _, _ := dead(append([]string{"list"}, place...)...); !strings.HasSuffix(out, "  attempt 2 of 2: jobs: time limit exceeded: it is 200ms: signal: terminated\n") {
+	if out, _, _ := dead(append([]string{"list"}, place...)...); !strings.HasSuffix(out, "  attempt 2 of 2: jobs: time limit exceeded: it is 3s: signal: terminated\n") {
 		t.Error(out)
 	}
 }
@@ -381,9 +381,9 @@ func TestOnceAndDelay(t *testing.T) {
 	for range 3 {
 		enqueue(t, "the same\n", append(place, "-once")...)
 	}
-	enqueue(t, "later\n", append(place, "-delay", "1500ms")...)
 	start := time.Now()
-	out, _ := doWork(t, append(place, "-do", "print", "-empty", "3s")...)
+	enqueue(t, "later\n", append(place, "-delay", "1500ms")...)
+	out, _ := doWork(t, append(place, "-do", "print", "-empty", "50ms")...)
 	if out != "the same\nlater\n" {
 		t.Errorf("%q", out)
 	}

@@ -31,7 +31,7 @@ var (
 )
 
 // patience bounds every wait. Nothing is judged by how long it took.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // stopBrowser is what TestMain calls in the end.
 var stopBrowser = func() {}

@@ -53,18 +53,27 @@ func put(t *testing.T, q jobs.Sink, n int) {
 	}
 }
 
+// widths are those of a phone and of a screen.
+var widths = []int64{360, 1280}
+
 // both has a test look at a page on a phone and on a screen.
 func both(t *testing.T, url, name string, look func(p *page, wide bool), more ...setup) {
 	t.Helper()
-	for _, width := range []int64{360, 1280} {
-		p := open(t, url, append(more, size(width, map[bool]int64{true: 740, false: 900}[width < 500]))...)
-		p.live()
-		look(p, width > 500)
-		if wide := eval[int](p, `document.documentElement.scrollWidth`); int64(wide) > width {
-			t.Errorf("the page is %d px wide on a screen of %d", wide, width)
-		}
-		snap(p, fmt.Sprintf("%s-%d", name, width))
+	for _, width := range widths {
+		on(t, width, url, name, look, more...)
 	}
+}
+
+// on has a test look at a page on one of the widths.
+func on(t *testing.T, width int64, url, name string, look func(p *page, wide bool), more ...setup) {
+	t.Helper()
+	p := open(t, url, append(more, size(width, map[bool]int64{true: 740, false: 900}[width < 500]))...)
+	p.live()
+	look(p, width > 500)
+	if wide := eval[int](p, `document.documentElement.scrollWidth`); int64(wide) > width {
+		t.Errorf("the page is %d px wide on a screen of %d", wide, width)
+	}
+	snap(p, fmt.Sprintf("%s-%d", name, width))
 }
 
 const (
@@ -90,13 +99,20 @@ func TestOneOfFourWorkersHangs(t *testing.T) {
 
 func TestAllJobsFail(t *testing.T) {
 	t.Parallel()
+	for _, width := range widths { // with jobs of their own, as failures are told for a minute
+		failing(t, width)
+	}
+}
+
+func failing(t *testing.T, width int64) {
+	t.Helper()
 	q := jobstest.NewQueue(time.Minute)
 	pool := serving(t, q, func(j *jobs.Job, _ <-chan struct{}) error {
 		return jobs.WithOutput(errors.New("exit status 1\x1b[31m: convert: no decode delegate for this image format"), []byte("convert: no decode delegate\n"))
 	})
 	url := serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q), shoalhttp.WithControls(token))
-	put(t, q, 23)
-	both(t, url, "failing", func(p *page, wide bool) {
+	on(t, width, url, "failing", func(p *page, wide bool) {
+		put(t, q, 23)
 		p.until(`/^◆ 23 of \d+ tasks \(\d+%\) failed in the last .*; the last: job \d+ of type resize: exit status 1\\x1b\[31m: convert: no decode/.test(` + why + `)`)
 		p.until(`/^◆ 23 jobs are dead letters; ● its pool work: 23 of /.test(` + queueSaid + `)`)
 		p.until(`/^job \d+ of type resize failed .* ago: exit status 1\\x1b\[31m: convert: no decode/.test(` + tale + `)`)

@@ -142,12 +142,12 @@ func TestAQueueDrains(t *testing.T) {
 	pool := serving(t, q, func(_ *jobs.Job, over <-chan struct{}) error {
 		select {
 		case <-over:
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(200 * time.Millisecond):
 		}
 		return nil
 	})
 	both(t, serve(t, shoalhttp.WithPools(pool), shoalhttp.WithQueue("mails", q)), "draining", func(p *page, _ bool) {
-		p.until(`/[0-9]+ jobs fewer a second: empty in about [0-9]+s$/.test(` + queueSaid + `)`)
+		p.until(`/[0-9]+ jobs fewer a second: empty in about [0-9hms]+$/.test(` + queueSaid + `)`)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -28,6 +29,10 @@ func serveAlone(addr string) {
 		os.Exit(1)
 	}
 	listener, err := net.Listen("tcp", addr)
+	// Another process may have taken the port of a server that is started again, for a connection of its own.
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); listener, err = net.Listen("tcp", addr) {
+		time.Sleep(100 * time.Millisecond)
+	}
 	if err != nil {
 		fail(err)
 	}

@@ -545,9 +545,10 @@ func TestEnqueueOfMany(t *testing.T) {
 // TestEnqueueEndsWithItsContext: with a part confirmed, and another call goes on.
 func TestEnqueueEndsWithItsContext(t *testing.T) {
 	q := open(t, connect(t, start(t, t.TempDir(), withoutSync())), "q", shoalnats.WithMemory())
+	ms := make([]jobs.Message, 200_000)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	err := q.Enqueue(ctx, make([]jobs.Message, 200_000)...)
+	err := q.Enqueue(ctx, ms...)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 200000 messages are confirmed") {
 		t.Errorf("%v", err)
 	}
@@ -558,7 +559,7 @@ func TestEnqueueEndsWithItsContext(t *testing.T) {
 
 // TestADelayForEver: it is not so long that it is none.
 func TestADelayForEver(t *testing.T) {
-	q := open(t, connect(t, start(t, t.TempDir())), "q", shoalnats.WithLease(500*time.Millisecond))
+	q := open(t, connect(t, start(t, t.TempDir())), "q", shoalnats.WithLease(2*time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := q.Enqueue(ctx, jobs.Message{ID: "later", Delay: math.MaxInt64}, jobs.Message{ID: "back"}); err != nil {
@@ -571,7 +572,7 @@ func TestADelayForEver(t *testing.T) {
 	if err := ds[0].Nak(ctx, math.MaxInt64); err != nil {
 		t.Fatal(err)
 	}
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if ds, _ := q.Pull(short, 5); len(ds) > 0 {
 		t.Errorf("job %q is there", ds[0].ID())

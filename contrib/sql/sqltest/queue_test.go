@@ -1330,13 +1330,13 @@ func TestWhatIsConfirmedIsThereAfterARestart(t *testing.T) {
 	ctx := context.Background()
 	p := sqlite(t)
 	db := p.open(t)
-	q := open(t, db, p.d, "q", shoalsql.WithLease(time.Second))
+	q := open(t, db, p.d, "q", shoalsql.WithLease(4*time.Second))
 	for i := range 20 {
 		must(t, q.Enqueue(ctx, jobs.Message{ID: fmt.Sprint(i), Delay: time.Duration(i%2) * time.Second}))
 	}
 	must(t, pull(t, q, 3)[0].Ack(ctx)) // and not the others
 	must(t, db.Close())
-	q = open(t, p.open(t), p.d, "q", shoalsql.WithLease(time.Second), shoalsql.WithExisting())
+	q = open(t, p.open(t), p.d, "q", shoalsql.WithLease(4*time.Second), shoalsql.WithExisting())
 	must(t, q.Enqueue(ctx, jobs.Message{ID: "0"}))
 	seen := make(map[string]bool)
 	for len(seen) < 19 {
@@ -1402,9 +1402,9 @@ func TestWhatIsConfirmedSurvivesAKill(t *testing.T) {
 func TestServeOutlivesACrashOfPostgres(t *testing.T) {
 	t.Parallel()
 	p, restart := ownPostgres(t)
-	ctx := limit(t, time.Minute)
+	ctx := limit(t, 2*time.Minute)
 	db := p.open(t)
-	q := open(t, db, shoalsql.Postgres, "q", shoalsql.WithLease(2*time.Second), shoalsql.WithPoll(20*time.Millisecond))
+	q := open(t, db, shoalsql.Postgres, "q", shoalsql.WithLease(10*time.Second), shoalsql.WithPoll(20*time.Millisecond))
 	const n = 100
 	var ran [n]atomic.Int64
 	var all sync.WaitGroup
