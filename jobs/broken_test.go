@@ -255,6 +255,60 @@ func (s *failing) Pull(context.Context, int) ([]jobs.Delivery, error) {
 	return nil, s.err
 }
 
+// A tiring source has no jobs. Its Pulls wait for a while and then fail.
+type tiring struct {
+	*jobstest.Queue
+	after  time.Duration
+	failed time.Time
+	pauses []time.Duration // from a failure to the next Pull
+}
+
+func (s *tiring) Pull(ctx context.Context, _ int) ([]jobs.Delivery, error) {
+	if !s.failed.IsZero() {
+		s.pauses = append(s.pauses, time.Since(s.failed))
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(s.after):
+		s.failed = time.Now()
+		return nil, errors.New("connection reset")
+	}
+}
+
+// TestServeTellsFailuresApart: one that comes after a long wait is logged, and soon tried again. One that
+// lasts is logged once.
+func TestServeTellsFailuresApart(t *testing.T) {
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	for after, apart := range map[time.Duration]bool{0: false, 10 * time.Second: false, time.Hour: true} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := shoal.Must(shoal.New())
+				defer p.Close()
+				s := &tiring{Queue: jobstest.NewQueue(lease), after: after}
+				warnings := 0
+				log := jobs.WithLogger(slog.New(hears(func(r slog.Record) {
+					if r.Level == slog.LevelWarn {
+						warnings++
+					}
+				})))
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Hour+time.Minute)
+				defer cancel()
+				if err := jobs.Serve(ctx, p, s, untilEnd, log); err != nil {
+					t.Error(err)
+				}
+				want, pause := 1, most
+				if apart {
+					want, pause = 10, first
+				}
+				if n := len(s.pauses); warnings != want || n < 10 || s.pauses[0] != first || s.pauses[n-1] != pause {
+					t.Errorf("%d warnings, want %d; %d pauses %v …", warnings, want, n, s.pauses[:min(n, 10)])
+				}
+			})
+		})
+	}
+}
+
 // TestServeGivesBackWhatComesWithABrokenJob, before and after it. The panic goes on.
 func TestServeGivesBackWhatComesWithABrokenJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -54,11 +54,11 @@ const (
 	retryPart = 12 // of the lease, after which it is tried again
 )
 
-// addLocked notes that j was leased just now.
-func (k *keeper) addLocked(j *Job) {
-	now := time.Now()
-	j.lease.ends = now.Add(k.lease)
-	k.insertLocked(j, now.Add(k.lease/keepPart))
+// addLocked notes that j is held, and was leased then. The source may have begun the lease later than
+// that, so it is not called lost before the latest time at which it may end.
+func (k *keeper) addLocked(j *Job, leased time.Time) {
+	j.lease.ends = time.Now().Add(k.lease)
+	k.insertLocked(j, leased.Add(k.lease/keepPart))
 	if k.next.IsZero() || j.lease.due.Before(k.next) {
 		k.setLocked(j.lease.due)
 	}
@@ -67,7 +67,7 @@ func (k *keeper) addLocked(j *Job) {
 func (k *keeper) insertLocked(j *Job, due time.Time) {
 	j.lease.due = due
 	after := k.held.Back()
-	for after != nil && after.Value.(*Job).lease.due.After(due) { // only where an Extend has failed, or took long
+	for after != nil && after.Value.(*Job).lease.due.After(due) { // only where an Extend has failed, or a call of the source took long
 		after = after.Prev()
 	}
 	if after == nil {

@@ -16,6 +16,7 @@ import (
 // pull leases jobs until ctx ends.
 func (s *server) pull(ctx context.Context) error {
 	var pause, rest time.Duration
+	var failed time.Time
 	for {
 		r, err := s.reserve(ctx)
 		switch {
@@ -45,7 +46,11 @@ func (s *server) pull(ctx context.Context) error {
 			pause, rest = 0, 0
 			continue
 		default:
+			if time.Since(failed) >= apart { // no Pull in between has failed, so this is another failure
+				pause = 0
+			}
 			s.failed(err, pause == 0)
+			failed = time.Now()
 			pause = min(max(firstPause, 2*pause), mostPause)
 			wait = pause
 		}
@@ -96,6 +101,12 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 		if !wanted || !s.submit(r, j) {
 			back = append(back, j)
 		}
+	}
+	switch {
+	case len(ds) < n:
+		s.places = s.spare
+	case !s.bare:
+		s.places = min(2*s.places, shoal.MaxWorkers)
 	}
 	r.Release() // others need not wait until the source has taken back jobs
 	if len(ds) < n {
@@ -170,12 +181,31 @@ func (s *server) holdAll(ds []Delivery) []*Job {
 func (s *server) hold(d Delivery) *Job {
 	j := &Job{ID: d.ID(), Data: d.Data(), Header: d.Header(), Attempt: d.Attempt(), d: d}
 	j.attempt, j.as = j.Attempt, RunningJob{ID: j.ID, Type: j.Type()}
+	leased := leasedAt(d)
 	s.mu.Lock()
 	s.jobs[j] = struct{}{}
 	s.stats.Leased++
-	s.keep.addLocked(j)
+	s.keep.addLocked(j, leased)
 	s.mu.Unlock()
 	return j
+}
+
+// leasedAt is when the job of d was leased, which is now if d does not know it.
+func leasedAt(d Delivery) time.Time {
+	now := time.Now()
+	for {
+		switch v := d.(type) {
+		case interface{ Leased() time.Time }:
+			if at := v.Leased(); at.Before(now) {
+				return at
+			}
+			return now
+		case interface{ Unwrap() Delivery }:
+			d = v.Unwrap()
+		default:
+			return now
+		}
+	}
 }
 
 // submit uses a place of r to run j. It reports whether the pool has accepted j.

@@ -22,13 +22,19 @@ import (
 // may not run. On a sub-pool only its own limits count: a leased job may have to wait for a worker
 // of the parent, and its lease is extended meanwhile.
 //
+// On a pool whose queue is shorter than its number of workers, a Serve that waits for a job reserves
+// no more workers than the queue has places, so other tasks can use all workers. It reserves more
+// while its queue has jobs, and gives these back within 1 s after the last one. Several calls of
+// Serve that wait may together reserve more workers than the queue has places.
+//
 // On a pool without a queue (capacity 0) Serve reserves one worker at a time, and waits for a job
 // with it. It soon gives that worker back if a submitter waits. If the pool has only one worker,
 // [shoal.Pool.TrySubmit] returns [shoal.ErrQueueFull] while Serve waits.
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it
-// tries again, after 100 ms at first and after 5 s at most.
+// tries again, after 100 ms at first and after 5 s at most. It logs the first of such errors. One that
+// comes a minute or more after the last one is a first one again.
 //
 // If ctx has ended and no handler runs any more, Serve returns nil. If handlers still run,
 // because they ignore the end of their context, it returns an [*AbandonedError], 1 s
@@ -65,10 +71,12 @@ func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Op
 		jobs:  make(map[*Job]struct{}),
 		keep:  keeper{lease: src.Lease(), extending: make(map[*Job]*extension)},
 		quiet: make(chan struct{}),
-		bare:  p.Stats().QueueCapacity == 0,
 		stats: Stats{Source: c.name, Lease: src.Lease()},
 	}
 	s.keep.s = s
+	capacity := p.Stats().QueueCapacity
+	s.bare, s.spare = capacity == 0, min(max(1, capacity), shoal.MaxWorkers)
+	s.places = s.spare
 	s.log = slog.New(careful{c.log.Handler()}).With("source", c.name)
 	register(s)
 	defer unregister(s)
@@ -110,6 +118,8 @@ type server struct {
 
 	// What follows is of pull alone, but ask and asks, which servers.mu guards.
 	bare    bool           // p has no queue
+	spare   int            // places for which a Pull may wait for any time: others then lack no worker
+	places  int            // for the next Pull to reserve, at most
 	idle    bool           // the last Pull brought nothing
 	needs   time.Duration  // what a Pull needs to bring jobs that are there, as far as is known
 	turns   int            // Pulls since the last job that ended because another Serve asked
@@ -164,6 +174,7 @@ const (
 
 const (
 	firstPause = 100 * time.Millisecond // after a failed Pull
+	apart      = time.Minute            // from the last error to one of another failure; a Pull that fails takes less
 	mostPause  = 5 * time.Second
 	mostCall   = 10 * time.Second // for a call of the source that settles a job
 	mostStops  = 10               // jobs that handlers say were stopped, in stopPause, though nothing ends

@@ -685,6 +685,71 @@ func TestServeExtendsEveryThird(t *testing.T) {
 	})
 }
 
+// A distant source leases jobs, and its answer takes long.
+type distant struct {
+	*spy
+	takes time.Duration
+	wrap  func(jobs.Delivery) jobs.Delivery
+}
+
+func (s distant) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
+	ds, err := s.spy.Pull(ctx, n)
+	leased := time.Now()
+	for i, d := range ds {
+		ds[i] = s.wrap(dated{d, leased})
+	}
+	if len(ds) > 0 {
+		time.Sleep(s.takes)
+	}
+	return ds, err
+}
+
+type dated struct {
+	jobs.Delivery
+	leased time.Time
+}
+
+func (d dated) Leased() time.Time { return d.leased }
+
+type outer struct{ jobs.Delivery }
+
+func (d outer) Unwrap() jobs.Delivery { return d.Delivery }
+
+// TestServeExtendsWhatCameLate: before its lease is over, which has begun before the Pull has returned.
+func TestServeExtendsWhatCameLate(t *testing.T) {
+	for name, wrap := range map[string]func(jobs.Delivery) jobs.Delivery{
+		"plain":   func(d jobs.Delivery) jobs.Delivery { return d },
+		"wrapped": func(d jobs.Delivery) jobs.Delivery { return outer{outer{d}} },
+	} {
+		for takes, first := range map[time.Duration]time.Duration{lease / 4: lease / 3, lease * 3 / 4: lease * 3 / 4} {
+			t.Run(fmt.Sprint(name, " ", takes), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := shoal.Must(shoal.New())
+					defer p.Close()
+					s := newSpy()
+					fill(t, s, 1)
+					begin := time.Now()
+					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+					defer cancel()
+					err := jobs.Serve(ctx, p, distant{s, takes, wrap}, func(ctx context.Context, j *jobs.Job) error {
+						time.Sleep(lease / 2)
+						if ctx.Err() != nil || j.Attempt != 1 {
+							t.Errorf("attempt %d: %v", j.Attempt, context.Cause(ctx))
+						}
+						return nil
+					}, quietly)
+					if err != nil || s.acks != 1 {
+						t.Errorf("%v, %d acknowledged", err, s.acks)
+					}
+					if len(s.extended) == 0 || s.extended[0].Sub(begin) != first {
+						t.Errorf("extended at %v, want %v after the beginning", s.extended, first)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestServeExtendsWhatNeedsItOnly(t *testing.T) {
 	inWorld(t, 2, func(ctx context.Context, j *jobs.Job) error {
 		if string(j.Data) == "long" {

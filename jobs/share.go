@@ -29,6 +29,10 @@ import (
 // then for the place, which is granted in the order of asking. Serve never pulls more jobs than it
 // has places for. A Serve that has the pool for itself does none of this.
 //
+// A place counts as an accepted task. So if a Pull waits with more places than the pool's queue has,
+// others cannot use all workers. Serve reserves so many only while jobs come: the number doubles each
+// time that a Pull has brought a job for every place. Such a Pull has lookMost to find a job.
+//
 // A pool without a queue accepts a task only while a worker is free for it. So on such a pool
 // Serve reserves one place at a time, and gives it back when it sees a submitter that waits.
 const (
@@ -42,7 +46,7 @@ const (
 	restPart  = 4 // idle ones rest at least so many times as long as they look, in sum over all places
 )
 
-// errAsked is why a Pull was ended: another Serve, or a submitter, needs a place.
+// errAsked is why a Pull was ended: another Serve, or a submitter, needs a place, or may need one.
 var errAsked = errors.New("another Serve needs the places")
 
 // servers are the calls of Serve that are under way.
@@ -90,10 +94,7 @@ func unregister(s *server) {
 
 // reserve reserves the places for the next Pull.
 func (s *server) reserve(ctx context.Context) (*shoal.Reservation, error) {
-	n := shoal.MaxWorkers
-	if s.bare {
-		n = 1
-	}
+	n := s.places
 	servers.mu.Lock()
 	if len(s.sharers.all) > 1 { // one that begins meanwhile asks
 		if s.idle {
@@ -183,9 +184,10 @@ func (h *sharers) whenAsked() <-chan struct{} {
 }
 
 // mind watches a Pull that has the places of r. It calls cancel if the pool revokes the places, or
-// if another Serve needs a place and the Pull has not brought a job within look after that. over is
-// closed when the Pull has returned. If the source ignores the end of the context, mind gives the
-// places back after mostDeaf, and jobs that the Pull brings later are given back too.
+// if another Serve needs a place and the Pull has not brought a job within look after that. If r has
+// more places than others can do without, it calls cancel after lookMost at the latest. over is closed
+// when the Pull has returned. If the source ignores the end of the context, mind gives the places back
+// after mostDeaf, and jobs that the Pull brings later are given back too.
 func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Duration, cancel context.CancelCauseFunc, over <-chan struct{}) {
 	defer func() {
 		select {
@@ -197,6 +199,10 @@ func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Durat
 	}()
 	asked := s.sharers.whenAsked()
 	var looked <-chan time.Time // nil until somebody has asked
+	var large <-chan time.Time
+	if r.Len() > s.spare {
+		large = time.After(lookMost)
+	}
 	var bare <-chan time.Time
 	if s.bare {
 		t := time.NewTicker(lookFor)
@@ -209,6 +215,9 @@ func (s *server) mind(ctx context.Context, r *shoal.Reservation, look time.Durat
 			return
 		case <-r.Revoked():
 			cancel(nil)
+			return
+		case <-large:
+			cancel(errAsked)
 			return
 		case <-bare:
 			if s.p.Stats().Blocked > 0 {

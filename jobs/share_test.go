@@ -239,6 +239,94 @@ func TestAnIdleServeLeavesAPoolWithoutAQueue(t *testing.T) {
 	}
 }
 
+// short runs Serve on a pool whose queue has fewer places than there are workers, in a bubble.
+func short(t *testing.T, workers, capacity int, h jobs.Handler, f func(t *testing.T, p *shoal.Pool, s *spy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := shoal.Must(shoal.New(shoal.WithMaxWorkers(workers), shoal.WithQueueCapacity(capacity)))
+		defer p.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		s := newSpy()
+		ended := make(chan error, 1)
+		go func() { ended <- jobs.Serve(ctx, p, s, h, quietly) }()
+		synctest.Wait()
+		f(t, p, s)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// together puts n jobs into the queue at once, so that a Pull finds all of them.
+func together(t *testing.T, s *spy, n int) {
+	t.Helper()
+	if err := s.Enqueue(context.Background(), make([]jobs.Message, n)...); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// takes demands that p runs n more tasks, side by side.
+func takes(t *testing.T, p *shoal.Pool, n int) {
+	t.Helper()
+	release := make(chan struct{})
+	for i := range n {
+		if err := p.TrySubmit(func() { <-release }); err != nil {
+			t.Errorf("task %d of %d: %v; %d places are reserved", i+1, n, err, p.Stats().Reserved)
+		}
+		synctest.Wait()
+	}
+	close(release)
+	synctest.Wait()
+}
+
+// TestAnIdleServeLeavesAShortQueue: others can use all workers, at first, and when the jobs that came
+// are done.
+func TestAnIdleServeLeavesAShortQueue(t *testing.T) {
+	const workers = 8
+	for _, capacity := range []int{1, 3, 7} {
+		t.Run(fmt.Sprint("capacity ", capacity), func(t *testing.T) {
+			short(t, workers, capacity, func(context.Context, *jobs.Job) error { return nil }, func(t *testing.T, p *shoal.Pool, s *spy) {
+				takes(t, p, workers)
+				for _, n := range []int{1, 2, capacity, 50} {
+					together(t, s, n)
+					time.Sleep(2 * time.Second)
+					if n := s.Len(); n != 0 {
+						t.Errorf("%d jobs are not done", n)
+					}
+					takes(t, p, workers)
+				}
+			})
+		})
+	}
+}
+
+// TestServeReservesMoreThanAShortQueueHas while jobs come. What it has when no more come it gives back
+// in a second.
+func TestServeReservesMoreThanAShortQueueHas(t *testing.T) {
+	const workers, n = 16, 1 + 2 + 4
+	short(t, workers, 1, func(context.Context, *jobs.Job) error { time.Sleep(time.Minute); return nil }, func(t *testing.T, p *shoal.Pool, s *spy) {
+		together(t, s, n)
+		if st := p.Stats(); st.Running != n || st.Reserved != 8 {
+			t.Errorf("%d jobs run, and %d places are reserved; want %d and 8", st.Running, st.Reserved, n)
+		}
+		time.Sleep(2 * time.Second)
+		if st := p.Stats(); st.Reserved != 1 {
+			t.Errorf("%d places are reserved after the last job, want 1", st.Reserved)
+		}
+		takes(t, p, workers-n)
+		together(t, s, 100)
+		if st := p.Stats(); st.Running != workers {
+			t.Errorf("%d jobs run, want %d", st.Running, workers)
+		}
+		time.Sleep(time.Hour)
+		if s.acked() != n+100 {
+			t.Errorf("%d jobs are done, want %d", s.acked(), n+100)
+		}
+	})
+}
+
 // TestASlowPullBringsItsJobs, though others wait for the places: the source needs longer than
 // an idle Serve is given to look.
 func TestASlowPullBringsItsJobs(t *testing.T) {

@@ -32,6 +32,10 @@ type Source interface {
 // counts as such an error, and is logged. All of these methods block until the queue has confirmed the
 // call or ctx ends.
 //
+// A delivery may have a method Leased() time.Time, which returns when the lease was asked for. Serve
+// extends the lease for the first time a third of it after that. Without the method it counts from the
+// return of Pull, which is too late if the answer of the queue takes long.
+//
 // A delivery that wraps another one has a method Unwrap() Delivery, which returns the inner
 // one.
 type Delivery interface {

@@ -23,6 +23,7 @@ type delivery struct {
 	header  jobs.Header
 	bad     error // what is wrong with the header
 	attempt int
+	leased  time.Time   // when the lease was asked for
 	inTx    atomic.Bool // AckTx was called, and has not failed
 	acked   atomic.Bool // Ack has succeeded
 }
@@ -31,6 +32,9 @@ func (d *delivery) ID() string          { return d.id }
 func (d *delivery) Data() []byte        { return d.data }
 func (d *delivery) Header() jobs.Header { return d.header }
 func (d *delivery) Attempt() int        { return d.attempt }
+
+// Leased is when the lease was asked for, as [jobs.Delivery] describes.
+func (d *delivery) Leased() time.Time { return d.leased }
 
 // A runner is a database or a transaction.
 type runner interface {
@@ -256,10 +260,10 @@ func innermost(d jobs.Delivery) *delivery {
 // matches [jobs.ErrLeaseLost] means that another machine may have the job, or has done it.
 //
 // The job is locked from AckTx on until the transaction ends; in Postgres its lease cannot
-// be lost meanwhile, but is not extended. If the transaction outlives the lease and is then rolled
-// back, the lease is over: the job may be leased again at once, whatever the handler returns. If a
-// handler rolls the transaction back before that and returns nil, its job is acknowledged without
-// the effect.
+// be lost meanwhile, but is not extended. So if a transaction that took more than a third of the lease
+// is rolled back, the lease may be over, or may end before [jobs.Serve] tries to extend it again. Then
+// the job may be leased again, whatever the handler returns. If a handler rolls the transaction back
+// before that and returns nil, its job is acknowledged without the effect.
 func (q *Queue) AckTx(ctx context.Context, tx *sql.Tx, j *jobs.Job) error {
 	if tx == nil {
 		return fmt.Errorf("%w: nil transaction", jobs.ErrConfig)

@@ -207,7 +207,14 @@ func (q *Queue) lookAndLease(ctx context.Context, n int) (ds []jobs.Delivery, ne
 // UPDATE of SQLite cannot return when that was, so there the jobs are read first.
 func (q *Queue) leaseSome(ctx context.Context, n int) (ds []*delivery, err error) {
 	lease := q.d.units(q.lease)
+	var asked time.Time // before the statement that begins the leases
+	defer func() {
+		for _, d := range ds {
+			d.leased = asked
+		}
+	}()
 	if q.d == Postgres {
+		asked = time.Now()
 		return q.readJobs(q.db.QueryContext(ctx, q.sql.pull, q.name, n, lease))
 	}
 	err = q.inTx(ctx, func(tx *sql.Tx) (err error) {
@@ -216,6 +223,7 @@ func (q *Queue) leaseSome(ctx context.Context, n int) (ds []*delivery, err error
 			return err
 		}
 		// All up to the last one are leased.
+		asked = time.Now()
 		_, err = tx.ExecContext(ctx, q.sql.lease, q.name, ds[len(ds)-1].seq, lease)
 		return err
 	})

@@ -21,6 +21,7 @@ import (
 // A slowDB is a database that brings up to so many jobs in time.
 type slowDB struct {
 	most  int64
+	takes time.Duration // for each answer
 	asked []int64
 }
 
@@ -43,6 +44,7 @@ func (c slowConn) QueryContext(ctx context.Context, query string, args []driver.
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	time.Sleep(c.takes)
 	return &slowRows{left: n}, nil
 }
 
@@ -87,6 +89,26 @@ func TestPullAsksForFewerWhereTheyAreLate(t *testing.T) {
 		}
 		if want := "[16 8 4 2 1 4 2 4 8 16 16]"; fmt.Sprint(slow.asked) != want {
 			t.Errorf("asked for %v, want %s", slow.asked, want)
+		}
+	})
+}
+
+// TestADeliveryKnowsWhenItWasLeased: its lease begins before the answer of the database comes.
+func TestADeliveryKnowsWhenItWasLeased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := sql.OpenDB(&slowDB{most: 3, takes: 5 * time.Second})
+		defer db.Close()
+		q := &Queue{config: config{lease: time.Minute, poll: time.Second}, name: "q", db: db, d: Postgres,
+			sql: statementsOf(Postgres), changed: make(chan struct{}), swept: time.Now(), most: mostPull}
+		asked := time.Now()
+		ds, err := q.Pull(t.Context(), 3)
+		if err != nil || len(ds) != 3 || time.Since(asked) != 5*time.Second {
+			t.Fatalf("%d jobs, %v, after %v", len(ds), err, time.Since(asked))
+		}
+		for _, d := range ds {
+			if at := d.(interface{ Leased() time.Time }).Leased(); !at.Equal(asked) {
+				t.Errorf("leased %v after it was asked for", at.Sub(asked))
+			}
 		}
 	})
 }
