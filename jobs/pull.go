@@ -16,7 +16,7 @@ import (
 // pull leases jobs until ctx ends.
 func (s *server) pull(ctx context.Context) error {
 	var pause, rest time.Duration
-	var failed time.Time
+	var pulled time.Duration // for how long Pulls have run since the last one that failed
 	for {
 		r, err := s.reserve(ctx)
 		switch {
@@ -28,7 +28,9 @@ func (s *server) pull(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
+		began := time.Now()
 		got, err := s.pullFor(ctx, r)
+		pulled += time.Since(began)
 		s.idle = got == 0
 		wait := time.Duration(0)
 		switch {
@@ -46,11 +48,11 @@ func (s *server) pull(ctx context.Context) error {
 			pause, rest = 0, 0
 			continue
 		default:
-			if time.Since(failed) >= apart { // no Pull in between has failed, so this is another failure
+			if pulled >= apart { // the source has worked meanwhile, so this is another failure
 				pause = 0
 			}
 			s.failed(err, pause == 0)
-			failed = time.Now()
+			pulled = 0
 			pause = min(max(firstPause, 2*pause), mostPause)
 			wait = pause
 		}
@@ -105,7 +107,7 @@ func (s *server) pullFor(ctx context.Context, r *shoal.Reservation) (got int, er
 	switch {
 	case len(ds) < n:
 		s.places = s.spare
-	case !s.bare:
+	case !s.bare && took <= lookMost: // else a Pull with more places would be ended before it brings jobs
 		s.places = min(2*s.places, shoal.MaxWorkers)
 	}
 	r.Release() // others need not wait until the source has taken back jobs
@@ -196,7 +198,7 @@ func leasedAt(d Delivery) time.Time {
 	for {
 		switch v := d.(type) {
 		case interface{ Leased() time.Time }:
-			if at := v.Leased(); at.Before(now) {
+			if at := v.Leased(); !at.IsZero() && at.Before(now) {
 				return at
 			}
 			return now

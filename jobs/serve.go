@@ -22,10 +22,12 @@ import (
 // may not run. On a sub-pool only its own limits count: a leased job may have to wait for a worker
 // of the parent, and its lease is extended meanwhile.
 //
-// On a pool whose queue is shorter than its number of workers, a Serve that waits for a job reserves
-// no more workers than the queue has places, so other tasks can use all workers. It reserves more
-// while its queue has jobs, and gives these back within 1 s after the last one. Several calls of
-// Serve that wait may together reserve more workers than the queue has places.
+// A worker that Serve has reserved counts as a task in the pool's queue. So on a pool whose queue is
+// shorter than its number of workers, a Serve that waits for a job reserves no more workers than the
+// queue has places. Then other tasks can use all workers, but none can wait in the queue meanwhile.
+// Serve reserves more while its queue has jobs, and gives these back within 2 s after the last one. A
+// source that needs more than 1 s to lease jobs leases no more at a time than the queue has places.
+// Several calls of Serve that wait may together reserve more workers than that.
 //
 // On a pool without a queue (capacity 0) Serve reserves one worker at a time, and waits for a job
 // with it. It soon gives that worker back if a submitter waits. If the pool has only one worker,
@@ -33,8 +35,8 @@ import (
 //
 // Serve blocks until ctx has ended, the pool has been shut down, or the source has
 // returned a permanent error ([Permanent]). After another error of the source it
-// tries again, after 100 ms at first and after 5 s at most. It logs the first of such errors. One that
-// comes a minute or more after the last one is a first one again.
+// tries again, after 100 ms at first and after 5 s at most. It logs the first of such errors. If Pulls
+// have then taken a minute without an error, the next error is a first one again.
 //
 // If ctx has ended and no handler runs any more, Serve returns nil. If handlers still run,
 // because they ignore the end of their context, it returns an [*AbandonedError], 1 s
@@ -122,7 +124,7 @@ type server struct {
 	places  int            // for the next Pull to reserve, at most
 	idle    bool           // the last Pull brought nothing
 	needs   time.Duration  // what a Pull needs to bring jobs that are there, as far as is known
-	turns   int            // Pulls since the last job that ended because another Serve asked
+	turns   int            // Pulls that were ended with errAsked since the last job
 	sharers *sharers       // the calls of Serve that share p, this one included
 	ask     *time.Timer    // until it asks; nil if it has no need to
 	asks    bool           // it has asked
@@ -174,7 +176,7 @@ const (
 
 const (
 	firstPause = 100 * time.Millisecond // after a failed Pull
-	apart      = time.Minute            // from the last error to one of another failure; a Pull that fails takes less
+	apart      = time.Minute            // that Pulls run, until an error is one of another failure; a Pull that fails takes less
 	mostPause  = 5 * time.Second
 	mostCall   = 10 * time.Second // for a call of the source that settles a job
 	mostStops  = 10               // jobs that handlers say were stopped, in stopPause, though nothing ends

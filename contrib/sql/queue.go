@@ -100,9 +100,10 @@ const (
 	callFor    = 10 * time.Second     // how long a Pull waits for the database
 	leastPause = 5 * time.Millisecond // between two looks at a queue where jobs are due one after the other
 
-	// endFor is how long a Pull waits for the database after the end of its context. It waits so
-	// long twice, for its statement and for the watcher, and jobs.Serve waits for it for 1 s.
-	endFor = 400 * time.Millisecond
+	// endFor is how long a Pull waits for its statement after the end of its context, and leaveFor how
+	// long it then waits for the watcher. jobs.Serve waits for both for 1 s.
+	endFor   = 700 * time.Millisecond
+	leaveFor = 200 * time.Millisecond
 
 	mostPull  = 1000    // jobs
 	mostRows  = 512     // of a statement that inserts; a power of 2

@@ -125,7 +125,7 @@ func (q *Queue) watch() (leave func()) {
 		// If the caller closes the database next, all its connections close.
 		select {
 		case <-w.done:
-		case <-time.After(endFor):
+		case <-time.After(leaveFor):
 		}
 	}
 }

@@ -298,8 +298,8 @@ const (
 	mostSay   = 2 * time.Second // for what is said at last
 	emptyRest = 5 * time.Second // at most, until the queue is asked once more whether it is empty
 	sayRest   = time.Hour       // and for the progress, how many jobs it has
-	// emptyLooks is how many times the queue is asked while it has to stay empty, once each tick at
-	// most. If that is seldom, it is asked every emptyRest.
+	// emptyLooks is how many times the queue is asked while it has to stay empty: at most once each
+	// tick, and at least every emptyRest unless it is slow to answer.
 	emptyLooks = 4
 	// endFor is how long commands take to end after the drain: until a SIGKILL, and then as long
 	// again while something that has left their group holds their output open.
