@@ -30,6 +30,22 @@ type alarmLog struct {
 
 func newAlarmLog() *alarmLog { return &alarmLog{start: time.Now()} }
 
+// openWatched opens a pool of two workers that reports stalls of a second to the log, and nowhere else.
+func openWatched(t *testing.T) (*shoal.Pool, *alarmLog) {
+	noLog(t)
+	l := newAlarmLog()
+	return openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add)), l
+}
+
+// longAndMany submits a task of ten seconds, and 40 of d.
+func longAndMany(t *testing.T, p *shoal.Pool, d time.Duration) {
+	t.Helper()
+	must(t, p.Submit(sleep(10*time.Second)))
+	for range 40 {
+		must(t, p.Submit(sleep(d)))
+	}
+}
+
 func (l *alarmLog) add(a shoal.Alarm) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,9 +139,7 @@ func TestSlowTasksInAFloodAreToldOfTogether(t *testing.T) {
 
 func TestStallIsToldOfOnceAndExactlyThen(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		l := newAlarmLog()
-		noLog(t)
-		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		p, l := openWatched(t)
 		must(t, p.Submit(sleep(10*time.Second)))
 		time.Sleep(300 * time.Millisecond)
 		must(t, p.Submit(sleep(20*time.Second))) // all busy, none waits
@@ -190,9 +204,7 @@ func TestStallWhileASubPoolLosesTasks(t *testing.T) {
 
 func TestNoStallWhileTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		l := newAlarmLog()
-		noLog(t)
-		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		p, l := openWatched(t)
 		must(t, p.Submit(sleep(time.Minute)))
 		for range 80 {
 			must(t, p.Submit(sleep(990*time.Millisecond)))
@@ -532,13 +544,8 @@ func TestNoSlowTaskWhereAWorkerIsInNone(t *testing.T) { // but in its stop hook,
 
 func TestStallCountsFromTheEndOfATaskWhoseWorkerHasLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		noLog(t)
-		l := newAlarmLog()
-		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
-		must(t, p.Submit(sleep(10*time.Second)))
-		for range 40 {
-			must(t, p.Submit(sleep(510*time.Millisecond)))
-		}
+		p, l := openWatched(t)
+		longAndMany(t, p, 510*time.Millisecond)
 		time.Sleep(5200 * time.Millisecond)
 		must(t, p.Resize(1, 1)) // at 5.61 s the second worker ends its task, and leaves
 		time.Sleep(time.Minute)
@@ -549,15 +556,10 @@ func TestStallCountsFromTheEndOfATaskWhoseWorkerHasLeft(t *testing.T) {
 // The end of a sub-pool hides no progress, though its last task has ended since the last look.
 func TestStallCountsFromTheEndOfASubPool(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		noLog(t)
-		l := newAlarmLog()
-		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		p, l := openWatched(t)
 		sub, err := p.Sub(shoal.WithPriority(1), shoal.WithMaxWorkers(1))
 		must(t, err)
-		must(t, p.Submit(sleep(10*time.Second)))
-		for range 40 {
-			must(t, p.Submit(sleep(510*time.Millisecond)))
-		}
+		longAndMany(t, p, 510*time.Millisecond)
 		time.Sleep(4900 * time.Millisecond)
 		must(t, sub.Submit(sleep(510*time.Millisecond))) // from 5.1 s to 5.61 s
 		time.Sleep(300 * time.Millisecond)
@@ -570,15 +572,10 @@ func TestStallCountsFromTheEndOfASubPool(t *testing.T) {
 
 func TestNoStallWhenAWorkerIsLentAfterATask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		noLog(t)
-		l := newAlarmLog()
-		p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithStallAfter(time.Second), shoal.WithAlarmHandler(l.add))
+		p, l := openWatched(t)
 		sub, err := p.Sub(shoal.WithPriority(1), shoal.WithMaxWorkers(1))
 		must(t, err)
-		must(t, p.Submit(sleep(10*time.Second)))
-		for range 40 {
-			must(t, p.Submit(sleep(500*time.Millisecond)))
-		}
+		longAndMany(t, p, 500*time.Millisecond)
 		time.Sleep(5200 * time.Millisecond)
 		must(t, sub.Submit(sleep(900*time.Millisecond))) // from 5.5 to 6.4 s
 		time.Sleep(1250 * time.Millisecond)

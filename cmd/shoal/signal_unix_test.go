@@ -320,7 +320,7 @@ func TestTheEndOfTheDrainLeavesNoOrphans(t *testing.T) {
 
 func TestAKilledWorkerLeavesNoOrphans(t *testing.T) {
 	w := startWorker(t, 2, "trap '' INT TERM HUP; "+begin+"(trap '' INT TERM HUP; "+forEver+") & "+forEver)
-	time.Sleep(2 * time.Second) // they may begin before the worker has told the guard of them
+	time.Sleep(2 * time.Second) // they may begin before the guard knows them
 	if err := w.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

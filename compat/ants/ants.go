@@ -180,6 +180,9 @@ type engine struct {
 	turn turn // of the submitter that waits in the Pool
 }
 
+// inTask reports whether a task of e, or its panic handler, calls it.
+func (e *engine) inTask() bool { return e.WaitContext(ended) == shoal.ErrWouldDeadlock }
+
 // A turn is a lock that goroutines get in the order of their arrival. They wait on a Cond and
 // not for a Mutex, because to testing/synctest a goroutine that waits for a mutex is not
 // durably blocked.
@@ -297,7 +300,7 @@ func (c *common) refused(e *engine, err error, wait func(begins func()) error) e
 	if err != shoal.ErrQueueFull || c.options.Nonblocking {
 		return known(err)
 	}
-	if e.WaitContext(ended) == shoal.ErrWouldDeadlock { // a task of the pool runs it itself, which is no wait
+	if e.inTask() { // a task of the pool runs it itself, which is no wait
 		return known(wait(nil))
 	}
 	if c.options.MaxBlockingTasks == 0 {
@@ -440,7 +443,7 @@ func (c *common) Reboot() {
 	if !closed {
 		return
 	}
-	if e.WaitContext(ended) != shoal.ErrWouldDeadlock {
+	if !e.inTask() {
 		<-e.Done() // without the lock: tasks may want it
 	}
 	c.mu.Lock()

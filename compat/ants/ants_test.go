@@ -246,7 +246,7 @@ func TestTasksOfAPoolThatIsRebooted(t *testing.T) {
 	})
 }
 
-// TestRebootByThePool: who is a part of what runs does not wait for its end.
+// TestRebootByThePool: a task and the panic handler do not wait for their own end.
 func TestRebootByThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reboot := make(chan struct{}, 2)

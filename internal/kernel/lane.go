@@ -194,7 +194,7 @@ func (c *Crew) top() *Lane {
 		case l.waits():
 			return l
 		case !c.rest(l) && !l.waits():
-			return nil // if a task comes now, who puts it looks for a worker
+			return nil // the putter of a task that comes now looks for a worker
 		}
 		it = c.ready.First()
 	}

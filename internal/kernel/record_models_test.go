@@ -48,7 +48,7 @@ func (s *sim) await(b *body, stay *Lane) {
 		s.root.crew.read(func() {
 			for a := b.Lane; a != nil; a = a.up {
 				if _, ok := a.nudgers[h]; ok {
-					s.Failf("a lane nudges who does not wait any more")
+					s.Failf("a lane would nudge a helper that does not wait any more")
 				}
 			}
 		})

@@ -474,7 +474,7 @@ var kernelMutants = []mutant{
 	{name: "kernel: without the lock workers come whatever the maximum", models: "lanes/.*another_without",
 		old: "seg == nil || numOf(h) >= l.limit.Load()",
 		new: "seg == nil"},
-	{name: "kernel: a Sizer is told of tasks that were canceled, and not of those behind a key", tests: "TestASizerSees",
+	{name: "kernel: to a Sizer canceled tasks are queued, and those behind a key are not", tests: "TestASizerSees",
 		old: "Queued: int(c.root.count().Waiting)}",
 		new: "Queued: int(c.root.backlog())}"},
 	{name: "kernel: to a Sizer a worker in its stop hook is in a task", tests: "TestASizerSees",
