@@ -6,13 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"syscall"
 )
 
 // Here a command has no process group. It is ended, and what it has started is not.
-func ownGroup() *syscall.SysProcAttr { return nil }
+func inGroup(int) *syscall.SysProcAttr { return nil }
 
-func signalGroup(p *os.Process, _ syscall.Signal) error { return p.Kill() }
+func signalGroup(c *exec.Cmd, _ syscall.Signal) error { return c.Process.Kill() }
 
 // wholeInput is of no use where a command outlives a kill of this process anyway.
 func wholeInput([]byte) (*os.File, error) { return nil, errors.ErrUnsupported }
@@ -23,8 +24,8 @@ type guard struct{ over chan struct{} }
 const GuardCommand = "guard-the-commands-of-work"
 
 func startGuard() (*guard, error) { return &guard{}, nil }
-func (*guard) add(int)            {}
-func (*guard) remove(int)         {}
+func (*guard) take() (int, error) { return 0, nil }
+func (*guard) give(int)           {}
 func (*guard) close()             {}
 
 // Guard does nothing.

@@ -16,12 +16,14 @@ import (
 	"time"
 )
 
-// ownGroup is for a command in a process group of its own.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// inGroup is for a command in the process group of this number, or in a new one if it is 0.
+func inGroup(group int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+}
 
-// signalGroup sends a signal to p and to what it has started.
-func signalGroup(p *os.Process, s syscall.Signal) error {
-	err := syscall.Kill(-p.Pid, s)
+// signalGroup sends a signal to c and to what it has started.
+func signalGroup(c *exec.Cmd, s syscall.Signal) error {
+	err := syscall.Kill(-c.SysProcAttr.Pgid, s)
 	if err == syscall.ESRCH {
 		return os.ErrProcessDone
 	}
@@ -72,15 +74,22 @@ func inFile(b []byte) (*os.File, error) {
 	return in, nil
 }
 
-// A guard is a process that kills the process groups of the commands when this process has
+// A guard is a process that kills the commands, by their process groups, when this process has
 // ended without doing so, as by SIGKILL. A parent-death signal, which Linux alone has, would
 // reach the command and nothing that the command has started, such as what a shell runs.
+//
+// The guard knows a group before a command is in it, so none escapes: a process that is forked holds
+// the other end of the guard's pipe until it is in its group and is the command.
 type guard struct {
-	mu    sync.Mutex // one tells it at a time, so that none gives another one more time
-	in    *os.File
-	waits time.Duration // for it to read
-	kill  func() error
-	over  chan struct{} // closed when it has ended
+	leader string        // a program that ends at once
+	waits  time.Duration // for the guard to read
+	kill   func() error
+	over   chan struct{} // closed when it has ended
+
+	mu      sync.Mutex // one tells it at a time, so that none gives another one more time
+	in      *os.File
+	leaders []*exec.Cmd // of all groups
+	free    []int       // the groups without a command
 }
 
 // guardFor is how long the guard may read nothing, once the pipe to it is full.
@@ -94,9 +103,12 @@ func startGuard() (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{waits: guardFor, over: make(chan struct{})}
+	g := &guard{leader: self, waits: guardFor, over: make(chan struct{})}
+	if path, err := exec.LookPath("true"); err == nil {
+		g.leader = path // starts sooner
+	}
 	c := exec.Command(self, GuardCommand)
-	c.SysProcAttr = ownGroup()
+	c.SysProcAttr = inGroup(0)
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -115,18 +127,35 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) add(group int)    { g.tell("+%d\n", group) }
-func (g *guard) remove(group int) { g.tell("-%d\n", group) }
-
-// tell kills a guard that does not read, as it was stopped. No command would start or end before it
-// goes on.
-func (g *guard) tell(format string, group int) {
+// take returns the number of a process group with no command in it, which the guard knows. The first
+// process of the group has ended, and is waited for in close: until then no other process and no
+// other group can have that number.
+func (g *guard) take() (group int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if n := len(g.free); n > 0 {
+		group, g.free = g.free[n-1], g.free[:n-1]
+		return group, nil
+	}
+	c := exec.Command(g.leader, GuardCommand)
+	c.SysProcAttr = inGroup(0)
+	if err := c.Start(); err != nil {
+		return 0, fmt.Errorf("no process group can be made: %v", err)
+	}
+	g.leaders = append(g.leaders, c)
+	// A guard that does not read is killed, as it was stopped. No command would start before it goes on.
 	_ = g.in.SetWriteDeadline(time.Now().Add(g.waits)) // a test may have a file without one
-	if _, err := fmt.Fprintf(g.in, format, group); errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := fmt.Fprintln(g.in, c.Process.Pid); errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = g.kill()
 	}
+	return c.Process.Pid, nil
+}
+
+// give gives back a group with no command in it any more.
+func (g *guard) give(group int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free = append(g.free, group)
 }
 
 // close ends the guard when no command is left. It is killed, as it may have been stopped.
@@ -134,22 +163,22 @@ func (g *guard) close() {
 	g.in.Close()
 	_ = g.kill()
 	<-g.over
+	for _, c := range g.leaders {
+		_ = c.Wait()
+	}
 }
 
-// Guard reads which process groups there are, +N and -N, one a line, until that ends, which
-// it does when the other end has ended, and kills those that are left.
+// Guard reads the numbers of process groups, one a line, until that ends, which it does when the
+// other end has ended, and kills these groups.
 func Guard(in io.Reader) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the work takes longer to end
-	groups := make(map[int]bool)
+	var groups []int
 	for sc := bufio.NewScanner(in); sc.Scan(); {
-		switch n, _ := strconv.Atoi(sc.Text()); { // +N is N, and -N less than 0
-		case n > 1:
-			groups[n] = true
-		case n < -1:
-			delete(groups, -n)
+		if n, _ := strconv.Atoi(sc.Text()); n > 1 {
+			groups = append(groups, n)
 		}
 	}
-	for n := range groups {
+	for _, n := range groups {
 		_ = syscall.Kill(-n, syscall.SIGKILL)
 	}
 }
