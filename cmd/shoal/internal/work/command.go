@@ -77,7 +77,7 @@ func lookUp(command string) (path string, err error) {
 type processes struct {
 	guard *guard
 
-	mu      sync.Mutex // is never held while the guard is, which may have been stopped
+	mu      sync.Mutex // is never held while the guard is told, which may have been stopped
 	running map[*exec.Cmd]struct{}
 	ending  chan struct{} // closed when the work is to end
 	told    bool          // and another one was passed on; no command starts after that
@@ -93,19 +93,15 @@ var errTold = errors.New("the work ends")
 // process has passed a signal on to it, or it was killed by one while this process ends, as
 // when a service manager sends one to all processes of a service. ctx is that of c.
 func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process int)) (told bool, err error) {
-	group, err := ps.guard.take()
-	if err != nil {
-		return false, err
-	}
-	defer ps.guard.give(group)
-	if err := ps.start(c, group); err != nil {
+	if err := ps.start(c); err != nil {
 		return errors.Is(err, errTold), err
 	}
+	ps.guard.add(c.Process.Pid)
 	started(c.Process.Pid)
 	if err = c.Wait(); c.ProcessState != nil && c.ProcessState.Success() {
 		err = nil // though it was told to end, or has left something behind that holds its output open
 	}
-	signalGroup(c, syscall.SIGKILL) // what it has left behind
+	signalGroup(c.Process, syscall.SIGKILL) // what it has left behind
 	if ctx.Err() == nil && isKilled(c.ProcessState) && !ps.isTold() {
 		select {
 		case <-ps.ending:
@@ -114,6 +110,7 @@ func (ps *processes) run(ctx context.Context, c *exec.Cmd, started func(process 
 		case <-time.After(apart(ctx)): // the signal was for the command alone
 		}
 	}
+	ps.guard.remove(c.Process.Pid)
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.running, c)
@@ -142,9 +139,9 @@ func isKilled(p *os.ProcessState) bool {
 	return by == syscall.SIGINT || by == syscall.SIGTERM || by == syscall.SIGHUP
 }
 
-func (ps *processes) start(c *exec.Cmd, group int) error {
-	c.SysProcAttr = inGroup(group)
-	c.Cancel = func() error { return signalGroup(c, syscall.SIGTERM) }
+func (ps *processes) start(c *exec.Cmd) error {
+	c.SysProcAttr = ownGroup()
+	c.Cancel = func() error { return signalGroup(c.Process, syscall.SIGTERM) }
 	c.WaitDelay = killAfter
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -187,7 +184,7 @@ func (ps *processes) tell(s syscall.Signal) {
 	defer ps.mu.Unlock()
 	ps.told = true
 	for c := range ps.running {
-		_ = signalGroup(c, s)
+		_ = signalGroup(c.Process, s)
 	}
 }
 
@@ -209,7 +206,7 @@ func (w Work) command(path string, ps *processes, r *reporter) jobs.Handler {
 			c.Stdin = in
 		}
 		env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, TokenEnv+"=") })
-		c.Env = append(env, "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
+		c.Env = append(env, ps.guard.env, "SHOAL_JOB="+j.ID, "SHOAL_ATTEMPT="+strconv.Itoa(j.Attempt), "SHOAL_TYPE="+j.Type())
 		told, err := ps.run(ctx, c, func(process int) { r.started(j, process) })
 		if c.ProcessState == nil { // it has not run, for which a job is seldom at fault
 			if told {

@@ -44,7 +44,7 @@ func TestAJobThatNoCommandCanHave(t *testing.T) {
 	}
 	w := Work{Command: []string{"true"}}
 	w.Log = slog.New(slog.DiscardHandler)
-	ps := alone(t)
+	ps := &processes{running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
 	for name, j := range map[string]*jobs.Job{
 		"long type":   {Header: jobs.Header{jobs.TypeHeader: strings.Repeat("x", 8<<20)}},
 		"NUL in type": {Header: jobs.Header{jobs.TypeHeader: "a\x00b"}},
@@ -66,7 +66,12 @@ func TestWhatACommandGets(t *testing.T) {
 	}
 	t.Setenv(TokenEnv, "a token of 16 bytes")
 	w := Work{Command: []string{"sh", "-c", `echo "$SHOAL_JOB $SHOAL_TOKEN-" >&2; exit 75`}}
-	err = w.command(path, alone(t), &reporter{})(t.Context(), &jobs.Job{ID: "a"})
+	ps := &processes{guard: &guard{in: os.Stderr}, running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
+	if ps.guard.in, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer ps.guard.in.Close()
+	err = w.command(path, ps, &reporter{})(t.Context(), &jobs.Job{ID: "a"})
 	if after, ok := jobs.RetryAfter(err); !ok || after != retryAfter || !strings.HasSuffix(err.Error(), "exit status 75: a -") {
 		t.Error(err)
 	}
@@ -75,12 +80,11 @@ func TestWhatACommandGets(t *testing.T) {
 // TestAProcessThatHasEnded is not one that cannot be told.
 func TestAProcessThatHasEnded(t *testing.T) {
 	c := exec.Command("true")
-	c.SysProcAttr = inGroup(0)
+	c.SysProcAttr = ownGroup()
 	if err := c.Run(); err != nil {
 		t.Skip(err)
 	}
-	c.SysProcAttr.Pgid = c.Process.Pid
-	if err := signalGroup(c, syscall.SIGTERM); err != os.ErrProcessDone {
+	if err := signalGroup(c.Process, syscall.SIGTERM); err != os.ErrProcessDone {
 		t.Error(err)
 	}
 }

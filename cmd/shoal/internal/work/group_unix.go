@@ -4,26 +4,29 @@ package work
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// inGroup is for a command in the process group of this number, or in a new one if it is 0.
-func inGroup(group int) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
-}
+// ownGroup is for a command in a process group of its own.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// signalGroup sends a signal to c and to what it has started.
-func signalGroup(c *exec.Cmd, s syscall.Signal) error {
-	err := syscall.Kill(-c.SysProcAttr.Pgid, s)
+// signalGroup sends a signal to p and to what it has started.
+func signalGroup(p *os.Process, s syscall.Signal) error {
+	err := syscall.Kill(-p.Pid, s)
 	if err == syscall.ESRCH {
 		return os.ErrProcessDone
 	}
@@ -74,26 +77,27 @@ func inFile(b []byte) (*os.File, error) {
 	return in, nil
 }
 
-// A guard is a process that kills the commands, by their process groups, when this process has
+// A guard is a process that kills the process groups of the commands when this process has
 // ended without doing so, as by SIGKILL. A parent-death signal, which Linux alone has, would
 // reach the command and nothing that the command has started, such as what a shell runs.
 //
-// The guard knows a group before a command is in it, so none escapes: a process that is forked holds
-// the other end of the guard's pipe until it is in its group and is the command.
+// It is told of a group when the command is there. So a command may have started of which it is not
+// told any more. Where there is a Linux /proc, such a command is found by its environment. None is
+// missed: what is forked holds the pipe to the guard open until it is the command.
 type guard struct {
-	leader string        // a program that ends at once
-	waits  time.Duration // for the guard to read
-	kill   func() error
-	over   chan struct{} // closed when it has ended
-
-	mu      sync.Mutex // one tells it at a time, so that none gives another one more time
-	in      *os.File
-	leaders []*exec.Cmd // of all groups
-	free    []int       // the groups without a command
+	env   string     // NAME=VALUE of the commands, and of no other process but the guard
+	mu    sync.Mutex // one tells it at a time, so that none gives another one more time
+	in    *os.File
+	waits time.Duration // for it to read
+	kill  func() error
+	over  chan struct{} // closed when it has ended
 }
 
 // guardFor is how long the guard may read nothing, once the pipe to it is full.
 const guardFor = 5 * time.Second
+
+// guardEnv is the variable by which a guard knows commands.
+const guardEnv = "SHOAL_GUARD"
 
 // GuardCommand is the argument with which this program is a guard; see Guard.
 const GuardCommand = "guard-the-commands-of-work"
@@ -103,12 +107,10 @@ func startGuard() (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{leader: self, waits: guardFor, over: make(chan struct{})}
-	if path, err := exec.LookPath("true"); err == nil {
-		g.leader = path // starts sooner
-	}
+	g := &guard{env: guardEnv + "=" + rand.Text(), waits: guardFor, over: make(chan struct{})}
 	c := exec.Command(self, GuardCommand)
-	c.SysProcAttr = inGroup(0)
+	c.Env = append(os.Environ(), g.env)
+	c.SysProcAttr = ownGroup()
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -127,35 +129,18 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-// take returns the number of a process group with no command in it, which the guard knows. The first
-// process of the group has ended, and is waited for in close: until then no other process and no
-// other group can have that number.
-func (g *guard) take() (group int, err error) {
+func (g *guard) add(group int)    { g.tell("+%d\n", group) }
+func (g *guard) remove(group int) { g.tell("-%d\n", group) }
+
+// tell kills a guard that does not read, as it was stopped. No command would start or end before it
+// goes on.
+func (g *guard) tell(format string, group int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.free); n > 0 {
-		group, g.free = g.free[n-1], g.free[:n-1]
-		return group, nil
-	}
-	c := exec.Command(g.leader, GuardCommand)
-	c.SysProcAttr = inGroup(0)
-	if err := c.Start(); err != nil {
-		return 0, fmt.Errorf("no process group can be made: %v", err)
-	}
-	g.leaders = append(g.leaders, c)
-	// A guard that does not read is killed, as it was stopped. No command would start before it goes on.
 	_ = g.in.SetWriteDeadline(time.Now().Add(g.waits)) // a test may have a file without one
-	if _, err := fmt.Fprintln(g.in, c.Process.Pid); errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := fmt.Fprintf(g.in, format, group); errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = g.kill()
 	}
-	return c.Process.Pid, nil
-}
-
-// give gives back a group with no command in it any more.
-func (g *guard) give(group int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.free = append(g.free, group)
 }
 
 // close ends the guard when no command is left. It is killed, as it may have been stopped.
@@ -163,22 +148,56 @@ func (g *guard) close() {
 	g.in.Close()
 	_ = g.kill()
 	<-g.over
-	for _, c := range g.leaders {
-		_ = c.Wait()
+}
+
+// Guard reads which process groups there are, +N and -N, one a line, until that ends, which
+// it does when the other end has ended, and kills those that are left, and those of which it was not told.
+func Guard(in io.Reader) {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the work takes longer to end
+	groups := make(map[int]bool)
+	for sc := bufio.NewScanner(in); sc.Scan(); {
+		switch n, _ := strconv.Atoi(sc.Text()); { // +N is N, and -N less than 0
+		case n > 1:
+			groups[n] = true
+		case n < -1:
+			delete(groups, -n)
+		}
+	}
+	for tries := 0; len(groups) > 0 || tries == 0; tries++ {
+		for n := range groups {
+			_ = syscall.Kill(-n, syscall.SIGKILL)
+		}
+		clear(groups)
+		if env := os.Getenv(guardEnv); env != "" && tries < mostTries {
+			untold(guardEnv+"="+env, groups)
+		}
 	}
 }
 
-// Guard reads the numbers of process groups, one a line, until that ends, which it does when the
-// other end has ended, and kills these groups.
-func Guard(in io.Reader) {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the work takes longer to end
-	var groups []int
-	for sc := bufio.NewScanner(in); sc.Scan(); {
-		if n, _ := strconv.Atoi(sc.Text()); n > 1 {
-			groups = append(groups, n)
+// mostTries is how many times a guard looks for commands, which may change their groups meanwhile.
+const mostTries = 10
+
+// untold adds the groups of the processes of this session that have env in their environment. One that
+// has a session of its own is to outlive the work.
+func untold(env string, groups map[int]bool) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	_, session := groupOf("/proc/self")
+	for _, dir := range all {
+		b, _ := os.ReadFile(dir + "/environ") // empty once it has ended
+		if dir == "/proc/"+strconv.Itoa(os.Getpid()) || !slices.Contains(strings.Split(string(b), "\x00"), env) {
+			continue
+		}
+		if g, s := groupOf(dir); g > 1 && s == session {
+			groups[g] = true
 		}
 	}
-	for _, n := range groups {
-		_ = syscall.Kill(-n, syscall.SIGKILL)
-	}
+}
+
+// groupOf returns the process group and the session of the process with this folder.
+func groupOf(dir string) (group, session int) {
+	b, _ := os.ReadFile(dir + "/stat") // as in "12 (its name) S 1 12 10"
+	var state string
+	var parent int
+	_, _ = fmt.Sscan(string(b[bytes.LastIndexByte(b, ')')+1:]), &state, &parent, &group, &session)
+	return group, session
 }
