@@ -44,7 +44,7 @@ func TestAJobThatNoCommandCanHave(t *testing.T) {
 	}
 	w := Work{Command: []string{"true"}}
 	w.Log = slog.New(slog.DiscardHandler)
-	ps := &processes{running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
+	ps := &processes{guard: &guard{}, running: make(map[*exec.Cmd]struct{}), ending: make(chan struct{})}
 	for name, j := range map[string]*jobs.Job{
 		"long type":   {Header: jobs.Header{jobs.TypeHeader: strings.Repeat("x", 8<<20)}},
 		"NUL in type": {Header: jobs.Header{jobs.TypeHeader: "a\x00b"}},

@@ -151,7 +151,8 @@ func (g *guard) close() {
 }
 
 // Guard reads which process groups there are, +N and -N, one a line, until that ends, which
-// it does when the other end has ended, and kills those that are left, and those of which it was not told.
+// it does when the other end has ended, and kills those that are left, and those of which it was
+// not told.
 func Guard(in io.Reader) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the work takes longer to end
 	groups := make(map[int]bool)
@@ -163,34 +164,36 @@ func Guard(in io.Reader) {
 			delete(groups, -n)
 		}
 	}
-	for tries := 0; len(groups) > 0 || tries == 0; tries++ {
+	for range mostLooks {
 		for n := range groups {
 			_ = syscall.Kill(-n, syscall.SIGKILL)
 		}
-		clear(groups)
-		if env := os.Getenv(guardEnv); env != "" && tries < mostTries {
-			untold(guardEnv+"="+env, groups)
+		if groups = untold(guardEnv + "=" + os.Getenv(guardEnv)); len(groups) == 0 {
+			return
 		}
 	}
 }
 
-// mostTries is how many times a guard looks for commands, which may change their groups meanwhile.
-const mostTries = 10
+// mostLooks is how many times a guard looks for commands, which may change their groups meanwhile.
+const mostLooks = 10
 
-// untold adds the groups of the processes of this session that have env in their environment. One that
-// has a session of its own is to outlive the work.
-func untold(env string, groups map[int]bool) {
+// untold returns the groups of the other processes of this session that have env in their environment.
+// One that has a session of its own is to outlive the work.
+func untold(env string) map[int]bool {
+	groups := make(map[int]bool)
 	all, _ := filepath.Glob("/proc/[0-9]*")
-	_, session := groupOf("/proc/self")
+	self := fmt.Sprint("/proc/", os.Getpid())
+	_, session := groupOf(self)
 	for _, dir := range all {
 		b, _ := os.ReadFile(dir + "/environ") // empty once it has ended
-		if dir == "/proc/"+strconv.Itoa(os.Getpid()) || !slices.Contains(strings.Split(string(b), "\x00"), env) {
+		if dir == self || !slices.Contains(strings.Split(string(b), "\x00"), env) {
 			continue
 		}
 		if g, s := groupOf(dir); g > 1 && s == session {
 			groups[g] = true
 		}
 	}
+	return groups
 }
 
 // groupOf returns the process group and the session of the process with this folder.
