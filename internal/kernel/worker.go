@@ -243,18 +243,9 @@ func (w *Worker) finish() {
 }
 
 // stopSearch is called by a searching worker that has taken a task. A submitter that saw it search
-// has woken no worker, and relies on the look here. If a worker will be needed, w ceases under the
-// lock. Otherwise a submitter that never pauses would come between, and start that worker itself: it would wait
-// for the submitter's CPU, while that of w is free (Sleep).
+// has woken no worker, and relies on the look here.
 func (w *Worker) stopSearch() {
-	c := w.crew
-	if c.understaffed(c.wake.Load()-searchOne) && c.backlog() {
-		c.enter()
-		w.cease()
-		c.leave()
-		return
-	}
-	wake := w.cease()
+	c, wake := w.crew, w.cease()
 	if wake&submitter != 0 && !w.seat.Short() {
 		wake = c.noSubmitter() // it may take long to come, if other goroutines compute
 	}
