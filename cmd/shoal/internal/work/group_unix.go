@@ -151,8 +151,8 @@ func (g *guard) close() {
 }
 
 // Guard reads which process groups there are, +N and -N, one a line, until that ends, which
-// it does when the other end has ended, and kills those that are left, and those of which it was
-// not told.
+// it does when the other end has ended. Then it kills those that are left, and those that were
+// never written there.
 func Guard(in io.Reader) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the work takes longer to end
 	groups := make(map[int]bool)
