@@ -164,7 +164,7 @@ func (it *Item[T]) Put() {
 }
 
 // keepClasses is from how many classes on a queue drops those without active items, and again when
-// it has twice as many as were left. Else it would grow with each new priority.
+// it has 64 more than twice as many as were left. Else it would grow with each new priority.
 const keepClasses = 64
 
 // classOf is the class of the priority of it, which is not 0.

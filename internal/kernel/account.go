@@ -26,7 +26,7 @@ type account struct {
 	line
 	capacity uint64
 	granted  uint64    // permits ever given out, less those that came back unused or without a ticket
-	extra    uint64    // accepted tasks that granted does not count (run inline, or in a strand), less tickets that were skipped
+	extra    uint64    // accepted tasks that granted does not count (inline, in a strand, delayed and dropped), less tickets that were skipped
 	inline   int       // tasks that run on goroutines that do not count against max
 	limit    sy.Uint64 // workers that may be busy here; inline is not included, so that an inline task does not change it
 	reserved int       // permits held for reservations

@@ -15,7 +15,7 @@ import (
 //
 // Invariants: live ≤ the maximum of the root, except after Resize has lowered it, until workers
 // have departed. A worker is in at most one of these: parked (in idle), searching (in wake),
-// busy in a lane (in its head), in a function of the user (apart), or on its way out. But one that
+// busy in a lane (in its head), in a function of the user (apart, asking), or on its way out. But one that
 // has taken a ticket while it searched is both busy and searching until stopSearch.
 //
 // In wake, the number of available workers changes under mu; any goroutine may change the others.
@@ -42,7 +42,7 @@ type Crew struct {
 	idle      []*Worker            // parked workers, the latest last: it is woken first, as its stack is hot
 	live      int                  // workers that exist, from before their start to after their stop hook
 	departing int                  // of these, told to leave
-	apart     int                  // of these, in a function of the user before their first task
+	apart     int                  // of these, in the start hook
 	asking    int                  // of these, asking the Sizer
 	inline    int                  // tasks in all lanes that run inline, or in the place of a worker (hosts)
 	calls     slots[Record]        // tasks with a record that run inline: the end of their lane cuts their contexts
@@ -81,7 +81,7 @@ type staff struct {
 	slots[Worker] // by id
 	peak          int
 	hookBroken    bool  // a start hook ended its goroutine: later workers have no hooks
-	replaces      bool  // a worker has left: the next one that is hired does not ask whether to grow
+	replaces      bool  // a worker has left: one that this exit hires does not ask whether to grow
 	busy          int64 // of workers that have left: see busyFor; nanoseconds
 	seenBusy      int64 // the most that a snapshot has reported
 }

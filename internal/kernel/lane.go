@@ -19,11 +19,11 @@ import (
 //	ready  in the queue of its parent: a submitter looks at wake after its put
 //	muted  at its maximum, or paused; flagged in tail: a submitter does nothing after its put. A
 //	       worker leaves the lane under the lock, and makes it ready. For the crew the lanes
-//	       below it are muted too, but they are not flagged
+//	       below it are muted too, but they are not flagged. The root never is: see mute
 //
 // While several lanes are ready, workers leave a lane only under the lock. If exactly one is ready,
-// solo publishes it, and workers enter and leave it without the lock. Such a lane stays ready when
-// it is empty.
+// and it is the root or a leaf right below it, solo publishes it, and workers enter and leave it
+// without the lock. Such a lane stays ready when it is empty; a sub-pool only while a worker is awake.
 //
 // The lock of the family guards everything except waiting, limit, stops and done, and what account, line and
 // pacing change without it.
@@ -106,7 +106,7 @@ func (l *Lane) freeUpTo(a *Lane) bool {
 
 // fence makes each goroutine that has looked at l, or at what bounds l, and is about to take a task
 // without the lock, come to the lock instead. That look is out of date: fewer workers may be busy
-// from now on, or a task comes without a ticket. Since head may return to its old value, its flag
+// from now on, or a claimer takes a worker's place. Since head may return to its old value, its flag
 // stays set until its ticket has changed. It is no memory fence. Locked.
 func (l *Lane) fence() {
 	l.mark(l.isMuted(), true)

@@ -18,7 +18,7 @@ type line struct {
 	stampMask uint64 // ticket t is timed if t&stampMask == stampAt: all are if both are 0
 	stampAt   uint64 // see stampMask
 	epoch     *time.Time
-	pacing    sy.Pointer[pacing] // nil until a submitter was far ahead; here, where workers read
+	pacing    sy.Pointer[pacing] // nil until a submitter found more than farAhead tasks waiting; here, where workers read
 
 	_     sy.Pad
 	tail  sy.Uint64

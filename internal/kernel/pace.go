@@ -21,7 +21,8 @@ import (
 //
 // Parking is no use if tasks are long, or in a pause, or if workers wait for a submitter, or if
 // submitters that do not park feed the queue. Then far grows with the queue, so that a submitter
-// loses time only each time that the queue has grown to four times its length.
+// loses time only each time that the queue has grown to four times its length, or to twice if such
+// submitters feed it.
 //
 // Invariant: while a submitter is parked here, the alarm is set, or has rung and is on its way to the
 // lock; and in a lane that is not open none is parked. The alarm rings every 10 ms, and wakes
@@ -48,7 +49,7 @@ const (
 	// firstTime suffices.
 	paceTime  = 10 * time.Millisecond
 	firstTime = paceTime / 40
-	mostSlow  = 10 >> sy.Shorter // rings in a row with fewer than mostLease tasks taken before each; then it is in vain
+	mostSlow  = 10 >> sy.Shorter // rings in a row with fewer than mostLease tasks taken before each; after one more it is in vain
 	mostTime  = 10 * paceTime    // a submitter is parked for no longer than this and one paceTime
 )
 

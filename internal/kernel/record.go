@@ -18,7 +18,8 @@ import (
 //
 // No task waits in vain: a task that has a worker and waits, waits for tasks that have begun, or has
 // run them. Tasks that have begun run, or wait themselves for tasks that have begun. So unless tasks
-// wait for each other in a circle, one of them runs.
+// wait for each other in a circle, one of them runs. This does not hold for a group that no task has made: see
+// Pool.Group of package shoal.
 //
 // Any goroutine may move state from waiting, by compare-and-swap, once r was accepted, so that its
 // ticket is in the line. The goroutine that has done so runs the task or gives it its result, and

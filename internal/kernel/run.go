@@ -214,8 +214,8 @@ func (l *Lane) enterFrom(stay *Lane) (full *Lane) {
 		return nil
 	}
 	// From here on no worker comes without the lock, and one that leaves sees the flag. The flag
-	// stays until the ticket of head moves; a goroutine that moves it has left l, or is about to under
-	// the same lock, and marks l. Only compact moves it otherwise; while a Nudger waits, the flag stays.
+	// stays until the ticket of head moves: then a step on an older word fails. While a Nudger waits,
+	// the flag stays.
 	l.fence()
 	for a := l; a != stay; a = a.up {
 		if a.atMax() {

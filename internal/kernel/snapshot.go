@@ -9,7 +9,7 @@ import (
 
 // This file is what clients see of a lane, read under the lock. It changes nothing but what readers
 // keep: the most workers that were seen at once, and the mark by which a reader tells the task that
-// it saw from later ones.
+// it saw from later ones. It also forgets lanes that were collected.
 
 // A Snapshot is a lane at one moment.
 type Snapshot struct {
@@ -107,7 +107,7 @@ type WorkerView struct {
 	Parked, InTask   bool
 	Age              time.Duration // of the task it is in, at least; never too large
 	Began            int64         // a number that tells the task from others
-	Lane             *Lane         // the lane that it is in, or was in last
+	Lane             *Lane         // the lane in whose name its loop runs, or ran last; the root if it has rested since
 	exact            bool
 	w                *Worker
 }
@@ -123,8 +123,8 @@ func (v *WorkerView) Same() bool {
 // Address is where the worker is in memory, as stacks have it.
 func (v *WorkerView) Address() string { return fmt.Sprintf("%p", v.w) }
 
-// Workers is the workers of l's family with the numbers from first on, n numbers at most, in the
-// order of these.
+// Workers is the workers of l's family or, if l is not the root, those in l and below it: those with the
+// numbers from first on, n numbers at most, in the order of these.
 func (l *Lane) Workers(first, n int) (views []WorkerView) {
 	l.crew.read(func() {
 		now, all := l.crew.clock.Now(), l.crew.staff.all

@@ -29,7 +29,7 @@ func (w *Worker) take() (queue.Item, bool) {
 		seg := l.front.Load() // after head is loaded, and before the ticket is taken: see offer
 		alone := c.solo.Load() == l
 		// Where other lanes are ready, w goes on while its turn lasts and no lane of a higher
-		// priority is ready. In a lane that is not right below the root a turn is one task.
+		// priority is ready. In a lane that is neither the root nor a leaf right below it, a turn is one task.
 		if h&flag != 0 || !alone && (w.turn.began == 0 || c.urgent.Load() > l.turn.Prio()) {
 			return w.takeLocked()
 		}

@@ -3,11 +3,11 @@
 //
 //	word      the three words that change without the lock
 //	line      a queue, which knows no pool
-//	account   permits: no more than capacity + max are out, except for what runs inline
+//	account   permits: no more than capacity + max are out, with exceptions that it lists
 //	lane      ready, idle, muted; whose turn it is
 //	crew      the workers: how many there are, and who is parked
 //	wait      the lists of waiters and reservations: what waits for capacity
-//	gate      the lock and its exits: they restore invariants R, W and L, and wake or hire workers
+//	gate      the lock and its exits: the usual one restores invariants R, W and L, and wakes or hires workers
 //	submit    how a task is admitted
 //	pace      how submitters that are far ahead let the workers follow
 //	take      how a worker takes a task, and ceases to be busy

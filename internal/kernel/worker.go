@@ -34,7 +34,7 @@ type Worker struct {
 	status   sy.Uint64        // tasks run, and bits; see idleBit
 	since    sy.Int64         // when the current task started, if status has exactBit
 	seen     uint64           // tickets of at before this one were given out, and may be taken in this turn
-	named    sy.Pointer[Lane] // the lane in whose name loop was called; nil: main has not begun
+	named    sy.Pointer[Lane] // the lane in whose name loop was called; nil: it has not come to its first task
 	held     queue.Item       // a task of at that was taken, and has yet to be run
 	cur      *Record          // the task it is in; or the last one, if its strand has not gone on
 	watched  sy.Bool          // set by a reader; cleared before each task
@@ -48,7 +48,7 @@ type Worker struct {
 	run
 
 	wakeup   sy.Event // made at the first park
-	next     *Worker  // the next one in deeds.workers; guarded by mu
+	next     *Worker  // the next one in deeds.workers; guarded by mu until leave has taken that list
 	parkedAt int64    // guarded by mu while it is parked
 	readers
 	Keep
@@ -140,7 +140,7 @@ func (w *Worker) main() {
 }
 
 // loop takes and runs tasks of one lane until there is none, or the worker has to leave or to
-// yield, or comes to another lane, or a task panics. So recovering from panics costs a deferred
+// yield, or comes to another lane, or a task panics. In the root, if tasks are short, w also rests in it. So recovering from panics costs a deferred
 // call per loop, not per task. After runtime.Goexit loop does not return.
 func (w *Worker) loop() {
 	c := w.crew
@@ -383,7 +383,7 @@ func (w *Worker) ask() {
 	}
 }
 
-// mostLooks is how often a Sizer may say no while no task begins.
+// mostLooks is how often a Sizer may say no after its first no, while no task begins.
 const mostLooks = 8
 
 // progress is the number of workers inside tasks, and how many tasks or turns have begun and ended,

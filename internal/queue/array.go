@@ -157,7 +157,7 @@ func (s *Segment) Take(t uint64) Item {
 	return c.await()
 }
 
-// Drop forgets the cells. Nobody may hold an end or a ticket.
+// Drop forgets the cells. Nobody may hold a ticket, or take one by an end that was loaded before.
 func Drop(a, b *End) {
 	a.seg.Store(nil)
 	b.seg.Store(nil)
