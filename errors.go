@@ -27,14 +27,16 @@ var (
 	// ErrClosed means that the pool accepts no more tasks.
 	ErrClosed = kernel.ErrClosed
 	// ErrDropped is the result of an accepted task that was discarded before
-	// it started: by [Pool.Close], by a [Pool.Shutdown] whose context ended,
-	// or by the policy [DropOldest].
+	// it started: by [Pool.Close], [WithContext], or a [Pool.Shutdown] whose
+	// context ended, of its pool or of one above it, or by the policy [DropOldest].
 	ErrDropped = kernel.ErrDropped
 	// ErrGoexit is the result of a task that ended its goroutine with
 	// [runtime.Goexit], as t.FailNow does.
 	ErrGoexit = kernel.ErrGoexit
 	// ErrWouldDeadlock means that a task asked its own pool, or another pool of
-	// its family, for something that might never happen while the task runs.
+	// its family, for something that might never happen while the task runs. A
+	// function that the pool calls, such as a hook, a handler or a method of a
+	// [Tracer], counts as a task here, and when it submits to a full queue.
 	ErrWouldDeadlock = errors.New("shoal: called from a task of the same pool, could wait for ever")
 )
 

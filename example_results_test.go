@@ -440,8 +440,6 @@ func ExampleKeyed_TrySubmit() {
 	// Output: true
 }
 
-// Transactions of one account run in order, one at a time, so they need no
-// lock; those of different accounts run side by side.
 // The result of a task of a key: it sees what the tasks of that key before it have done.
 func ExampleGoKeyed() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
@@ -458,6 +456,8 @@ func ExampleGoKeyed() {
 	// Output: 70 <nil>
 }
 
+// Transactions of one account run in order, one at a time, so they need no
+// lock; those of different accounts run side by side.
 func ExampleKeyed() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
 	defer pool.Close()

@@ -333,7 +333,7 @@ func ExamplePool_SubmitWait_nested() {
 	// Output: 3628800 <nil>
 }
 
-// Many tasks at once cost less than one by one.
+// Submit several tasks, and learn how many of them were accepted.
 func ExamplePool_SubmitBatch() {
 	pool := shoal.Must(shoal.New(shoal.WithMaxWorkers(4)))
 	defer pool.Close()

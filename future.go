@@ -28,7 +28,7 @@ type futureTask[T any] struct {
 // Go submits f to p and returns the Future of its result. It follows the rules
 // of [Pool.SubmitContext] and blocks as that does. If the task is not accepted,
 // the Future holds the reason: [ErrNilTask], [ErrClosed] (also for a nil p),
-// [ErrQueueFull], or ctx's error.
+// [ErrConfig] for a nil ctx, [ErrQueueFull], or ctx's error.
 //
 // f is given a context derived from ctx. That context ends with ctx, when f
 // returns, and when the pool is closed. If ctx ends before f has started, f

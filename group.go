@@ -385,7 +385,7 @@ func (g *Group) Stop() error {
 // [CollectErrors] is set; when all tasks have ended and Wait returns; when Stop is
 // called; when the pool is closed while a task runs; and when the
 // context that the group was made with ends. [context.Cause] returns why. After Wait,
-// Context returns the context that has ended, until Go is called again.
+// Context returns the context that has ended, until Go or TryGo is called again.
 func (g *Group) Context() context.Context {
 	if g == nil || g.round.Load() == nil {
 		ctx, cancel := context.WithCancel(context.Background()) // the nil or zero Group

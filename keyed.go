@@ -31,6 +31,9 @@ import (
 // of them, or earlier, the key goes to the end of the queue. So no order is
 // promised between tasks of different keys, or between those and tasks without a
 // key.
+//
+// As in a map, a key that cannot be hashed, such as a slice in an interface,
+// panics, and each NaN is a key of its own.
 type Keyed[K comparable] struct {
 	p      *Pool
 	seed   maphash.Seed

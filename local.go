@@ -59,8 +59,8 @@ func NewLocal[S any](p *Pool, open func(worker int) (S, error), close func(S)) *
 // [Pool.TrySubmit], [Pool.SubmitBatch], [Pool.SubmitAfter], [Keyed.Submit] and
 // [Func]. Use [Pool.SubmitContext], [Keyed.SubmitContext], [Go] or a [Group].
 //
-// A task that runs on no worker, by [Spawn] or [CallerRuns], or inside a task
-// that waits for it, has a resource of its own with the id -1. The resource is
+// A task that runs on no worker, by [Spawn] or [CallerRuns], or inside the task
+// that waits for it or has submitted it, has a resource of its own with the id -1. The resource is
 // closed when the task has ended. So the task does not disturb what the task
 // around it does with its own resource. The same holds for the caller's share of a
 // [Range], [ForEachSlice] or [MapSlice] that is not called in a task: each call may

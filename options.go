@@ -306,7 +306,8 @@ func WithContext(ctx context.Context) Option { return option(func(c *config) { c
 // those of tasks, also if [Pool.SubmitWait], a [Future], a [Group] or [Map] returns
 // the panic too, and those of hooks, of a [Tracer] and of the other functions that
 // the pool is given. f runs on the goroutine that panicked, before the task counts
-// as finished. It may use the pool.
+// as finished. It may use the pool as a task may. But [Pool.Wait] panics there, and so
+// ends the process.
 //
 // If f panics, the process ends, and nothing can recover that panic. Before that the
 // task counts as finished, and its waiters get its result. A call of
@@ -320,7 +321,7 @@ func WithPanicHandler(f func(*PanicError)) Option {
 }
 
 // WithLogger sets where the pool logs what is not reported otherwise: panics that
-// neither a handler gets nor a call returns, worker hooks that end their goroutine, and
+// neither a handler gets nor a call returns, a start hook that ends its goroutine, and
 // the alarms of [WithStallAfter] and [WithSlowTask]. The log must not call
 // [runtime.Goexit]. The default, also for nil, is [log/slog.Default] at that time.
 func WithLogger(l *slog.Logger) Option { return option(func(c *config) { c.logger = l }) }
@@ -391,7 +392,7 @@ func WithWeight(n int) Option { return option(func(c *config) { c.lane.Weight = 
 // Grow is called without a lock of the pool, and may call methods of the pool
 // that do not wait. Until it returns no other worker is added, but parked workers
 // are woken as usual. Meanwhile a worker whose start hook has returned may also
-// call it.
+// call it. A panic of Grow is reported like that of a task, and counts as true.
 type Sizer interface {
 	Grow(s Sizing) bool
 }

@@ -264,8 +264,8 @@ func (p *Pool) Resume() { p.lane.Resume() }
 //
 // The maximums of sub-pools stay as they are. The minimum of a sub-pool is always 0.
 //
-// Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24 change nothing and return an
-// error that matches [ErrConfig]. On a pool that is shut down Resize returns
+// Values outside 0 ≤ min ≤ max and 1 ≤ max ≤ 1<<24, and a min above 0 for a
+// sub-pool, change nothing and return an error that matches [ErrConfig]. On a pool that is shut down Resize returns
 // [ErrClosed].
 func (p *Pool) Resize(min, max int) error {
 	if min < 0 || max < 1 || max > MaxWorkers || min > max || min > 0 && p.lane.Up() != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // Submit submits task to be run once, on one of the pool's workers. It returns
-// nil if the task was accepted. An accepted task runs, unless [Pool.Close], or a
-// [Pool.Shutdown] whose context ends, drops it, or, under [DropOldest], a newer
-// task displaces it.
+// nil if the task was accepted. An accepted task runs, unless [Pool.Close],
+// [WithContext], or a [Pool.Shutdown] whose context ends, of the pool or of one
+// above it, drops it, or, under [DropOldest], a newer task displaces it.
 //
 // The workers take the tasks that one goroutine submits from the queue in the
 // order of their submission. With one worker they also run in it. These tasks do
@@ -329,7 +329,8 @@ type Reservation struct {
 // Len is 0, and Submit returns ErrClosed.
 //
 // Errors: [ErrConfig] if n is not positive, [ErrClosed], ctx's own error, and
-// [ErrWouldDeadlock] if ctx is that of a task of the pool or of its sub-pools.
+// [ErrWouldDeadlock] if ctx is that of a task of the pool or of its sub-pools. Only
+// ctx shows that: a task that calls Reserve with another context may wait for ever.
 func (p *Pool) Reserve(ctx context.Context, n int) (*Reservation, error) {
 	switch {
 	case n < 1:
@@ -369,8 +370,8 @@ func (r *Reservation) Len() int { return r.held().Len() }
 // finds this out calls it, so it must be brief. If it calls [runtime.Goexit],
 // that is a bug and ends the process.
 //
-// Errors: [ErrNilTask], [ErrClosed], ctx's own error, and one that matches
-// [ErrQueueFull] if no place is left.
+// Errors: [ErrNilTask], [ErrClosed], [ErrConfig] for a nil ctx, ctx's own error,
+// and one that matches [ErrQueueFull] if no place is left.
 func (r *Reservation) Submit(ctx context.Context, task func(context.Context) error, lost func(error)) error {
 	if r == nil {
 		return ErrClosed
