@@ -53,8 +53,8 @@
 //	  the pool was closed;
 //	  or ErrStopped
 //
-// Every lease counts as an attempt, except one in which the job did not begin or was interrupted,
-// as that is no fault of the job ([Delivery].Release). With contrib/nats those count too.
+// Every lease counts as an attempt, except one that Serve has given back because the job did not
+// begin or was interrupted, as that is no fault of the job ([Delivery].Release). With contrib/nats those count too.
 //
 // The context of a job that runs for longer than its time limit ([WithTimeLimit]) ends with
 // the cause [ErrTimeLimit]. If the handler returns ErrStopped after that, it is a failure.

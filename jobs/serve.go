@@ -46,6 +46,8 @@ import (
 // ([errors.Join]). An invalid argument is an error that matches [ErrConfig]; then nothing was
 // leased. If Pull panics, or a method of a [Delivery] that tells what the job is, Serve ends in the
 // same way, and then the panic goes on.
+//
+// In a task of the pool Serve returns [shoal.ErrWouldDeadlock].
 func Serve(ctx context.Context, p *shoal.Pool, src Source, h Handler, opts ...Option) error {
 	c, err := newConfig(opts)
 	switch {

@@ -26,7 +26,8 @@
 //     nested in 64 others, the new one is accepted beyond the size instead, and waits for a
 //     worker. With [WithNonblocking] the outer task always gets ErrPoolOverload, as in ants.
 //   - If a task calls ReleaseTimeout or ReleaseContext of its own pool, it gets
-//     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself.
+//     [shoal.ErrWouldDeadlock] at once, because it cannot wait for itself. Those of a
+//     multi-pool wait, as in ants.
 //   - [WithMaxBlockingTasks] is exact; in ants more submitters may wait for a moment.
 //     A task that submits to its own full pool does not count, because it does not
 //     wait.

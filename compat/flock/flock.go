@@ -34,6 +34,10 @@
 //     most for about 100, so that the workers get the CPUs. Tasks of the pool do not park.
 //   - Submitted = Completed + Dropped + Rejected + InFlight holds while no task is
 //     submitted or ends.
+//     A task whose Submit waits is not counted yet; in Flock it is.
+//   - A hook that panics does not end the process, as it does in Flock: the panic handler gets
+//     the panic, and the worker goes on. If OnWorkerStart calls [runtime.Goexit], later workers
+//     have no hooks.
 //   - A panic handler that panics ends the process, as in Flock, but its task counts as
 //     completed before. One that calls [runtime.Goexit] ends the process too.
 //   - If a task calls Wait or Shutdown, the call returns, because it cannot wait for

@@ -17,7 +17,7 @@ func (p *WorkerPool) Group() *TaskGroup {
 }
 
 // GroupContext makes a group of tasks, and a context derived from ctx that ends
-// when one of them fails or Wait returns. It panics if ctx is nil.
+// when one of them fails, Wait returns, or a stop drops what is queued. It panics if ctx is nil.
 func (p *WorkerPool) GroupContext(ctx context.Context) (*TaskGroupWithContext, context.Context) {
 	if ctx == nil {
 		panic("a non-nil context needs to be specified when using GroupContext")

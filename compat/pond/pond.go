@@ -10,8 +10,8 @@
 // own pool; a stopped or cancelled pool leaves no caller waiting.
 //
 // What pond documents is kept. Submit panics with [ErrSubmitOnStoppedPool] after
-// a stop, ignores a nil task, and blocks while the queue is full. Options out of
-// range are corrected silently. The counters count what pond's count.
+// a stop, ignores a nil task (also one of a group, which panics in pond), and blocks while the
+// queue is full. Options out of range are corrected silently. The counters count what pond's count.
 //
 // A strategy of your own, and [RatedResizer] with a rate that you chose, hold the
 // pool where pond's does: a strategy that answers running < 3 never has more than
@@ -38,8 +38,12 @@
 //     A Wait that runs a task returns when that has ended, though another one has failed or
 //     the group's context has ended meanwhile; in pond it returns at once. So tasks of such a
 //     group must heed its context, and must not wait for what comes after Wait.
-//   - When the context of [Context] has ended, Submit drops the task and TrySubmit
-//     returns false. In pond Submit blocks for ever once the queue is full.
+//   - When the context of [Context] has ended, Submit drops the task, SubmitAndWait returns
+//     without having run it, and TrySubmit returns false. In pond a task for which a worker is
+//     started runs all the same, and Submit blocks for ever once the queue is full.
+//   - If a stop drops what is queued (Stop, StopAndWaitFor at its deadline, the end of the
+//     context of [Context]), the contexts of the groups whose tasks run end too, and their Wait
+//     returns [context.Canceled] at once. In pond those tasks go on, and Wait waits for them.
 //   - If a task of a group with a context panics, the context ends, and Wait returns a
 //     [*shoal.PanicError]; if it calls Goexit, [shoal.ErrGoexit]. In pond the group goes on,
 //     and Wait returns nil.
@@ -377,7 +381,7 @@ func (p *WorkerPool) SubmitBefore(task func(), deadline time.Duration) {
 }
 
 // Stop makes the pool accept no more tasks and drop those that are queued; tasks
-// that run go on. It does not wait: the context that it returns ends when no
+// that run go on, but the contexts of their groups end. It does not wait: the context that it returns ends when no
 // worker is left.
 func (p *WorkerPool) Stop() context.Context {
 	p.close()

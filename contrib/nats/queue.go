@@ -8,7 +8,7 @@
 // # Guarantees and costs
 //
 // Jobs are pulled only for workers that are free. Ack, Nak and Term wait until the server
-// has confirmed them, and so does Extend: each costs one round trip. A dead letter is
+// has confirmed them, and so does Extend: each costs one round trip, Term two. A dead letter is
 // published before its job ends. So a crash between the two leaves both, never neither.
 //
 // JetStream counts the deliveries of a job, and takes none back. So an attempt that was

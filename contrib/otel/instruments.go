@@ -79,7 +79,7 @@ var counters = []instrument[int64]{
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.Extended) })},
 	{"shoal.jobs.timed_out", "{run}", "Runs of jobs that exceeded their time limit.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.TimedOut) })},
-	{"shoal.jobs.source_errors", "{error}", "Calls of the queue that failed.",
+	{"shoal.jobs.source_errors", "{error}", "Pulls that failed, and jobs that are untold.",
 		ofJobs(func(s *jobs.Stats) int64 { return int64(s.PullErrors + s.Untold) })},
 }
 

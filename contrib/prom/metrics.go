@@ -123,7 +123,7 @@ var jobNumbers = [...]number[jobs.Stats]{
 	{"shoal_jobs_untold_total", counter, "Jobs whose result did not reach the queue in time; they may run again.", func(s *jobs.Stats) float64 { return float64(s.Untold) }},
 	{"shoal_jobs_leases_extended_total", counter, "Leases that were extended.", func(s *jobs.Stats) float64 { return float64(s.Extended) }},
 	{"shoal_jobs_timed_out_total", counter, "Runs of jobs that exceeded their time limit.", func(s *jobs.Stats) float64 { return float64(s.TimedOut) }},
-	{"shoal_jobs_source_errors_total", counter, "Calls of the queue that failed.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
+	{"shoal_jobs_source_errors_total", counter, "Pulls that failed, and jobs that are untold.", func(s *jobs.Stats) float64 { return float64(s.PullErrors + s.Untold) }},
 }
 
 // oldest is the value of the metric oldestName: for how long the oldest job has run.

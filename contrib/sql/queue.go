@@ -58,7 +58,9 @@
 //     fails if another one has written in between.
 //
 // SQLite has one writer at a time, so no lease can be extended while a transaction writes.
-// So a transaction that writes must be much shorter than a lease.
+// So a transaction that writes must be much shorter than a lease. Each extension is such a
+// transaction, and a job is extended three times in a lease: with one of 30 s and a disk that
+// syncs in 5 ms, fewer than 2,000 jobs may run for long at once.
 //
 // Set SetMaxOpenConns to at least 4, and to at least three more than the number of
 // transactions that handlers hold at the same time. That is for each [sql.DB], however many queues
