@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,7 +36,11 @@ type errUsage struct{ error }
 func main() {
 	bench.Metronome()
 	race.Child() // neither returns in a process that was started for it
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status(err, os.Stderr))
@@ -70,6 +75,9 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		if err == nil {
 			err = r.Only(c.Run, c.Pools)
 		}
+		if err == nil && c.out != "" && c.Run.String()+c.Pools.String() != "" && same(c.from, filepath.Join(c.out, "results.json")) {
+			err = errors.New("-out would replace it by what -run and -pools select; name another folder")
+		}
 		if err != nil {
 			return errUsage{fmt.Errorf("-from: %w", err)}
 		}
@@ -87,35 +95,37 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 			return errUsage{err}
 		}
 	}
-	err = r.Run(ctx, c.Config, show.Progress(stderr, c.Rounds))
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return err
+	ran := r.Run(ctx, c.Config, show.Progress(stderr, c.Rounds))
+	if len(r.Measurements) == 0 {
+		c.out = "" // an earlier report there is worth more than an empty one
 	}
-	interrupted := err
 	if err := present(r, c, stdout, stderr); err != nil {
 		return err
 	}
-	if interrupted != nil {
+	switch n := r.Failed(); {
+	case errors.Is(ran, context.Canceled):
 		return errors.New("interrupted; the table has what was measured before that")
-	}
-	if n := r.Failed(); n > 0 {
+	case ran != nil:
+		return ran
+	case n > 0:
 		return fmt.Errorf("%d of %d measurements failed; the table names them", n, len(r.Measurements))
 	}
 	return nil
 }
 
-// present shows r and writes its files.
+// present writes r's files and shows it. The files come first: Ctrl-C also ends a program that reads the
+// table, and then this one dies as it prints.
 func present(r *race.Results, c flags, stdout io.Writer, stderr *os.File) error {
+	err := files(r, c, stderr)
 	if c.json {
-		if err := r.WriteJSON(stdout); err != nil {
-			return err
-		}
-	} else {
-		f, ok := stdout.(*os.File)
-		if err := show.Table(stdout, r, ok && show.Terminal(f) && os.Getenv("NO_COLOR") == ""); err != nil {
-			return err
-		}
+		return cmp.Or(err, r.WriteJSON(stdout))
 	}
+	f, ok := stdout.(*os.File)
+	return cmp.Or(err, show.Table(stdout, r, ok && show.Terminal(f) && os.Getenv("NO_COLOR") == ""))
+}
+
+// files writes what -out asks for.
+func files(r *race.Results, c flags, stderr *os.File) error {
 	if c.out == "" {
 		return nil
 	}
@@ -127,6 +137,13 @@ func present(r *race.Results, c flags, stdout io.Writer, stderr *os.File) error 
 	}
 	fmt.Fprintln(stderr, "the report is in", filepath.Join(c.out, "report.html"))
 	return nil
+}
+
+// same reports whether both are one file.
+func same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // writable makes the folder and a file in it.
@@ -162,6 +179,9 @@ func parse(args []string, help io.Writer) (c flags, err error) {
 				n, err := strconv.Atoi(strings.TrimSpace(text))
 				if err != nil || n < 1 || n > 1024 {
 					return fmt.Errorf("%q must be a number from 1 to 1024", text)
+				}
+				if slices.Contains(c.Procs, n) {
+					return fmt.Errorf("%d is there twice", n)
 				}
 				c.Procs = append(c.Procs, n)
 			}

@@ -47,6 +47,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-count x", `"x"`},
 		{"-timeout -1s", "-timeout -1s"},
 		{"-procs 2,0", `"0"`},
+		{"-procs 2,2", "twice"},
 		{"-profile", "-out"},
 		{"-from=", "-from is empty"},
 		{"-out= -quick", "-out is empty"},
@@ -99,6 +100,13 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		if n := status(err, new(bytes.Buffer)); n != 1 || !errors.Is(err, errFull) {
 			t.Errorf("%q: status %d, %v", args, n, err)
 		}
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := run(context.Background(), []string{"-from", file, "-out", dir}, fullWriter{}, devNull(t)); !errors.Is(err, errFull) {
+		t.Errorf("-out: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "report.html")); err != nil {
+		t.Errorf("the table could not be written, and neither was the report: %v", err)
 	}
 }
 
@@ -163,6 +171,30 @@ func TestBench(t *testing.T) {
 			t.Errorf("-from with %v: status %d, %v", args, n, err)
 		}
 	}
+	err := run(context.Background(), []string{"-from", filepath.Join(dir, "results.json"), "-run", "FanOut", "-out", dir}, part, devNull(t))
+	if n := status(err, new(bytes.Buffer)); n != 2 {
+		t.Errorf("-out over -from with a selection: status %d, %v", n, err)
+	}
+}
+
+// TestFailedProfile does not lose what was measured before.
+func TestFailedProfile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "profiles"), nil, 0o666); err != nil { // no folder
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	args := []string{"-run", "^SubmitWait$", "-pools", "^shoal$", "-count", "1", "-profile", "-out", dir}
+	err := run(context.Background(), args, &table, devNull(t))
+	if n := status(err, new(bytes.Buffer)); n != 1 || !strings.Contains(err.Error(), "profiles") {
+		t.Errorf("status %d, %v", n, err)
+	}
+	if !strings.Contains(table.String(), "SubmitWait") {
+		t.Errorf("the table is %q", &table)
+	}
+	if r, err := race.Read(filepath.Join(dir, "results.json")); err != nil || len(r.Measurements) != 1 {
+		t.Errorf("results.json: %v", err)
+	}
 }
 
 func procs(t *testing.T, dir string) string {
@@ -177,13 +209,24 @@ func procs(t *testing.T, dir string) string {
 func TestInterruptedShowsWhatIsFinished(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	dir := t.TempDir()
+	earlier := filepath.Join(dir, "results.json")
+	if err := os.WriteFile(earlier, []byte("a report"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
-	err := run(ctx, []string{"-run", "^SubmitWait$", "-json"}, &out, devNull(t))
+	err := run(ctx, []string{"-run", "^SubmitWait$", "-json", "-out", dir}, &out, devNull(t))
 	var usage errUsage
 	if err == nil || errors.As(err, &usage) || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("it returned %v", err)
 	}
 	if !strings.Contains(out.String(), `"interrupted": true`) {
 		t.Errorf("the results do not say that it was interrupted:\n%s", &out)
+	}
+	if strings.Contains(out.String(), "null") {
+		t.Errorf("a list is null:\n%s", &out)
+	}
+	if data, err := os.ReadFile(earlier); string(data) != "a report" {
+		t.Errorf("nothing was measured, and the report of an earlier run is now %q, %v", data, err)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"runtime/pprof"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/shoal-go/shoal/bench"
@@ -29,6 +31,7 @@ func Child() {
 	if !ok {
 		return
 	}
+	signal.Ignore(os.Interrupt, syscall.SIGHUP) // the terminal sends them to all; the parent ends this process
 	m, err := obey(text)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(m)

@@ -41,7 +41,7 @@ var quick = []string{"shoal", "goroutines", "chan-buffered", "pond-lazy", "pond-
 // are none.
 func Plan(c Config) (*Results, error) {
 	r := &Results{
-		Rounds: c.Rounds, Rows: []Row{},
+		Rounds: c.Rounds, Rows: []Row{}, Subjects: []Subject{}, Measurements: []Measurement{},
 		Machine: Machine{
 			CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(),
 			BusyBefore: -1, BusyAfter: -1,
@@ -224,7 +224,7 @@ func measure(ctx context.Context, exe string, timeout time.Duration, s Step, pro
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		m.Failure = fmt.Sprintf("it did not end within %v", timeout)
 	case err != nil:
-		m.Failure = fmt.Sprintf("%v: %s", err, reason(stderr.String()))
+		m.Failure = strings.TrimSuffix(fmt.Sprintf("%v: %s", err, reason(stderr.String())), ": ")
 	default:
 		var found Measurement
 		if err := json.Unmarshal([]byte(stdout.String()), &found); err != nil {

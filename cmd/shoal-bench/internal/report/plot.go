@@ -102,7 +102,8 @@ func barPlot(r *race.Results, row race.Row, unit string, light bool) ([]byte, er
 	return svg(p, light, 460, 22*float64(len(bars))+8)
 }
 
-// scalePlot draws how the cost of a task grows, for every subject.
+// scalePlot draws how the cost of a task grows, for every subject. It returns nil if fewer than two sizes
+// were measured, as when the run was interrupted.
 func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = "tasks", "ns a task"
@@ -115,6 +116,7 @@ func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 	}
 	p.Legend.TextStyle.Font.Size = vg.Points(12)
 	lines := map[string]plotter.XYs{}
+	sizes := map[int]bool{}
 	for _, row := range rows {
 		_, text, _ := strings.Cut(row.Name, "tasks=")
 		n, err := strconv.Atoi(text)
@@ -124,14 +126,19 @@ func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 		for _, s := range row.Subjects {
 			if f := r.Figure(row, s, row.Units[0]); f.OK() && f.Median > 0 {
 				lines[s] = append(lines[s], plotter.XY{X: float64(n), Y: f.Median})
+				sizes[n] = true
 			}
 		}
+	}
+	if len(sizes) < 2 {
+		return nil, nil
 	}
 	// The others first, so that shoal is drawn over them.
 	order := []string{}
 	for _, s := range bench.Subjects[1:] {
 		order = append(order, s.Name)
 	}
+	others := false // are in the legend
 	for _, s := range append(order, bench.Baseline, "shoal") {
 		xys := lines[s]
 		if len(xys) == 0 {
@@ -152,7 +159,8 @@ func scalePlot(r *race.Results, rows []race.Row, light bool) ([]byte, error) {
 		p.Add(l)
 		if s == "shoal" || s == bench.Baseline {
 			p.Legend.Add(s, l)
-		} else if s == order[0] {
+		} else if !others {
+			others = true
 			p.Legend.Add("the others", l)
 		}
 	}

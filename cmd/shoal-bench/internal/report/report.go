@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,7 +33,7 @@ var page = template.Must(template.New("report.html").Funcs(template.FuncMap{
 // plots/*.svg to the folder dir.
 func Write(dir string, r *race.Results) error {
 	plots := filepath.Join(dir, "plots")
-	if err := os.MkdirAll(plots, 0o777); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	write := func(name string, fill func(*bytes.Buffer) error) error {
@@ -40,13 +41,21 @@ func Write(dir string, r *race.Results) error {
 		if err := fill(&b); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		return os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o666)
+		// An earlier report stays whole until this one is.
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file+".new", b.Bytes(), 0o666); err != nil {
+			return err
+		}
+		return os.Rename(file+".new", file)
 	}
 	err := cmp.Or(
 		write("results.json", func(b *bytes.Buffer) error { return r.WriteJSON(b) }),
 		write("results.txt", func(b *bytes.Buffer) error { return r.WriteBench(b) }),
 		write("tables.md", func(b *bytes.Buffer) error { return Tables(b, r, nil) }),
 	)
+	if err == nil {
+		err = os.MkdirAll(plots, 0o777)
+	}
 	if err != nil {
 		return err
 	}
@@ -153,7 +162,9 @@ func newPageData(r *race.Results) *pageData {
 			continue
 		}
 		if k.ID == "scale" && len(rows) > 1 && !p.SeveralProcs() {
-			d.Sections = append([]sectionData{p.scale(rows)}, d.Sections...)
+			if s := p.scale(rows); s.file != "" {
+				d.Sections = append([]sectionData{s}, d.Sections...)
+			}
 		}
 		d.Answer = answerFor(standings)
 		p.Kinds = append(p.Kinds, d)
@@ -170,10 +181,10 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 		Verdict: map[race.Verdict]string{race.Win: "win", race.Level: "level", race.Loss: "loss"}[s.Verdict()],
 		Ratio:   show.Ratio(s.Ratio), Peer: s.Peer,
 	}
-	if p.SeveralProcs() {
+	if p.SeveralProcs() || row.Procs != p.Machine.CPUs {
 		d.Title += fmt.Sprintf(" (GOMAXPROCS %d)", row.Procs)
 	}
-	if row.Profile != nil {
+	if row.Profile != nil && row.Profile.Samples > 0 {
 		var parts []string
 		for _, part := range where.Parts {
 			if share := row.Profile.Shares[part]; share >= 0.005 {
@@ -186,7 +197,7 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 		u := unitData{Unit: unit}
 		shoal := p.Figure(row, "shoal", unit)
 		for _, subject := range row.Subjects {
-			l := lineData{Subject: subject, Figure: p.Figure(row, subject, unit)}
+			l := lineData{Subject: subject, Figure: p.Figure(row, subject, unit), Ratio: math.NaN()}
 			if shoal.OK() && shoal.Median > 0 {
 				l.Ratio = l.Figure.Median / shoal.Median
 			}
@@ -232,7 +243,7 @@ func (p *pageData) draw(d *sectionData, name string, plot func(light bool) ([]by
 // command repeats what a plot shows.
 func (p *pageData) command(pattern string, row race.Row) string {
 	c := fmt.Sprintf("go run ./cmd/shoal-bench -run '%s' -count %d", pattern, p.Rounds)
-	if p.SeveralProcs() {
+	if p.SeveralProcs() || row.Procs != p.Machine.CPUs {
 		c += fmt.Sprintf(" -procs %d", row.Procs)
 	}
 	return c

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,86 @@ func TestReport(t *testing.T) {
 		if err := wellFormed(p); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
+	}
+	r.Machine.CPUs = 4
+	row := r.Rows[0]
+	if d := newPageData(r).section(row, r.Standing(row, row.Units[0])); !strings.HasSuffix(d.Command, " -procs 2") || !strings.HasSuffix(d.Title, "(GOMAXPROCS 2)") {
+		t.Errorf("at GOMAXPROCS 2 of 4 CPUs: %q, %q", d.Title, d.Command)
+	}
+}
+
+// TestReportOfAnInterruptedRun writes reports of runs that were interrupted, one after each measurement of
+// the rows Scale, and before any.
+func TestReportOfAnInterruptedRun(t *testing.T) {
+	r := all()
+	r.Rows = slices.DeleteFunc(r.Rows, func(w race.Row) bool { return !strings.HasPrefix(w.Name, "Scale/") })
+	r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool { return !strings.HasPrefix(m.Row, "Scale/") })
+	measured := r.Measurements
+	for n := range 2*len(r.Rows[0].Subjects) + 1 {
+		r.Measurements = measured[:n]
+		if err := Write(t.TempDir(), r); err != nil {
+			t.Fatalf("after %d measurements: %v", n, err)
+		}
+		drawn := n > len(r.Rows[0].Subjects) // something of the second size
+		if got := newPageData(r).Kinds[0].Sections[0].Title == "All sizes"; got != drawn {
+			t.Errorf("after %d measurements the plot of all sizes is on the page: %t", n, got)
+		}
+	}
+}
+
+// TestReportKeepsTheDataWhenPlotsFail: the figures may have taken an hour.
+func TestReportKeepsTheDataWhenPlotsFail(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "plots"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, all()); err == nil {
+		t.Error("plots is a file, and that is no error")
+	}
+	if _, err := race.Read(filepath.Join(dir, "results.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReportReplacesAnEarlierOneWhole: a second name of the earlier file still has what it had.
+func TestReportReplacesAnEarlierOneWhole(t *testing.T) {
+	dir := t.TempDir()
+	file, earlier := filepath.Join(dir, "results.json"), filepath.Join(dir, "earlier")
+	if err := os.WriteFile(file, []byte("a report"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(file, earlier); err != nil {
+		t.Skip(err)
+	}
+	if err := Write(dir, all()); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(earlier); string(data) != "a report" {
+		t.Errorf("it was overwritten in place: %.20q, %v", data, err)
+	}
+}
+
+func TestReportWithoutShoal(t *testing.T) {
+	r := all()
+	r.Rows = r.Rows[:1]
+	r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool { return m.Subject == "shoal" })
+	var b bytes.Buffer
+	if err := page.Execute(&b, newPageData(r)); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"<td>0.00</td>", "– × "} {
+		if strings.Contains(b.String(), wrong) {
+			t.Errorf("%q on the page, without a figure of shoal", wrong)
+		}
+	}
+}
+
+func TestScalePlotNamesTheOthers(t *testing.T) {
+	r := all()
+	r.Rows = slices.DeleteFunc(r.Rows, func(w race.Row) bool { return w.Family() != "Scale" })
+	r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool { return m.Subject == "goroutines" })
+	if svg, err := scalePlot(r, r.Rows, true); err != nil || !bytes.Contains(svg, []byte("the others")) {
+		t.Errorf("no legend for the others: %v", err)
 	}
 }
 
@@ -220,5 +301,9 @@ func TestWhere(t *testing.T) {
 	row := r.Rows[0]
 	if d := newPageData(r).section(row, r.Standing(row, row.Units[0])); d.Where != "tasks 75 %, pool 25 %; CPUs busy 50 %" {
 		t.Errorf("the page says %q", d.Where)
+	}
+	row.Profile = &where.Profile{}
+	if d := newPageData(r).section(row, r.Standing(row, row.Units[0])); d.Where != "" {
+		t.Errorf("without a sample the page says %q", d.Where)
 	}
 }

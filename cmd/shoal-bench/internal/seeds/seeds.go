@@ -39,7 +39,9 @@ func Tables(r *race.Results) []Table {
 	for _, t := range []Table{pond(r), flock(r), taskgo(r)} {
 		measured := false
 		for _, row := range t.Rows {
-			measured = measured || !math.IsNaN(row.Ratios[len(row.Ratios)-1])
+			for i, v := range row.Ratios {
+				measured = measured || strings.HasPrefix(t.Columns[i], "here") && !math.IsNaN(v)
+			}
 		}
 		if measured {
 			kept = append(kept, t)

@@ -2,6 +2,7 @@ package seeds
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/shoal-go/shoal/cmd/shoal-bench/internal/race"
@@ -55,5 +56,9 @@ func TestTables(t *testing.T) {
 	}
 	if deep := got[2].Rows[0].Ratios; deep[1] != 0.5 {
 		t.Errorf("taskgo, burst deep: %v", deep)
+	}
+	r.Measurements = slices.DeleteFunc(r.Measurements, func(m race.Measurement) bool { return m.Subject == "goroutines" })
+	if got := Tables(r); len(got) != 2 || got[0].Page != "pond" || got[1].Page != "taskgo" {
+		t.Errorf("without goroutines: %d tables, want those of pond and taskgo", len(got))
 	}
 }

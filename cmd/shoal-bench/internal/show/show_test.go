@@ -67,4 +67,7 @@ func TestTable(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Error("colours without a terminal")
 	}
+	if s := Noise(race.Machine{BusyBefore: 40, BusyAfter: -1}); !strings.Contains(s, "40 %") || strings.Contains(s, "0 % after") {
+		t.Error(s)
+	}
 }

@@ -183,6 +183,9 @@ func Table(to io.Writer, r *race.Results, colours bool) error {
 		text.FgRed.Sprintf("%d lost", count[race.Loss]), r.Rounds)
 	m := r.Machine
 	fmt.Fprintf(w, "%s, %d CPUs, %s, %s/%s", m.CPU, m.CPUs, m.Go, m.OS, m.Arch)
+	if !r.SeveralProcs() && len(r.Rows) > 0 && r.Rows[0].Procs != m.CPUs {
+		fmt.Fprintf(w, ", GOMAXPROCS %d", r.Rows[0].Procs)
+	}
 	for _, s := range r.Subjects {
 		if s.Module != "" {
 			fmt.Fprintf(w, "; %s %s", s.Name, s.Version)
@@ -198,8 +201,14 @@ func Table(to io.Writer, r *race.Results, colours bool) error {
 
 // Noise is the warning about a machine that was busy.
 func Noise(m race.Machine) string {
-	return fmt.Sprintf("The machine was not quiet: other programs used %.0f %% of its CPUs before the measurements and %.0f %% after them. Do not trust single figures.",
-		max(0, m.BusyBefore), max(0, m.BusyAfter))
+	share := func(busy float64) string {
+		if busy < 0 {
+			return "an unknown share"
+		}
+		return Percent(busy / 100)
+	}
+	return fmt.Sprintf("The machine was not quiet: other programs used %s of its CPUs before the measurements and %s after them. Do not trust single figures.",
+		share(m.BusyBefore), share(m.BusyAfter))
 }
 
 func colour(v race.Verdict) text.Color {
