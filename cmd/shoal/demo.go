@@ -49,7 +49,7 @@ func parseDemo(args []string, help io.Writer) (c demoFlags, err error) {
 	fs.DurationVar(&c.period, "for", 0, "end after this time (default: end when interrupted)")
 	fs.StringVar(&c.Dir, "dir", ".", "hash the files of this `folder`")
 	fs.StringVar(&c.Token, "token", "", "the `token` that unlocks the controls of the page, at least 16 bytes (default: a random one)")
-	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "at the end, let running tasks go on for this time, then cancel them")
+	fs.DurationVar(&c.Drain, "drain", 5*time.Second, "at the end, wait this long for running tasks, which are cancelled")
 	err = fs.Parse(args)
 	nowhere := false
 	fs.Visit(func(f *flag.Flag) { nowhere = nowhere || f.Name == "listen" && c.Listen == "" })

@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	sources.Go(func() { fetchPages(work, pools, upstream.URL) })
 	sources.Go(func() { callDependency(work, pools.slow, upstream.URL) })
 	<-ctx.Done()
-	fmt.Fprintf(out, "\nstopping; running tasks have up to %v to end\n", c.Drain)
+	fmt.Fprintf(out, "\nstopping; running tasks are cancelled, and have up to %v to end\n", c.Drain)
 	stop()
 	sources.Wait() // nothing is submitted any more
 	pools.end(c.Drain, out)
@@ -112,7 +112,7 @@ func (p *pools) end(patience time.Duration, out io.Writer) {
 	said := make([]string, 3)
 	for i, q := range []*shoal.Pool{p.hash, p.fetch, p.slow} {
 		all.Go(func() {
-			left := "all tasks done"
+			left := "no task is left"
 			if e := (*shoal.ShutdownError)(nil); errors.As(q.Shutdown(ctx), &e) {
 				left = fmt.Sprintf("%d tasks dropped, %d interrupted", e.Dropped, e.Running)
 			}

@@ -44,9 +44,9 @@ type reporter struct {
 
 	tallyMu sync.Mutex
 	tally   Tally
-	failure string                      // the last failure that was not shown yet
-	runs    map[*jobs.Job]*aRun         // those that go on
-	untold  map[*toldDelivery]time.Time // of which the queue is not told, and when they ended; zero if they go on
+	failure string                 // the last failure that was not shown yet
+	runs    map[*jobs.Job]*aRun    // those that go on
+	untold  map[*aResult]time.Time // of which the queue is not told, and when they ended; zero if they go on
 }
 
 // A run of a job that goes on.
@@ -180,66 +180,77 @@ type toldSource struct {
 func (s toldSource) Pull(ctx context.Context, n int) ([]jobs.Delivery, error) {
 	ds, err := s.Source.Pull(ctx, n)
 	for i, d := range ds {
-		ds[i] = &toldDelivery{Delivery: d, r: s.r}
+		ds[i] = &toldDelivery{Delivery: d, r: s.r, result: newResult(d)}
 	}
 	return ds, err
 }
 
 type toldDelivery struct {
 	jobs.Delivery
-	r *reporter
+	r      *reporter
+	result *aResult
+}
+
+// An aResult is what is known of a run. It does not hold the job, whose payload may be large: that of
+// a run that is lost is kept until the end.
+type aResult struct {
+	id, kind string
+	attempt  int
 
 	mu   sync.Mutex
 	took time.Duration
-	err  error
-	lost bool // guarded by r.tallyMu
+	err  string // why the run has failed
+	lost bool   // guarded by tallyMu of the reporter
+}
+
+func newResult(d jobs.Delivery) *aResult {
+	return &aResult{id: d.ID(), kind: d.Header()[jobs.TypeHeader], attempt: d.Attempt()}
 }
 
 func (d *toldDelivery) Unwrap() jobs.Delivery { return d.Delivery }
 
 func (d *toldDelivery) Ack(ctx context.Context) error {
-	return d.told(ctx, d.Delivery.Ack(ctx), "done", &d.r.tally.Done, nil)
+	return d.told(ctx, d.Delivery.Ack(ctx), "done", &d.r.tally.Done, "")
 }
 
 func (d *toldDelivery) Nak(ctx context.Context, after time.Duration) error {
 	err := d.Delivery.Nak(ctx, after)
-	var failure error
+	failure := ""
 	if after > 0 { // else it was interrupted
-		d.mu.Lock()
-		failure = d.err
-		d.mu.Unlock()
+		d.result.mu.Lock()
+		failure = d.result.err
+		d.result.mu.Unlock()
 	}
 	return d.told(ctx, err, "back", &d.r.tally.Back, failure)
 }
 
 func (d *toldDelivery) Release(ctx context.Context) error {
-	return d.told(ctx, d.Delivery.Release(ctx), "back", &d.r.tally.Back, nil)
+	return d.told(ctx, d.Delivery.Release(ctx), "back", &d.r.tally.Back, "")
 }
 
 func (d *toldDelivery) Term(ctx context.Context, reason string) error {
-	d.mu.Lock()
-	if d.err == nil { // it was not run, or panicked
-		line, _, _ := strings.Cut(reason, "\n")
-		d.err = errors.New(line)
+	d.result.mu.Lock()
+	if d.result.err == "" { // it was not run, or panicked
+		d.result.err, _, _ = strings.Cut(reason, "\n")
 	}
-	d.mu.Unlock()
-	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead, nil)
+	d.result.mu.Unlock()
+	return d.told(ctx, d.Delivery.Term(ctx, reason), "dead", &d.r.tally.Dead, "")
 }
 
-// told says what has become of the job, if the queue has confirmed it. If failure is not nil, it is
+// told says what has become of the job, if the queue has confirmed it. If failure is not empty, it is
 // why the run has failed. If what told says is not read, told waits until ctx ends.
-func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int, failure error) error {
+func (d *toldDelivery) told(ctx context.Context, err error, result string, n *int, failure string) error {
 	if err != nil {
 		return err
 	}
 	d.r.tallyMu.Lock()
-	lost := d.lost
+	lost := d.result.lost
 	if !lost {
 		*n++
-		delete(d.r.untold, d)
-		if failure != nil {
+		delete(d.r.untold, d.result)
+		if failure != "" {
 			d.r.tally.Failed++
-			d.r.failure = printable(fmt.Sprintf("%s: %v", aJob(d.ID(), d.Header()[jobs.TypeHeader], d.Attempt()), failure), false)
+			d.r.failure = printable(aJob(d.result.id, d.result.kind, d.result.attempt)+": "+failure, false)
 		}
 	}
 	d.r.tallyMu.Unlock()
@@ -249,7 +260,7 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		d.say(result)
+		d.r.sayResult(d.result, result)
 	}()
 	select {
 	case <-said:
@@ -258,16 +269,16 @@ func (d *toldDelivery) told(ctx context.Context, err error, result string, n *in
 	return nil
 }
 
-// say says in JSON what has become of the job.
-func (d *toldDelivery) say(result string) {
-	d.mu.Lock()
-	e := jobEvent{"job", d.ID(), d.Header()[jobs.TypeHeader], d.Attempt(), result, d.took.Seconds(), ""}
-	if d.err != nil && result != "done" {
-		e.Error = d.err.Error()
+// sayResult says in JSON what has become of the job.
+func (r *reporter) sayResult(of *aResult, result string) {
+	of.mu.Lock()
+	e := jobEvent{"job", of.id, of.kind, of.attempt, result, of.took.Seconds(), ""}
+	if result != "done" {
+		e.Error = of.err
 	}
-	d.mu.Unlock()
-	if err := d.r.event(e); err != nil {
-		d.r.fatal(err)
+	of.mu.Unlock()
+	if err := r.event(e); err != nil {
+		r.fatal(err)
 	}
 }
 
@@ -287,23 +298,23 @@ func (r *reporter) late(before time.Time) Tally {
 
 // lose counts, at the end, the runs whose result the queue has not taken. From then on none of these
 // counts as anything else.
-func (r *reporter) lose() (lost []*toldDelivery) {
+func (r *reporter) lose() (lost []*aResult) {
 	r.tallyMu.Lock()
 	defer r.tallyMu.Unlock()
-	for d := range r.untold {
-		delete(r.untold, d)
-		d.lost = true
-		lost = append(lost, d)
+	for of := range r.untold {
+		delete(r.untold, of)
+		of.lost = true
+		lost = append(lost, of)
 	}
 	r.tally.Lost += len(lost)
 	return lost
 }
 
 // sayLost says in JSON what lose has returned.
-func (r *reporter) sayLost(lost []*toldDelivery) {
+func (r *reporter) sayLost(lost []*aResult) {
 	if r.json {
-		for _, d := range lost {
-			d.say("lost")
+		for _, of := range lost {
+			r.sayResult(of, "lost")
 		}
 	}
 }
@@ -322,19 +333,20 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 		start := time.Now()
 		r.tallyMu.Lock()
 		if r.runs == nil {
-			r.runs, r.untold = make(map[*jobs.Job]*aRun), make(map[*toldDelivery]time.Time)
+			r.runs, r.untold = make(map[*jobs.Job]*aRun), make(map[*aResult]time.Time)
 		}
 		r.runs[j] = &aRun{since: start}
-		d, ok := j.Delivery().(*toldDelivery)
-		if ok {
-			r.untold[d] = time.Time{}
+		var of *aResult // nil: none is reported
+		if d, ok := j.Delivery().(*toldDelivery); ok {
+			of = d.result
+			r.untold[of] = time.Time{}
 		}
 		r.tallyMu.Unlock()
 		defer func() {
 			r.tallyMu.Lock()
 			delete(r.runs, j)
-			if _, still := r.untold[d]; still {
-				r.untold[d] = time.Now()
+			if _, still := r.untold[of]; still {
+				r.untold[of] = time.Now()
 			}
 			r.tallyMu.Unlock()
 		}()
@@ -348,10 +360,13 @@ func (r *reporter) handler(h jobs.Handler) jobs.Handler {
 				why = fmt.Errorf("%w: %w", jobs.ErrTimeLimit, err)
 			}
 		}
-		if ok {
-			d.mu.Lock()
-			d.took, d.err = time.Since(start), why
-			d.mu.Unlock()
+		if of != nil {
+			of.mu.Lock()
+			of.took = time.Since(start)
+			if why != nil {
+				of.err = why.Error()
+			}
+			of.mu.Unlock()
 		}
 		return err
 	}

@@ -3,12 +3,15 @@ package work
 import (
 	"bytes"
 	"context"
-	"errors"
+	"io"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/shoal-go/shoal"
 	"github.com/shoal-go/shoal/jobs"
@@ -72,7 +75,8 @@ func (given) Nak(context.Context, time.Duration) error { return nil }
 func TestTheLastFailureIsTold(t *testing.T) {
 	var said bytes.Buffer
 	r := &reporter{err: &said}
-	d := &toldDelivery{Delivery: given{}, r: r, err: errors.New("no\x1bway")}
+	d := &toldDelivery{given{}, r, newResult(given{})}
+	d.result.err = "no\x1bway"
 	for _, after := range []time.Duration{0, time.Second} {
 		if err := d.Nak(t.Context(), after); err != nil {
 			t.Fatal(err)
@@ -148,8 +152,9 @@ func TestAResultThatComesLateCounts(t *testing.T) {
 // failure.
 func TestWhatIsLostStaysSo(t *testing.T) {
 	var said bytes.Buffer
-	d := &toldDelivery{Delivery: given{}, err: errors.New("no way")}
-	d.r = &reporter{err: &said, untold: map[*toldDelivery]time.Time{d: time.Now()}}
+	d := &toldDelivery{Delivery: given{}, result: newResult(given{})}
+	d.result.err = "no way"
+	d.r = &reporter{err: &said, untold: map[*aResult]time.Time{d.result: time.Now()}}
 	d.r.lose()
 	if err := d.Nak(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
@@ -160,10 +165,56 @@ func TestWhatIsLostStaysSo(t *testing.T) {
 	}
 }
 
+// A lateJob is a source of one job, whose lease is lost before the job is done.
+type lateJob struct {
+	*one
+	pulled atomic.Bool
+}
+
+func (s *lateJob) Ack(context.Context) error { return jobs.ErrLeaseLost }
+
+func (s *lateJob) Pull(ctx context.Context, _ int) ([]jobs.Delivery, error) {
+	if s.pulled.Swap(true) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []jobs.Delivery{s}, nil
+}
+
+// TestALostRunHoldsNoJob: what is known of it stays until the end, its payload does not.
+func TestALostRunHoldsNoJob(t *testing.T) {
+	r := &reporter{err: io.Discard}
+	var job weak.Pointer[lateJob]
+	func() {
+		p := shoal.Must(shoal.New())
+		defer p.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &lateJob{one: new(one)}
+		job = weak.Make(s)
+		err := jobs.Serve(ctx, p, toldSource{s, r}, r.handler(func(context.Context, *jobs.Job) error {
+			cancel()
+			return nil
+		}))
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	for end := time.Now().Add(10 * time.Second); job.Value() != nil && time.Now().Before(end); {
+		runtime.GC()
+	}
+	if job.Value() != nil {
+		t.Error("the job is in memory")
+	}
+	if lost := r.lose(); len(lost) != 1 || lost[0].id != "a" || lost[0].attempt != 3 {
+		t.Errorf("%d runs are lost: %+v", len(lost), lost)
+	}
+}
+
 // TestADeadLetterThatWasNotRun has its reason in JSON, without the output of a command.
 func TestADeadLetterThatWasNotRun(t *testing.T) {
 	var out bytes.Buffer
-	d := &toldDelivery{Delivery: &one{}, r: &reporter{json: true, out: &out}}
+	d := &toldDelivery{&one{}, &reporter{json: true, out: &out}, newResult(&one{})}
 	if err := d.Term(t.Context(), "lease 3 of 2: not run\noutput"); err != nil {
 		t.Fatal(err)
 	}
