@@ -20,7 +20,8 @@ var (
 )
 
 // DeadLetters implements [jobs.DeadStore]. Each dead letter of the queue after f.After, selected
-// or not, costs one round trip, until there are f.Limit. Ages are measured by the clock of this machine.
+// or not, costs one round trip, until there are f.Limit. With f.Newest, each gap that retried and
+// deleted ones have left costs some more: the logarithm of its length. Ages are measured by the clock of this machine.
 func (q *Queue) DeadLetters(ctx context.Context, f jobs.DeadFilter) (all []jobs.DeadLetter, err error) {
 	_, err = q.eachDead(ctx, f, func(_ jetstream.Stream, _ *jetstream.RawStreamMsg, l jobs.DeadLetter) (bool, error) {
 		all = append(all, l)
@@ -114,14 +115,13 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 	for selected := 0; first <= last && (f.Limit == 0 || selected < f.Limit); {
 		var m *jetstream.RawStreamMsg
 		if f.Newest {
-			m, err = s.GetMsg(ctx, last)
-			last--
+			if m, err = q.latest(ctx, s, first, last); err == nil {
+				last = m.Sequence - 1
+			}
 		} else if m, err = s.GetMsg(ctx, first, jetstream.WithGetMsgSubject(q.buried())); err == nil { // this one or the next
 			first = m.Sequence + 1
 		}
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound) && f.Newest:
-			continue
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			return n, nil
 		case err != nil:
@@ -146,6 +146,31 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 		}
 	}
 	return n, nil
+}
+
+// latest returns the last dead letter from first to last, or ErrMsgNotFound. The server looks
+// forwards only, so latest looks from further and further back.
+func (q *Queue) latest(ctx context.Context, s jetstream.Stream, first, last uint64) (found *jetstream.RawStreamMsg, err error) {
+	for step := uint64(1); first <= last; {
+		back := step - 1
+		if found != nil { // what is left is shorter than the last step: halve it
+			back = (last - first) / 2
+		}
+		from := last - min(back, last-first)
+		m, err := s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(q.buried())) // this one or the next
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && m.Sequence > last:
+			last, step = from-1, 2*step // there is none from there on
+		case err != nil:
+			return nil, err
+		default:
+			found, first = m, m.Sequence+1
+		}
+	}
+	if found == nil {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return found, nil
 }
 
 // letterOf is the dead letter that a message is.

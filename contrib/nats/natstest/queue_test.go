@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -614,6 +615,67 @@ func TestAPlaceThatIsNone(t *testing.T) {
 	last.Newest = true
 	if all, err := q.DeadLetters(ctx, last); err != nil || len(all) != 1 {
 		t.Errorf("before a place far away: %d, %v", len(all), err)
+	}
+}
+
+// TestTheNewestDeadLettersBehindAGap: however many are gone, they are found soon, and none is left out.
+func TestTheNewestDeadLettersBehindAGap(t *testing.T) {
+	nc := connect(t, start(t, t.TempDir()))
+	q := open(t, nc, "q")
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	const n = 300
+	ms := make([]jobs.Message, n)
+	for i := range ms {
+		ms[i].ID = fmt.Sprint(i)
+	}
+	if err := q.Enqueue(ctx, ms...); err != nil {
+		t.Fatal(err)
+	}
+	for buried := 0; buried < n; {
+		ds, err := q.Pull(ctx, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			if err := d.Term(ctx, "bad"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		buried += len(ds)
+	}
+	all, err := q.DeadLetters(ctx, jobs.DeadFilter{})
+	if err != nil || len(all) != n {
+		t.Fatalf("%d dead letters, %v", len(all), err)
+	}
+	keep := []int{0, 1, 7, 150, 290}
+	for {
+		var gone []string
+		for i, l := range all {
+			if !slices.Contains(keep, i) {
+				gone = append(gone, l.ID)
+			}
+		}
+		if _, err := q.DeleteDead(ctx, jobs.DeadFilter{IDs: gone}); err != nil {
+			t.Fatal(err)
+		}
+		before := nc.Stats().OutMsgs
+		left, err := q.DeadLetters(ctx, jobs.DeadFilter{Newest: true})
+		if err != nil || len(left) != len(keep) {
+			t.Fatalf("%d of %d dead letters, %v", len(left), len(keep), err)
+		}
+		for i, l := range left {
+			if want := all[keep[len(keep)-1-i]]; l.Place != want.Place {
+				t.Errorf("number %d is at %s, want %s", i, l.Place, want.Place)
+			}
+		}
+		if n := nc.Stats().OutMsgs - before; n > 150 {
+			t.Errorf("%d dead letters took %d messages", len(keep), n)
+		}
+		if len(keep) == 1 {
+			return
+		}
+		keep = keep[:len(keep)-1]
 	}
 }
 
