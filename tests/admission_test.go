@@ -329,7 +329,9 @@ func TestDropOldestAtCapacityZeroDropsNothing(t *testing.T) {
 			}
 		}
 		p.Wait()
-		y.checkAccepted(t)
+		if y.checkAccepted(t) == 0 {
+			t.Error("nothing was accepted")
+		}
 		shutClean(t, p)
 		if t.Failed() {
 			return

@@ -54,6 +54,9 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 			t.Errorf("timing %d: SubmitBatch makes %v allocations", timing, n)
 		}
 		p.Wait()
+		if n := p.Stats().Completed; n < 2*20_000+64*2000 {
+			t.Errorf("timing %d: only %d tasks ran", timing, n)
+		}
 	}
 }
 
@@ -108,6 +111,9 @@ func TestTaskWithAContextCostsOneAllocationBesideItsClosure(t *testing.T) {
 		t.Errorf("SubmitContext makes %v allocations, want 1", n)
 	}
 	p.Wait()
+	if n := p.Stats().Completed; n < 10_000 {
+		t.Errorf("only %d tasks ran", n)
+	}
 }
 
 func TestStatsAllocatesNothingWithoutTiming(t *testing.T) {

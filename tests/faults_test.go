@@ -434,8 +434,12 @@ func TestShutdownObeysItsContextWhateverBlocks(t *testing.T) {
 						switch {
 						case p == inPanicHandler && i == 0:
 							y.note(i, e.pool.Submit(func() { y.hit(i); panic("to call the handler") }))
-						case p <= inWaitedTask && i == 0:
+						case p == inTask && i == 0:
 							y.note(i, e.pool.Submit(func() { y.hit(i); e.fire(p) }))
+						case p == inContextTask && i == 0:
+							y.note(i, e.pool.SubmitContext(context.Background(), func(context.Context) { y.hit(i); e.fire(p) }))
+						case p == inWaitedTask && i == 0:
+							y.note(i, e.pool.SubmitWait(context.Background(), func(context.Context) error { y.hit(i); e.fire(p); return nil }))
 						default:
 							y.note(i, e.pool.Submit(y.task(i)))
 						}
@@ -679,8 +683,8 @@ var outer = []struct {
 	}},
 	{34, "Submit during Close", func(t *testing.T, p *shoal.Pool) bool {
 		y := newTally(100)
+		was := p.Stats()
 		closed := inBackground(func() { p.Close() })
-		was := p.Stats().Dropped
 		for i := range 100 {
 			if err := y.note(i, p.Submit(y.task(i))); err != nil {
 				wantErr(t, "Submit", err, shoal.ErrClosed)
@@ -689,8 +693,8 @@ var outer = []struct {
 		<-closed
 		missing := countMissing(y)
 		y.checkDropped(t, missing)
-		if dropped := p.Stats().Dropped - was; missing > dropped {
-			t.Errorf("%d tasks did not run, %d were dropped", missing, dropped)
+		if dropped := p.Stats().Dropped - was.Dropped; missing > dropped || dropped > missing+uint64(was.InFlight) {
+			t.Errorf("%d tasks did not run, %d were dropped; before there were %d", missing, dropped, was.InFlight)
 		}
 		return true
 	}},

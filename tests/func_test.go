@@ -40,6 +40,9 @@ func TestFuncRunsValuesInOrder(t *testing.T) {
 		must(t, f.Submit(i))
 	}
 	shutClean(t, p)
+	if len(got) != 1000 {
+		t.Errorf("%d of 1000 values", len(got))
+	}
 	for i, v := range got {
 		if i != v {
 			t.Fatalf("value %d comes as number %d", v, i)

@@ -420,6 +420,9 @@ func TestFutureMakesTwoAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(5000, func() { shoal.Go(bg, p, one).Wait(bg) }); n > 2 {
 		t.Errorf("%v allocations", n)
 	}
+	if n := p.Stats().Completed; n < 5000 {
+		t.Errorf("only %d tasks ran", n)
+	}
 }
 
 var errNoFuture = errors.New("not submitted")

@@ -231,6 +231,9 @@ func TestGroupHoldsNoTaskThatHasEnded(t *testing.T) {
 	for p.Stats().InFlight > 1 {
 		time.Sleep(time.Millisecond)
 	}
+	if len(b.refs) < 11 {
+		t.Fatalf("the Tracer was called for %d tasks", len(b.refs))
+	}
 	if n := alive(2, b.refs...); n > 2 { // that of the worker may be the last one
 		t.Errorf("of 10 tasks that have ended and one that runs %d are in memory", n)
 	}
@@ -780,7 +783,10 @@ func TestGroupGoMakesOneAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(20_000, func() { g.Go(fine) }); n > 1 {
 		t.Errorf("%v allocations", n)
 	}
-	g.Wait()
+	must(t, g.Wait())
+	if n := p.Stats().Completed; n < 20_000 {
+		t.Errorf("only %d tasks ran", n)
+	}
 }
 
 func TestGroupsEndWhateverHappens(t *testing.T) {

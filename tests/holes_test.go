@@ -893,6 +893,9 @@ func TestH23_AnIdlePoolHasNoGoroutineBesideItsParkedWorkers(t *testing.T) {
 		if n := len(testpool.Goroutines()) - before; n != 20 {
 			t.Errorf("%d goroutines in an idle pool, want its 20 workers", n)
 		}
+		if n := len(workerIDs(p)); n != 20 {
+			t.Errorf("Workers has %d, want 20", n)
+		}
 		for w := range p.Workers() {
 			if w.State != shoal.WorkerParked {
 				t.Errorf("worker %d is %v", w.ID, w.State)
@@ -1395,8 +1398,8 @@ func TestH28_LabelsOfATaskDoNotReachTheNext(t *testing.T) {
 					}
 				}
 				for _, next := range []func(){
-					func() { p.Submit(check) },
-					func() { p.SubmitContext(t.Context(), func(context.Context) { check() }) },
+					func() { must(t, p.Submit(check)) },
+					func() { must(t, p.SubmitContext(t.Context(), func(context.Context) { check() })) },
 				} {
 					// One after the other without a pause between them.
 					release := hold(t, p, 1)
@@ -1483,14 +1486,14 @@ func TestH30_WaitFromAnOwnTask(t *testing.T) {
 			defer func() { panicked = recover() }()
 			p.Wait()
 		})
-		p.SubmitContext(t.Context(), func(ctx context.Context) {
+		must(t, p.SubmitContext(t.Context(), func(ctx context.Context) {
 			wantErr(t, "WaitContext(the task's)", p.WaitContext(ctx), shoal.ErrWouldDeadlock)
 			derived, cancel := context.WithCancel(ctx)
 			defer cancel()
 			wantErr(t, "WaitContext(derived)", p.WaitContext(derived), shoal.ErrWouldDeadlock)
 			wantErr(t, "WaitContext(another)", p.WaitContext(context.Background()), shoal.ErrWouldDeadlock)
 			wantErr(t, "WaitContext(one that has ended)", p.WaitContext(canceledContext()), shoal.ErrWouldDeadlock)
-		})
+		}))
 		p.Wait()
 		err, _ := panicked.(error)
 		wantErr(t, "the panic of Wait in an own task", err, shoal.ErrWouldDeadlock)

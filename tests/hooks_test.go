@@ -280,7 +280,11 @@ func TestHookIDsAreThoseOfWorkers(t *testing.T) {
 		l := newHookLog()
 		p := openPool(t, shoal.WithMinWorkers(3), shoal.WithMaxWorkers(3), l.option())
 		synctest.Wait()
-		for _, id := range workerIDs(p) {
+		ids := workerIDs(p)
+		if len(ids) != 3 {
+			t.Errorf("Workers has %v, want three", ids)
+		}
+		for _, id := range ids {
 			if l.live[id] == 0 {
 				t.Errorf("Workers has id %d, the hooks have %v", id, l.live)
 			}

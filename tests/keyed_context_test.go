@@ -487,10 +487,15 @@ func TestKeyedContextStorm(t *testing.T) {
 					}
 					wg.Wait()
 					p.Close()
+					ran := uint64(0)
 					for key := range keys {
+						ran += uint64(len(mine[key]))
 						if !slices.IsSorted(mine[key]) || len(slices.Compact(slices.Clone(mine[key]))) != len(mine[key]) {
 							t.Errorf("the tasks of key %d ran in the order %v", key, mine[key])
 						}
+					}
+					if s := p.Stats(); ran != s.Completed || round%3 == 2 && policy != shoal.DropOldest && ran == 0 {
+						t.Errorf("%d tasks ran; %+v", ran, s)
 					}
 					checkEnded(t, p)
 					checkIdentity(t, p.Stats())

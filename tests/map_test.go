@@ -167,7 +167,7 @@ func TestMapOfAnEndlessInputLooksAheadByABoundAndBreakLeavesNothing(t *testing.T
 			if most > workers+32+1 { // and the one that has just been taken
 				t.Errorf("%s: looked ahead by %d", name, most)
 			}
-			if s := p.Stats(); s.InFlight > int(s.Canceled) {
+			if s := p.Stats(); s.InFlight != 0 {
 				t.Errorf("%s: %+v", name, s)
 			}
 			p.Wait()
@@ -304,11 +304,16 @@ func TestMapOnAPoolThatRejectsDoesNotRejectItsOwnItems(t *testing.T) {
 	for name, mapOf := range mappers {
 		for _, capacity := range []int{0, 1, 5} {
 			p := newPool(t, shoal.WithMaxWorkers(2), shoal.WithQueueCapacity(capacity), shoal.WithFullPolicy(shoal.Reject))
+			n := 0
 			for _, err := range mapOf(bg, p, upTo(1000), double) {
+				n++
 				if err != nil && capacity > 0 {
 					t.Errorf("%s, capacity %d: %v", name, capacity, err)
 					break
 				}
+			}
+			if n == 0 || n != 1000 && capacity > 0 {
+				t.Errorf("%s, capacity %d: %d pairs", name, capacity, n)
 			}
 			shutClean(t, p)
 		}
@@ -453,7 +458,13 @@ func TestMapMakesOneAllocationAnItem(t *testing.T) {
 	p := openPool(t, shoal.WithMaxWorkers(2))
 	const n = 10_000
 	got := testing.AllocsPerRun(5, func() {
-		for range shoal.Map(bg, p, upTo(n), double) {
+		pairs := 0
+		for _, err := range shoal.Map(bg, p, upTo(n), double) {
+			must(t, err)
+			pairs++
+		}
+		if pairs != n {
+			t.Errorf("%d pairs", pairs)
 		}
 	})
 	if got > 1.1*n {

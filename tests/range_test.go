@@ -947,6 +947,9 @@ func TestMapSliceCollectsErrors(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%d workers: %v", workers, err)
 		}
+		if len(out) != 100 {
+			t.Errorf("%d workers: %d results", workers, len(out))
+		}
 		for i, v := range out {
 			switch {
 			case i == 20 && v == 0, i != 20 && i%10 == 0 && v == -i, i%10 != 0 && v == i:
@@ -994,21 +997,23 @@ func TestWhatALoopAllocates(t *testing.T) {
 	weighs(t)
 	p := openPool(t, shoal.WithMaxWorkers(2), shoal.WithTiming(shoal.TimingOff))
 	f := func(context.Context, int, int) error { return nil }
-	if n := testing.AllocsPerRun(1000, func() { shoal.Range(bg, p, 1, f) }); n > 1 {
+	if n := testing.AllocsPerRun(1000, func() { must(t, shoal.Range(bg, p, 1, f)) }); n > 1 {
 		t.Errorf("a loop of one item makes %v allocations", n)
 	}
 	// The loop and a helper; sometimes what its caller waits by.
-	if n := testing.AllocsPerRun(1000, func() { shoal.Range(bg, p, 1000, f) }); n > 3 {
+	if n := testing.AllocsPerRun(1000, func() { must(t, shoal.Range(bg, p, 1000, f)) }); n > 3 {
 		t.Errorf("a loop makes %v allocations", n)
 	}
 	must(t, shoal.Range(bg, p, 1, func(ctx context.Context, _, _ int) error {
-		if n := testing.AllocsPerRun(1000, func() { shoal.Range(ctx, p, 1, f) }); n > 1 {
+		if n := testing.AllocsPerRun(1000, func() { must(t, shoal.Range(ctx, p, 1, f)) }); n > 1 {
 			t.Errorf("a loop in a loop makes %v allocations", n)
 		}
 		return nil
 	}))
 	in := slices.Repeat([]int{1}, 1000)
-	if n := testing.AllocsPerRun(1000, func() { shoal.ForEachSlice(bg, p, in, func(context.Context, int) error { return nil }) }); n > 9 {
+	if n := testing.AllocsPerRun(1000, func() {
+		must(t, shoal.ForEachSlice(bg, p, in, func(context.Context, int) error { return nil }))
+	}); n > 9 {
 		t.Errorf("ForEachSlice makes %v allocations", n)
 	}
 }

@@ -531,8 +531,9 @@ var regressions = []struct {
 		shutClean(t, p)
 	}},
 	{"39 gofr-dev/gofr#3801, ended before it has begun", false, func(t *testing.T) {
+		var late atomic.Bool
 		for range rounds(400) {
-			var over, late atomic.Bool
+			var over atomic.Bool
 			p := newPool(t, fixed(2, shoal.WithWorkerHooks(func(int) {
 				if over.Load() {
 					late.Store(true)
@@ -540,9 +541,9 @@ var regressions = []struct {
 			}, nil))...)
 			shutClean(t, p)
 			over.Store(true)
-			if late.Load() {
-				t.Fatal("a worker began after the end")
-			}
+		}
+		if late.Load() { // one of the last round would have had no time; those before had
+			t.Error("a worker began after the end")
 		}
 	}},
 	{"40 facebook/folly#2093, rayon#768, the pool touches what the waiter has given up", false, func(t *testing.T) {

@@ -414,5 +414,8 @@ func TestInAPauseNothingRunsOnceRunningIsZero(t *testing.T) {
 		close(over)
 		submitters.Wait()
 		shutClean(t, p)
+		if began.Load() == 0 {
+			t.Errorf("%s: no task ran", with)
+		}
 	}
 }

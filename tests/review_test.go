@@ -364,15 +364,23 @@ func TestReviewLocalRace(t *testing.T) {
 	gc := make(chan *shoal.Group)
 	begun := make(chan bool)
 	t2 := shoal.Go(bg, p, func(ctx context.Context) (int, error) { g := <-gc; return 0, g.Wait() })
+	var counts [2]int
 	t1 := shoal.Go(bg, p, func(ctx context.Context) (int, error) {
-		mine, _ := l.Get(ctx)
+		mine, err := l.Get(ctx)
+		if err != nil {
+			return 0, err
+		}
 		g := p.Group(ctx)
 		g.Go(func(ctx context.Context) error {
-			r, _ := l.Get(ctx)
+			r, err := l.Get(ctx)
 			close(begun)
+			if err != nil {
+				return err
+			}
 			for range 1000 {
 				*r++
 			}
+			counts[1] = *r
 			return nil
 		})
 		gc <- g
@@ -380,10 +388,17 @@ func TestReviewLocalRace(t *testing.T) {
 		for range 1000 {
 			*mine++
 		}
+		counts[0] = *mine
 		return 0, nil
 	})
-	t1.Wait(bg)
-	t2.Wait(bg)
+	for _, f := range []*shoal.Future[int]{t1, t2} {
+		if _, err := f.Wait(bg); err != nil {
+			t.Error(err)
+		}
+	}
+	if counts != [2]int{1000, 1000} {
+		t.Errorf("the two tasks counted to %v, each with a resource of its own", counts)
+	}
 	closeAll(t, p)
 }
 
@@ -622,9 +637,11 @@ func TestReviewWaitWithAContextThatHasEndedRunsNothing(t *testing.T) {
 		if _, err := u.Wait(over); err != context.Canceled || ran {
 			t.Errorf("Wait with a context that has ended: %v, the task ran: %v", err, ran)
 		}
-		return 0, nil
+		return 1, nil
 	})
-	f.Wait(bg)
+	if n, err := f.Wait(bg); n != 1 || err != nil {
+		t.Error(n, err)
+	}
 }
 
 func TestReviewContextsCanBePrinted(t *testing.T) {
@@ -1068,7 +1085,9 @@ func TestReviewAStallOfTheParentByOneSubPool(t *testing.T) {
 func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
 	for _, timing := range []shoal.Timing{shoal.TimingFull, shoal.TimingSampled} {
 		inBubble(t, func(t *testing.T) {
-			p := newPool(t, fixed(1, shoal.WithQueueCapacity(200), shoal.WithTiming(timing))...)
+			// Cells are freed when 156 tasks have given up. Then the others move on by 256 tickets, so that the
+			// one in 64 that is timed stays so.
+			p := newPool(t, fixed(1, shoal.WithQueueCapacity(154), shoal.WithTiming(timing))...)
 			gate := make(chan struct{})
 			must(t, p.Submit(func() { <-gate }))
 			time.Sleep(time.Hour)
@@ -1093,6 +1112,9 @@ func TestReviewWaitTimeWhileClientsGiveUp(t *testing.T) {
 			}
 			if timing == shoal.TimingFull && long != 100 {
 				t.Errorf("%d of 100 waits were measured", long)
+			}
+			if timing == shoal.TimingSampled && long != 1 {
+				t.Errorf("%d waits were measured, want 1", long)
 			}
 			shutClean(t, p)
 		})

@@ -575,6 +575,9 @@ func TestWorkerIsOneRow(t *testing.T) {
 		}
 		p.Wait()
 		synctest.Wait()
+		if len(workerIDs(p)) == 0 {
+			t.Error("no workers")
+		}
 		for want := range p.Workers() {
 			if w, ok := p.Worker(want.ID); !ok || w != want {
 				t.Errorf("worker %d is %+v, %v, want %+v", want.ID, w, ok, want)
@@ -824,10 +827,15 @@ func TestStatsFromInsideATaskSeeThatTask(t *testing.T) {
 		if s.Submitted != 1 || s.InFlight != 1 || s.Running != 1 || s.Workers != 1 || s.Completed != 0 {
 			return fmt.Errorf("%+v", s)
 		}
+		seen := 0
 		for w := range p.Workers() {
+			seen++
 			if w.State != shoal.WorkerRunning {
 				return fmt.Errorf("%+v", w)
 			}
+		}
+		if seen != 1 {
+			return fmt.Errorf("%d workers", seen)
 		}
 		return nil
 	})

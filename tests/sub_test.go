@@ -907,10 +907,15 @@ func TestTaskAgeAfterASubPoolWasServed(t *testing.T) {
 		}
 		must(t, q.Submit(func() { time.Sleep(time.Second) })) // by the same worker
 		time.Sleep(time.Hour + time.Second/2)
+		seen := 0
 		for w := range q.Workers() {
+			seen++
 			if w.TaskAge > time.Second {
 				t.Errorf("a task of half a second is %v old", w.TaskAge)
 			}
+		}
+		if seen == 0 {
+			t.Error("no workers")
 		}
 		p.Wait()
 		must(t, p.Shutdown(bg))

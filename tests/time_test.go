@@ -954,6 +954,9 @@ func TestTaskAgeIsHowLongTheTaskHasRun(t *testing.T) {
 		wantAge := func(want time.Duration, state shoal.WorkerState) {
 			t.Helper()
 			synctest.Wait()
+			if n := len(workerIDs(p)); n != 1 {
+				t.Errorf("%d workers", n)
+			}
 			for w := range p.Workers() {
 				if w.TaskAge != want || w.State != state {
 					t.Fatalf("worker %d: %v, age %v; want %v, %v", w.ID, w.State, w.TaskAge, state, want)
@@ -992,10 +995,15 @@ func TestTaskAgeIsNeverMoreThanTheTasksOwn(t *testing.T) {
 		for i := range 10 {
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
+			seen := 0
 			for w := range p.Workers() {
+				seen++
 				if own := time.Since(start) - time.Duration(begun.Load()); w.TaskAge > own {
 					t.Errorf("long task %d has run for %v, but TaskAge is %v", i, own, w.TaskAge)
 				}
+			}
+			if seen != 1 {
+				t.Errorf("%d workers", seen)
 			}
 			time.Sleep(5 * time.Second)
 		}
@@ -1011,10 +1019,15 @@ func TestTaskAgeOfATimedTaskIsExact(t *testing.T) {
 				must(t, p.Submit(func() { time.Sleep(10 * time.Second) }))
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
+				seen := 0
 				for w := range p.Workers() {
+					seen++
 					if w.TaskAge != 6*time.Second {
 						t.Errorf("TaskAge %v of a timed task that started 6s ago", w.TaskAge)
 					}
+				}
+				if seen != 1 {
+					t.Errorf("%d workers", seen)
 				}
 			})
 		})

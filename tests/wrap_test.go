@@ -196,6 +196,9 @@ func TestTasksThatSubmitAndWaitForeverHoldOnToNoMoreThanTheCapacity(t *testing.T
 			if err != nil {
 				t.Fatal(err)
 			}
+			if n := root.Stats().Submitted + p.Stats().Submitted; n < rounds {
+				t.Errorf("%s, in %s: only %d tasks were accepted in %d rounds", name, in, n, rounds)
+			}
 			if grown := after - before; grown > rounds*8 {
 				t.Errorf("%s, in %s: %d bytes more for each of %d rounds", name, in, grown/rounds, rounds)
 			}
