@@ -396,6 +396,9 @@ func TestInAPauseNothingRunsOnceRunningIsZero(t *testing.T) {
 				}
 			})
 		}
+		for began.Load() == 0 { // until tasks run
+			runtime.Gosched()
+		}
 		for range rounds(300) {
 			paused.Pause()
 			for paused.Stats().Running > 0 {
@@ -414,8 +417,5 @@ func TestInAPauseNothingRunsOnceRunningIsZero(t *testing.T) {
 		close(over)
 		submitters.Wait()
 		shutClean(t, p)
-		if began.Load() == 0 {
-			t.Errorf("%s: no task ran", with)
-		}
 	}
 }
