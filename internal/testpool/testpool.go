@@ -44,7 +44,7 @@ var (
 	departing = regexp.MustCompile(`^(runtime|sync|internal/sync|internal/runtime/\w+)\.` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Worker\)\.(main|main-fm|end|end\.func1|end\.deferwrap\d|resume)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Crew\)\.leave\(` +
-		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|later\.func1|Follow\.func1|set\.func1|Go\.func\d|Go\.func\d\.deferwrap1)\(` +
+		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Lane\)\.(Release|ring|(\w+\.\(\*Lane\)\.)?later\.func1|Follow\.func1|set\.func1|Go\.func\d|Go\.func\d\.deferwrap1)\(` +
 		`|^github\.com/shoal-go/shoal/internal/kernel\.\(\*Delayed\)\.(due|due-fm)\(` +
 		`|^github\.com/shoal-go/shoal\.follow\.func\d(\.deferwrap\d)?\(` +
 		`|^github\.com/shoal-go/shoal/internal/sy\.`)
