@@ -149,7 +149,8 @@ func (q *Queue) eachDead(ctx context.Context, f jobs.DeadFilter, do func(s jetst
 }
 
 // latest returns the last dead letter from first to last, or ErrMsgNotFound. The server looks
-// forwards only, so latest looks from further and further back.
+// forwards only. So latest looks from further and further back until there is one, and halves what
+// is left behind that.
 func (q *Queue) latest(ctx context.Context, s jetstream.Stream, first, last uint64) (found *jetstream.RawStreamMsg, err error) {
 	for step := uint64(1); first <= last; {
 		back := step - 1

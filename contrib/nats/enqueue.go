@@ -22,8 +22,8 @@ import (
 var ErrFull = errors.New("the server has no room")
 
 // Enqueue implements [jobs.Sink]. It blocks until the server has confirmed all messages, ctx
-// ends, or one of them was sent 10 s ago and is not confirmed. In the last two cases, messages that were not confirmed may be
-// in the queue all the same.
+// ends, or one of them was sent 10 s ago and is not confirmed. In the last two cases, messages that
+// were not confirmed may be in the queue all the same.
 //
 // If a payload is larger than the server accepts, or a header or an ID cannot be sent, Enqueue
 // returns an error and sends nothing. The key of a header consists of letters, digits and the

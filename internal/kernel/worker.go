@@ -140,8 +140,8 @@ func (w *Worker) main() {
 }
 
 // loop takes and runs tasks of one lane until there is none, or the worker has to leave or to
-// yield, or comes to another lane, or a task panics. In the root, if tasks are short, w also rests in it. So recovering from panics costs a deferred
-// call per loop, not per task. After runtime.Goexit loop does not return.
+// yield, or comes to another lane, or a task panics. In the root, if tasks are short, w also rests in
+// it. So recovering from panics costs a deferred call per loop, not per task. After runtime.Goexit loop does not return.
 func (w *Worker) loop() {
 	c := w.crew
 	defer func() {

@@ -153,6 +153,9 @@ func (r *Results) SeveralProcs() bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Procs != r.Rows[0].Procs })
 }
 
+// NamesProcs reports whether GOMAXPROCS of row must be named: rows differ in it, or it is not the number of CPUs.
+func (r *Results) NamesProcs(row Row) bool { return r.SeveralProcs() || row.Procs != r.Machine.CPUs }
+
 // Only keeps the rows and the subjects whose names match, and what was measured of them. It is an error if
 // there are none.
 func (r *Results) Only(run, pools *regexp.Regexp) error {

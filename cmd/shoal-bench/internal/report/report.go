@@ -181,7 +181,7 @@ func (p *pageData) section(row race.Row, s race.Standing) sectionData {
 		Verdict: map[race.Verdict]string{race.Win: "win", race.Level: "level", race.Loss: "loss"}[s.Verdict()],
 		Ratio:   show.Ratio(s.Ratio), Peer: s.Peer,
 	}
-	if p.SeveralProcs() || row.Procs != p.Machine.CPUs {
+	if p.NamesProcs(row) {
 		d.Title += fmt.Sprintf(" (GOMAXPROCS %d)", row.Procs)
 	}
 	if row.Profile != nil && row.Profile.Samples > 0 {
@@ -243,7 +243,7 @@ func (p *pageData) draw(d *sectionData, name string, plot func(light bool) ([]by
 // command repeats what a plot shows.
 func (p *pageData) command(pattern string, row race.Row) string {
 	c := fmt.Sprintf("go run ./cmd/shoal-bench -run '%s' -count %d", pattern, p.Rounds)
-	if p.SeveralProcs() || row.Procs != p.Machine.CPUs {
+	if p.NamesProcs(row) {
 		c += fmt.Sprintf(" -procs %d", row.Procs)
 	}
 	return c
